@@ -1,0 +1,292 @@
+"""The configuration: every choice a run can make, with the paper's values as defaults.
+
+Unknown keys fail, and all problems of a file are reported together, each with its dotted key and the
+nearest known one. `Config.load` reads YAML and applies `key.sub=value` overrides; `Config.dump` writes the
+fully resolved configuration that a run directory keeps.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from headwise.errors import ConfigError
+
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[int, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors and values are checked on assignment."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+
+class ModelConfig(Section):
+    """Shape of the network, in the paper's symbols (Vaswani et al. 2017, sections 3 and 6.2)."""
+
+    architecture: str = "transformer"
+    encoder_layers: Positive = 6  # N
+    decoder_layers: Positive = 6  # N
+    d_model: Positive = 512
+    d_ff: Positive = 2048
+    heads: Positive = 8  # h
+    d_k: Positive | None = None  # d_model / h unless given (Table 3, rows B)
+    d_v: Positive | None = None  # d_model / h unless given
+    norm: Literal["post", "pre"] = "post"
+    activation: Literal["relu", "gelu", "silu"] = "relu"
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    attention: str = "fused"  # a kind registered in headwise.nn.attention
+    max_length: Positive = 512  # longest sequence, in subwords, special symbols included
+    share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
+    dropout: Probability = 0.1  # P_drop: sub-layer outputs and embeddings + positions (section 5.4)
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> ModelConfig:
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+            raise ValueError(
+                f"d_model must be a multiple of heads unless d_k and d_v are given, "
+                f"found d_model={self.d_model} and heads={self.heads}"
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, found {self.d_model}")
+        return self
+
+    @property
+    def key_size(self) -> int:
+        """d_k: the width of one head's queries and keys."""
+        return self.d_k or self.d_model // self.heads
+
+    @property
+    def value_size(self) -> int:
+        """d_v: the width of one head's values."""
+        return self.d_v or self.d_model // self.heads
+
+
+class CleaningConfig(Section):
+    """Which pairs are left out; each rule reports how many it removed."""
+
+    max_words: Positive = 250
+    max_ratio: Annotated[float, Field(ge=1.0)] = 9.0  # longer side / shorter side, in characters
+    drop_duplicates: bool = False
+
+
+class DataConfig(Section):
+    """Training, development and test text."""
+
+    source: list[str] = []  # paths: plain text or .gz; or .tsv / .jsonl files that hold both sides
+    target: list[str] = []  # empty where `source` lists .tsv or .jsonl files
+    weights: list[float] = []  # mixing weight of each file (pair); empty: as they are
+    dev_source: str | None = None
+    dev_target: str | None = None
+    dev_pairs: Natural = 1000  # split off the training data where no dev files are given
+    source_field: str = "source"  # field of a .jsonl line
+    target_field: str = "target"
+    cleaning: CleaningConfig = CleaningConfig()
+    workers: Natural = 0  # processes that encode text; 0: one per core
+
+
+class SubwordConfig(Section):
+    """SentencePiece BPE (the paper's section 5.1 uses byte-pair encoding, shared by both languages)."""
+
+    size: Annotated[int, Field(ge=8)] = 37000
+    joint: bool = True
+    dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
+    character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    lowercase: bool = False
+
+
+class BatchConfig(Section):
+    """A batch bounds the source tokens and the target tokens, padding included."""
+
+    tokens: Positive = 25000
+    accumulate: Positive = 1  # batches per optimizer step
+
+
+class OptimizerConfig(Section):
+    """Adam as in the paper's section 5.3; weight decay is decoupled (AdamW) and off by default."""
+
+    beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.98
+    epsilon: Annotated[float, Field(gt=0.0)] = 1e-9
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    clip_norm: Annotated[float, Field(gt=0.0)] | None = None
+
+
+class ScheduleConfig(Section):
+    """Learning rate over steps.
+
+    `noam` is the paper's formula (section 5.3), times `scale`. `inverse_sqrt` warms up linearly to `peak` and
+    then decays with the inverse square root; `linear` and `cosine` decay to zero at `max_steps`.
+    """
+
+    name: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
+    warmup: Natural = 4000
+    scale: Annotated[float, Field(gt=0.0)] = 1.0  # noam
+    peak: Annotated[float, Field(gt=0.0)] | None = None  # the others
+
+    @model_validator(mode="after")
+    def _peak_given(self) -> ScheduleConfig:
+        if self.name != "noam" and self.peak is None:
+            raise ValueError(f"schedule {self.name} needs a peak learning rate, found none")
+        if self.name == "noam" and self.peak is not None:
+            raise ValueError(f"schedule noam takes scale, not peak; found peak={self.peak}")
+        return self
+
+
+class TrainingConfig(Section):
+    """How long, how often, and with which regularization."""
+
+    max_steps: Positive = 100_000
+    max_minutes: Annotated[float, Field(gt=0.0)] | None = None
+    validate_every: Positive = 1000
+    validate_bleu: bool = True
+    patience: Natural = 0  # validations without a better score before stopping; 0: never
+    best_by: Literal["bleu", "loss"] = "loss"
+    checkpoint_every: Positive = 1000
+    average_last: Positive = 5  # checkpoints averaged at the end (section 6.1: 5 base, 20 big)
+    label_smoothing: Probability = 0.1  # section 5.4
+    r_drop: Annotated[float, Field(ge=0.0)] = 0.0  # weight of the R-Drop KL term (Liang et al. 2021)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: str = "auto"
+    threads: Natural = 0  # CPU threads; 0: torch's choice
+    seed: Natural = 1
+    log_every: Positive = 50
+    tensorboard: bool = False
+
+
+class DecodingConfig(Section):
+    """Search, with the paper's values (section 6.1)."""
+
+    beam: Positive = 4
+    alpha: Annotated[float, Field(ge=0.0)] = 0.6
+    extra_length: Natural = 50  # output <= input + 50 subwords
+    batch_tokens: Positive = 4096
+
+
+class Config(Section):
+    """Everything that a run is made from."""
+
+    task: str = "translation"
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    subwords: SubwordConfig = SubwordConfig()
+    batch: BatchConfig = BatchConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
+        """Read a YAML file and apply `key.sub=value` overrides.
+
+        Raises `ConfigError` naming the file and every unknown key or bad value in it.
+        """
+        path = Path(path)
+        try:
+            tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(f"{path}: there is no such configuration file") from None
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            detail = " ".join(str(error).split())
+            raise ConfigError(f"{path}: expected a YAML file, found {detail}") from None
+        if tree is None:
+            tree = {}
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{path}: expected keys and values, found {type(tree).__name__}")
+        return cls.from_tree(apply_overrides(tree, overrides), origin=str(path))
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any], origin: str = "configuration") -> Config:
+        """Check a nested dictionary; raises `ConfigError` with all its problems in one message."""
+        try:
+            return cls.model_validate(tree)
+        except ValidationError as error:
+            problems = "; ".join(_sentence(problem, cls) for problem in error.errors())
+            raise ConfigError(f"{origin}: {problems}") from None
+
+    def with_overrides(self, overrides: Iterable[str]) -> Config:
+        """Return a copy with `key.sub=value` overrides applied."""
+        return type(self).from_tree(apply_overrides(self.model_dump(), overrides), origin="command line")
+
+    def to_yaml(self) -> str:
+        """Return the fully resolved configuration as YAML."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    def digest(self) -> str:
+        """Return 12 hexadecimal digits that identify this configuration (contract 10)."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Return a copy of `tree` with each `key.sub=value` set; values are read as YAML.
+
+    Raises `ConfigError` for an override that has no `=`, whose value isn't YAML, or that looks inside a value.
+    """
+    result: dict[str, Any] = json.loads(json.dumps(tree, default=str))
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"command line: expected key.sub=value, found {override!r}")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"command line: {key}: expected a YAML value, found {text!r}") from None
+        node = result
+        *parents, last = key.split(".")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"command line: {key}: {parent} is a value and has no keys inside")
+        node[last] = value
+    return result
+
+
+def _sentence(problem: Any, root: type[Section]) -> str:
+    """Say one pydantic problem in a sentence: key, what was expected, what was found, nearest key."""
+    location: Sequence[str | int] = problem["loc"]
+    key = ".".join(str(part) for part in location)
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(root, location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+        elsewhere = [k for k in _all_keys(root) if k.rsplit(".", 1)[-1] == location[-1]]
+        if near:
+            hint = f"did you mean {near[0]}?"
+        elif elsewhere:
+            hint = f"did you mean {elsewhere[0]}?"
+        else:
+            hint = f"known keys here: {', '.join(known)}"
+        return f"{key}: unknown key ({hint})"
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if "found" in message:
+        return f"{key}: {message}" if key else message
+    return f"{key}: {message}, found {problem['input']!r}"
+
+
+def _known_keys(root: type[Section], location: Sequence[str | int]) -> list[str]:
+    section: Any = root
+    for part in location:
+        section = section.model_fields[str(part)].annotation
+    return list(section.model_fields)
+
+
+def _all_keys(section: type[Section], prefix: str = "") -> list[str]:
+    keys = []
+    for name, field in section.model_fields.items():
+        keys.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            keys += _all_keys(field.annotation, f"{prefix}{name}.")
+    return keys
