@@ -45,6 +45,7 @@ class ModelConfig(Section):
     activation: Literal["relu", "gelu", "silu"] = "relu"
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     attention: str = "fused"  # a kind registered in headwise.nn.attention
+    attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
     max_length: Positive = 512  # longest sequence, in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
     dropout: Probability = 0.1  # P_drop: sub-layer outputs and embeddings + positions (section 5.4)
@@ -151,6 +152,7 @@ class TrainingConfig(Section):
     max_minutes: Annotated[float, Field(gt=0.0)] | None = None
     validate_every: Positive = 1000
     validate_bleu: bool = True
+    validate_beam: Positive = 1
     patience: Natural = 0  # validations without a better score before stopping; 0: never
     best_by: Literal["bleu", "loss"] = "loss"
     checkpoint_every: Positive = 1000

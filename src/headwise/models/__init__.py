@@ -1,0 +1,1 @@
+"""Architectures behind one protocol (`headwise.models.base.Seq2Seq`)."""

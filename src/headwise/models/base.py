@@ -1,0 +1,78 @@
+"""The protocol that every sequence-to-sequence model keeps (design, contract 3).
+
+Search, scoring, serving and analysis know only this: `encode` a source once, `start` a decoding state, `step` it
+one token at a time, and `forward` for teacher forcing. The state is opaque.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An encoded source: states (batch, source, d_model) and mask (batch, source), True = real token."""
+
+    states: Tensor
+    mask: Tensor
+
+
+class State(ABC):
+    """What a model carries from one decoding step to the next, for rows = sentences x beams."""
+
+    @abstractmethod
+    def reorder(self, rows: Tensor) -> State:
+        """Let row r continue what row rows[r] was; beams move only within their sentence."""
+
+    @abstractmethod
+    def keep(self, sentences: Tensor) -> State:
+        """Keep these sentences with all their beams, in this order."""
+
+
+class Seq2Seq(nn.Module, ABC):
+    """A model that maps source ids to target ids.
+
+    `compute_dtype` is the dtype of the activations; parameters stay in float32.
+    """
+
+    source_size: int
+    target_size: int
+    max_length: int
+    compute_dtype: torch.dtype = torch.float32
+
+    @abstractmethod
+    def encode(self, source: Tensor, mask: Tensor) -> Memory:
+        """Encode ids (batch, source) whose real tokens mask (batch, source) marks True."""
+
+    @abstractmethod
+    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> State:
+        """Begin decoding with `beams` rows a sentence, sentence by sentence; `capacity` is a length hint."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Feed one token a row (rows,); returns float32 log-probabilities (rows, target_size) of the next."""
+
+    @abstractmethod
+    def decode(self, memory: Memory, target_input: Tensor) -> Tensor:
+        """Teacher-force target_input (batch, target) over a memory; hidden states (batch, target, d_model)."""
+
+    @property
+    @abstractmethod
+    def output_weight(self) -> Tensor:
+        """The projection to the target vocabulary, (target_size, d_model), for losses fused with it."""
+
+    def forward(self, source: Tensor, source_mask: Tensor, target_input: Tensor) -> Tensor:
+        """Encode and teacher-force; returns hidden states (batch, target, d_model)."""
+        return self.decode(self.encode(source, source_mask), target_input)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Logits (…, target_size) of hidden states (…, d_model)."""
+        return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype))
+
+    def parameter_count(self) -> int:
+        """Count the trainable parameters, shared ones once."""
+        return sum(p.numel() for p in self.parameters())

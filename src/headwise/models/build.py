@@ -1,0 +1,68 @@
+"""From a configuration to a model, and from a run directory to a trained one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from headwise.config import Config, ModelConfig
+from headwise.errors import CheckpointError, ConfigError
+from headwise.models.base import Seq2Seq
+from headwise.models.transformer import Transformer
+
+# A new architecture is one file and one line here: (model configuration, source size, target size) -> model.
+ARCHITECTURES: dict[str, Callable[[ModelConfig, int, int], Seq2Seq]] = {"transformer": Transformer}
+
+
+def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+    """Build an untrained model for vocabularies of these sizes.
+
+    Raises `ConfigError` where the architecture is unknown or the vocabularies don't fit the sharing asked for.
+    """
+    if config.architecture not in ARCHITECTURES:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise ConfigError(f"model.architecture: expected one of {known}, found {config.architecture!r}")
+    if config.share_embeddings == "all" and source_size != target_size:
+        raise ConfigError(
+            "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
+            f"found {source_size} source and {target_size} target subwords"
+        )
+    return ARCHITECTURES[config.architecture](config, source_size, target_size)
+
+
+def load_weights(model: torch.nn.Module, path: Path) -> None:
+    """Fill `model` from a safetensors file; shared tensors are stored once.
+
+    Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
+    """
+    try:
+        tensors = load_file(path)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such file; was this run trained to its end?") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: expected a safetensors file, found a damaged one ({error})") from None
+    wanted = dict(model.named_parameters())
+    for name, parameter in wanted.items():
+        if name not in tensors:
+            raise CheckpointError(f"{path}: expected tensor {name}, found none of that name")
+        if tensors[name].shape != parameter.shape:
+            raise CheckpointError(
+                f"{path}: expected {name} of shape {tuple(parameter.shape)}, found {tuple(tensors[name].shape)}"
+            )
+    if extra := sorted(set(tensors) - set(wanted)):
+        raise CheckpointError(f"{path}: found tensor {extra[0]}, which this configuration has no place for")
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            parameter.copy_(tensors[name])
+
+
+def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:
+    """Load the trained model of a run directory, on the CPU, in evaluation mode."""
+    config = config or Config.load(run / "config.yaml")
+    model = build_model(config.model, source_size, target_size)
+    load_weights(model, run / "model.safetensors")
+    return model.eval()

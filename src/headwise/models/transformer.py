@@ -1,0 +1,188 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), in the paper's order.
+
+Shape legend: batch = sentences, source/target = time, d_model = width, rows = sentences x beams.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.config import ModelConfig
+from headwise.models.base import Memory, Seq2Seq, State
+from headwise.nn.cache import KeyValueCache
+from headwise.nn.dropout import dropout
+from headwise.nn.layers import FeedForward, LayerNorm, Residual
+from headwise.nn.masks import causal_mask, padding_mask
+from headwise.nn.multihead import MultiHeadAttention
+from headwise.nn.positions import Positions
+
+
+def _attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.d_model,
+        config.heads,
+        key_size=config.key_size,
+        value_size=config.value_size,
+        bias=config.attention_bias,
+        kind=config.attention,
+        dropout=config.attention_dropout,
+    )
+
+
+def _feed_forward(config: ModelConfig) -> FeedForward:
+    return FeedForward(config.d_model, config.d_ff, config.activation, config.activation_dropout)
+
+
+def _residual(config: ModelConfig) -> Residual:
+    return Residual(config.d_model, config.norm, config.dropout)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each inside its residual connection (section 3.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.feed_forward = _feed_forward(config)
+        self.around_attention = _residual(config)
+        self.around_feed_forward = _residual(config)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (batch, source, d_model); mask (batch, 1, 1, source)."""
+        x = self.around_attention(x, lambda y: self.self_attention(y, mask))
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention over the encoder's output, then feed-forward (section 3.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.cross_attention = _attention(config)
+        self.feed_forward = _feed_forward(config)
+        self.around_self_attention = _residual(config)
+        self.around_cross_attention = _residual(config)
+        self.around_feed_forward = _residual(config)
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, target, d_model)
+        self_mask: Tensor | None,
+        memory: tuple[Tensor, Tensor],  # keys and values (batch, heads, source, d_k and d_v)
+        memory_mask: Tensor,  # (batch, 1, 1, source)
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """Decode x; with a cache, x is the newest position of each row and beams share their memory."""
+        x = self.around_self_attention(x, lambda y: self.self_attention(y, self_mask, cache))
+        x = self.around_cross_attention(x, lambda y: self._cross(y, memory, memory_mask))
+        return self.around_feed_forward(x, self.feed_forward)
+
+    def _cross(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+        """Attend over the source; the beams of one sentence are queries to the same, single memory."""
+        sentences = memory[0].size(0)
+        queries = x.reshape(sentences, -1, x.size(-1))
+        return self.cross_attention.over(queries, memory, mask).view_as(x)
+
+
+class TransformerState(State):
+    """Self-attention keys and values per row, and the source's per sentence (they are the same for all beams)."""
+
+    def __init__(
+        self, caches: list[KeyValueCache], memories: list[tuple[Tensor, Tensor]], mask: Tensor, beams: int
+    ) -> None:
+        self.caches = caches
+        self.memories = memories
+        self.mask = mask  # (sentences, 1, 1, source)
+        self.beams = beams
+
+    @property
+    def position(self) -> int:
+        """Number of tokens fed so far."""
+        return self.caches[0].length
+
+    def reorder(self, rows: Tensor) -> TransformerState:  # noqa: D102
+        for cache in self.caches:
+            cache.select(rows)
+        return self
+
+    def keep(self, sentences: Tensor) -> TransformerState:  # noqa: D102
+        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
+        self.reorder(rows.flatten())
+        self.memories = [(k[sentences], v[sentences]) for k, v in self.memories]
+        self.mask = self.mask[sentences]
+        return self
+
+
+class Transformer(Seq2Seq):
+    """Encoder, decoder, and embeddings shared three ways (section 3.4).
+
+    Raises `ConfigError` for an unknown attention kind, or embeddings shared between vocabularies of different size.
+    """
+
+    def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_size, self.target_size = source_size, target_size
+        self.max_length = config.max_length
+        self.source_embedding = nn.Embedding(source_size, config.d_model)
+        if config.share_embeddings == "all":
+            self.target_embedding = self.source_embedding
+        else:
+            self.target_embedding = nn.Embedding(target_size, config.d_model)
+        if config.share_embeddings == "none":
+            self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
+        self.positions = Positions(config.positions, config.max_length, config.d_model)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        pre = config.norm == "pre"
+        self.encoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
+        self.decoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
+        for name, parameter in self.named_parameters():
+            if "embedding" in name or "output_projection" in name:
+                nn.init.normal_(parameter, std=config.d_model**-0.5)
+
+    def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
+        attendable = padding_mask(mask)
+        x = self._embed(self.source_embedding, source)  # (batch, source, d_model)
+        for layer in self.encoder:
+            x = layer(x, attendable)
+        return Memory(self.encoder_norm(x), mask)
+
+    def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
+        # Padding follows the real tokens, so the causal mask alone keeps it out of their sight.
+        causal = causal_mask(target_input.size(1), device=target_input.device)
+        attendable = padding_mask(memory.mask)
+        x = self._embed(self.target_embedding, target_input)  # (batch, target, d_model)
+        for layer in self.decoder:
+            x = layer(x, causal, layer.cross_attention.remember(memory.states), attendable)
+        return self.decoder_norm(x)
+
+    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> TransformerState:  # noqa: D102
+        memories = [layer.cross_attention.remember(memory.states) for layer in self.decoder]
+        caches = [KeyValueCache(capacity or 32) for _ in self.decoder]
+        return TransformerState(caches, memories, padding_mask(memory.mask), beams)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, TransformerState]:  # noqa: D102
+        assert isinstance(state, TransformerState)
+        x = self._embed(self.target_embedding, tokens[:, None], start=state.position)  # (rows, 1, d_model)
+        for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
+            x = layer(x, None, memory, state.mask, cache)
+        logits = self.project(self.decoder_norm(x).squeeze(1))  # (rows, target_size)
+        return logits.float().log_softmax(dim=-1), state
+
+    @property
+    def output_weight(self) -> Tensor:  # noqa: D102
+        if self.config.share_embeddings == "none":
+            return self.output_projection.weight
+        return self.target_embedding.weight
+
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
+        """Scale embeddings by √d_model (section 3.4), add positions, drop out (section 5.4)."""
+        vectors = functional.embedding(tokens, embedding.weight).to(self.compute_dtype)
+        x = vectors * math.sqrt(self.config.d_model)
+        return dropout(self.positions(x, start), self.config.dropout, self.training)

@@ -1,0 +1,58 @@
+"""Keys and values kept between decoding steps, so that each step computes only its own token."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class KeyValueCache:
+    """Grows by one position a step inside buffers allocated once.
+
+    keys (rows, heads, capacity, d_k) and values (rows, heads, capacity, d_v); the first `length` are filled.
+    The buffers double when they are full.
+    """
+
+    def __init__(self, capacity: int = 32) -> None:
+        self.capacity = max(capacity, 1)
+        self.length = 0
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add (rows, heads, new, d) to the end; returns views of everything kept so far."""
+        new = keys.size(2)
+        if self._keys is None or self._values is None:
+            self._keys = self._empty_like(keys)
+            self._values = self._empty_like(values)
+        end = self.length + new
+        if end > self.capacity:
+            self.capacity = max(end, 2 * self.capacity)
+            self._keys = self._grown(self._keys)
+            self._values = self._grown(self._values)
+        self._keys[:, :, self.length : end] = keys
+        self._values[:, :, self.length : end] = values
+        self.length = end
+        return self._keys[:, :, :end], self._values[:, :, :end]
+
+    def select(self, rows: Tensor) -> None:
+        """Make row r continue what row rows[r] was."""
+        if self._keys is None or self._values is None:
+            return
+        self._keys = self._selected(self._keys, rows)
+        self._values = self._selected(self._values, rows)
+
+    def _selected(self, old: Tensor, rows: Tensor) -> Tensor:
+        new = old.new_empty((rows.numel(), *old.shape[1:]))
+        new[:, :, : self.length] = old[:, :, : self.length].index_select(0, rows)
+        return new
+
+    def _empty_like(self, part: Tensor) -> Tensor:
+        rows, heads, _, size = part.shape
+        return part.new_empty((rows, heads, self.capacity, size))
+
+    def _grown(self, old: Tensor) -> Tensor:
+        rows, heads, _, size = old.shape
+        new = old.new_empty((rows, heads, self.capacity, size))
+        new[:, :, : self.length] = old[:, :, : self.length]
+        return new

@@ -1,0 +1,77 @@
+"""Dropout that doesn't dominate a training step on a CPU.
+
+torch draws one double per element for dropout, which took 5 ms for 4,096 x 128 elements where the matrix
+product beside it took 0.6 ms. Here one 64-bit draw serves four elements: sixteen random bits decide each of
+them, so the probability is exact to 2**-16, and the surviving elements are selected with a bitwise AND. The
+random bits come from torch's own generator, so seeding and exact resume work as everywhere else. On other
+devices torch's kernel is already fast and is used as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_LEVELS = 1 << 15  # a 16-bit signed draw with its sign cleared has this many levels
+
+_INTEGER_VIEW = {torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float32: torch.int32}
+
+
+def _keep_bits(x: Tensor, p: float) -> tuple[Tensor, float]:
+    """Draw (bits, scale): bits has all ones where an element of x is kept and zero where it is dropped."""
+    threshold = round((1.0 - p) * _LEVELS)
+    count = x.numel()
+    words = torch.empty((count + 3) // 4, dtype=torch.int64)
+    words.random_(-(2**63), None)
+    draws = words.view(torch.int16)[:count]
+    # The difference is negative, and its sign spread over all bits is -1, exactly where draw < threshold.
+    draws.bitwise_and_(_LEVELS - 1)
+    draws.sub_(threshold) if threshold < _LEVELS else draws.fill_(-1)
+    draws.bitwise_right_shift_(15)
+    bits = draws.view(x.shape)
+    return bits.to(_INTEGER_VIEW[x.dtype]), _LEVELS / threshold
+
+
+def _select(x: Tensor, bits: Tensor) -> Tensor:
+    return (x.contiguous().view(bits.dtype) & bits).view(x.dtype)
+
+
+class _DropoutAdd(torch.autograd.Function):
+    """residual + dropout(x), or dropout(x) where residual is None."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float) -> Tensor:  # type: ignore[override]
+        bits, ctx.scale = _keep_bits(x, p)
+        ctx.save_for_backward(bits)
+        ctx.with_residual = residual is not None
+        kept = _select(x, bits)
+        if residual is None:
+            return kept.mul_(ctx.scale)
+        return torch.add(residual, kept, alpha=ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:  # type: ignore[override]
+        (bits,) = ctx.saved_tensors
+        to_x = _select(gradient, bits).mul_(ctx.scale)
+        return to_x, gradient if ctx.with_residual else None, None
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Zero each element with probability p and divide the others by 1 - p; x of any shape."""
+    if not training or p == 0.0:
+        return x
+    if x.device.type == "cpu" and x.dtype in _INTEGER_VIEW:
+        return _DropoutAdd.apply(x, None, p)  # type: ignore[no-any-return]
+    return functional.dropout(x, p)
+
+
+def dropout_add(x: Tensor, residual: Tensor, p: float, training: bool) -> Tensor:
+    """residual + dropout(x): what stands around every sub-layer (section 5.4); shapes are equal."""
+    if not training or p == 0.0:
+        return residual + x
+    if x.device.type == "cpu" and x.dtype in _INTEGER_VIEW and residual.dtype == x.dtype:
+        return _DropoutAdd.apply(x, residual, p)  # type: ignore[no-any-return]
+    return residual + functional.dropout(x, p)

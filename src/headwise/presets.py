@@ -1,0 +1,77 @@
+"""Model sizes by name: the paper's base and big, every row of its Table 3, and a small one."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from headwise.config import ModelConfig
+from headwise.errors import ConfigError
+
+# Only what differs from `base` (Table 3, first row), in the paper's symbols.
+_DIFFERENCES: dict[str, dict[str, Any]] = {
+    "base": {},
+    "tiny": {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
+    # (A) number of heads at constant computation
+    "table3-a-h1": {"heads": 1, "d_k": 512, "d_v": 512},
+    "table3-a-h4": {"heads": 4, "d_k": 128, "d_v": 128},
+    "table3-a-h16": {"heads": 16, "d_k": 32, "d_v": 32},
+    "table3-a-h32": {"heads": 32, "d_k": 16, "d_v": 16},
+    # (B) size of the keys
+    "table3-b-dk16": {"d_k": 16, "d_v": 64},
+    "table3-b-dk32": {"d_k": 32, "d_v": 64},
+    # (C) size of the model
+    "table3-c-n2": {"encoder_layers": 2, "decoder_layers": 2},
+    "table3-c-n4": {"encoder_layers": 4, "decoder_layers": 4},
+    "table3-c-n8": {"encoder_layers": 8, "decoder_layers": 8},
+    "table3-c-d256": {"d_model": 256, "d_k": 32, "d_v": 32},
+    "table3-c-d1024": {"d_model": 1024, "d_k": 128, "d_v": 128},
+    "table3-c-ff1024": {"d_ff": 1024},
+    "table3-c-ff4096": {"d_ff": 4096},
+    # (D) regularization; label smoothing 0.0 and 0.2 are training options, see TRAINING_DIFFERENCES
+    "table3-d-drop0": {"dropout": 0.0},
+    "table3-d-drop2": {"dropout": 0.2},
+    "table3-d-ls0": {},
+    "table3-d-ls2": {},
+    # (E) learned positions
+    "table3-e-learned": {"positions": "learned"},
+    "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},
+}
+
+# What a row of Table 3 changes outside the model: keys of the configuration's `training` section.
+TRAINING_DIFFERENCES: dict[str, dict[str, Any]] = {
+    "table3-d-ls0": {"label_smoothing": 0.0},
+    "table3-d-ls2": {"label_smoothing": 0.2},
+    "big": {"max_steps": 300_000, "average_last": 20},
+}
+
+PRESETS = tuple(_DIFFERENCES)
+
+
+def preset(name: str) -> ModelConfig:
+    """Return the model configuration called `name`; raises `ConfigError` naming the nearest one."""
+    if name not in _DIFFERENCES:
+        near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.3)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(PRESETS)}"
+        raise ConfigError(f"preset: expected a known model size, found {name!r} ({hint})")
+    return ModelConfig(**_DIFFERENCES[name])
+
+
+def parameter_count(model: ModelConfig, source_size: int, target_size: int) -> int:
+    """Count the parameters of a Transformer by formula.
+
+    Per encoder layer: attention 2·d·h·(d_k + d_v), feed-forward 2·d·d_ff + d_ff + d, two norms 4·d; per decoder
+    layer one more attention and one more norm; embeddings once per vocabulary that isn't shared.
+    """
+    d, h = model.d_model, model.heads
+    attention = 2 * d * h * (model.key_size + model.value_size)
+    if model.attention_bias:
+        attention += h * (2 * model.key_size + model.value_size) + d
+    feed_forward = 2 * d * model.d_ff + model.d_ff + d
+    norm = 2 * d
+    encoder = model.encoder_layers * (attention + feed_forward + 2 * norm)
+    decoder = model.decoder_layers * (2 * attention + feed_forward + 3 * norm)
+    final_norms = 2 * norm if model.norm == "pre" else 0
+    embeddings = {"all": source_size, "target": source_size + target_size, "none": source_size + 2 * target_size}
+    positions = model.max_length if model.positions == "learned" else 0
+    return encoder + decoder + final_norms + d * (embeddings[model.share_embeddings] + positions)
