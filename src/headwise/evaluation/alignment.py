@@ -1,0 +1,118 @@
+"""Word alignment: alignment error rate, and the Pharaoh format in which alignments are exchanged.
+
+A link (i, j) joins source word i and target word j, both counted from 0. Gold alignments tell sure links
+from possible ones (Och & Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models"): a sure
+link must be found, a possible one may be.
+
+In the Pharaoh format a line holds one sentence's links: `0-0 2-1` are sure, `1?2` (or `1p2`) is possible.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwise.errors import DataError
+
+Link = tuple[int, int]
+_LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """One sentence's links; `possible` holds the sure ones too, as in the definition (S ⊆ P)."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    @classmethod
+    def of(cls, sure: Iterable[Link], possible: Iterable[Link] = ()) -> Alignment:
+        """Build an alignment; sure links are added to the possible ones."""
+        links = frozenset(sure)
+        return cls(links, links | frozenset(possible))
+
+
+def alignment_error_rate(
+    hypothesis: Sequence[Iterable[Link]],
+    sure: Sequence[Iterable[Link]],
+    possible: Sequence[Iterable[Link]] | None = None,
+) -> float:
+    """AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), each count summed over the corpus (Och & Ney 2003).
+
+    The three sequences hold one collection of (source, target) links per sentence. Sure links count as
+    possible too, whether or not `possible` repeats them; without `possible` there are none beyond them.
+    0 is perfect and 1 is worst. Raises `DataError` where the number of sentences differs, or where there is
+    no link at all, neither found nor sure.
+    """
+    if possible is None:
+        possible = [()] * len(sure)
+    if not len(hypothesis) == len(sure) == len(possible):
+        raise DataError(
+            "alignment error rate needs the same sentences on all sides, found "
+            f"{len(hypothesis):,} hypothesis, {len(sure):,} sure and {len(possible):,} possible alignments"
+        )
+    found = total = 0
+    for links, must, may in zip(hypothesis, sure, possible, strict=True):
+        a, gold = set(links), Alignment.of(must, may)
+        found += len(a & gold.sure) + len(a & gold.possible)
+        total += len(a) + len(gold.sure)
+    if total == 0:
+        raise DataError("alignment error rate is undefined: there is no link, neither found nor sure")
+    return 1.0 - found / total
+
+
+def parse_alignment(line: str, where: str) -> Alignment:
+    """Read one line of the Pharaoh format.
+
+    `where` names the line in an error, as in `gold.align:12`. An empty line is a sentence without links.
+    Raises `DataError` for anything that isn't a link.
+    """
+    sure, possible = [], []
+    for token in line.split():
+        match = _LINK.fullmatch(token)
+        if match is None:
+            raise DataError(
+                f"{where}: expected links such as 0-0 (sure) or 1?2 (possible), found {token[:40]!r}"
+            )
+        link = (int(match[1]), int(match[3]))
+        (sure if match[2] == "-" else possible).append(link)
+    return Alignment.of(sure, possible)
+
+
+def format_alignment(alignment: Alignment) -> str:
+    """Write one line of the Pharaoh format, links in order of source and then target position."""
+    return " ".join(
+        f"{i}{'-' if (i, j) in alignment.sure else '?'}{j}" for i, j in sorted(alignment.possible)
+    )
+
+
+def read_alignments(path: str | Path) -> list[Alignment]:
+    """Read a Pharaoh file, plain or `.gz`, one alignment per line.
+
+    Raises `DataError` naming the file, and the line where one can't be read.
+    """
+    path = Path(path)
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            return [parse_alignment(line, f"{path}:{number}") for number, line in enumerate(file, start=1)]
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such alignment file") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: expected lines of links such as 0-0 1-2, found binary data") from None
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: can't read this alignment file ({error})") from None
+
+
+def write_alignments(path: str | Path, alignments: Iterable[Alignment]) -> None:
+    """Write a Pharaoh file, `.gz` if the name ends so; raises `DataError` where it can't be written."""
+    path = Path(path)
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "wt", encoding="utf-8") as file:
+            file.writelines(format_alignment(alignment) + "\n" for alignment in alignments)
+    except OSError as error:
+        raise DataError(f"{path}: can't write this alignment file ({error.strerror or error})") from None

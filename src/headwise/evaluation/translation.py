@@ -1,0 +1,201 @@
+"""Corpus scores of translations, each with the signature that says how it was computed.
+
+Three numbers answer three questions. `bleu` is sacreBLEU (Post 2018) on detokenized, cased text: it compares
+systems whatever subwords they use. `chrf` is chrF2 (Popović 2015) on the same text. `tokenized_bleu` takes
+the text as it is (`tok:none`): on a corpus that is itself tokenized it is the BLEU that papers report, and
+anywhere else it compares with nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from headwise.errors import ConfigError, DataError
+
+TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none")
+_NEEDS = {
+    "ja-mecab": 'pip install "sacrebleu[ja]"',
+    "ko-mecab": 'pip install "sacrebleu[ko]"',
+    "flores101": "a network connection the first time, for its SentencePiece model",
+    "flores200": "a network connection the first time, for its SentencePiece model",
+}
+
+
+@dataclass(frozen=True)
+class MetricScore:
+    """One metric's score, from 0 to 100, and its sacreBLEU signature."""
+
+    score: float
+    signature: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `{"score", "signature"}`."""
+        return {"score": self.score, "signature": self.signature}
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """exp of the mean negative log-probability, per subword and per word of the reference."""
+
+    subword: float
+    word: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return `{"subword", "word"}`; JSON has no infinity, so an infinite perplexity becomes null."""
+        return {
+            "subword": self.subword if math.isfinite(self.subword) else None,
+            "word": self.word if math.isfinite(self.word) else None,
+        }
+
+
+@dataclass(frozen=True)
+class TranslationScores:
+    """Everything `headwise evaluate` reports about one test set.
+
+    `notes` are sentences for the reader (the text looks tokenized, say); they are not part of the JSON.
+    """
+
+    bleu: MetricScore
+    chrf: MetricScore
+    tokenized_bleu: MetricScore
+    perplexity: Perplexity | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the scores as one object; `perplexity` is there only where it was computed."""
+        result: dict[str, Any] = {
+            "bleu": self.bleu.to_json(),
+            "chrf": self.chrf.to_json(),
+            "tokenized_bleu": self.tokenized_bleu.to_json(),
+        }
+        if self.perplexity is not None:
+            result["perplexity"] = self.perplexity.to_json()
+        return result
+
+
+def score_translations(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    perplexity: Perplexity | None = None,
+) -> TranslationScores:
+    """Score a test set against one reference per line.
+
+    `tokenize` is sacreBLEU's tokenizer for `bleu` (`13a` suits languages written with spaces, `zh` Chinese,
+    `ja-mecab` Japanese, `ko-mecab` Korean, `char` any language without spaces). `lowercase` applies to
+    `tokenized_bleu` only: it is what lower-cased papers need, while the sacreBLEU score stays cased.
+
+    Raises `DataError` where the number of lines differs or there are none, `ConfigError` for a tokenizer
+    that is unknown or not installed.
+    """
+    check_lines(hypotheses, references)
+    return TranslationScores(
+        bleu=bleu(hypotheses, references, tokenize=tokenize),
+        chrf=chrf(hypotheses, references),
+        tokenized_bleu=bleu(hypotheses, references, tokenize="none", lowercase=lowercase),
+        perplexity=perplexity,
+        notes=tuple(_tokenization_notes(hypotheses, references)),
+    )
+
+
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
+) -> MetricScore:
+    """Corpus BLEU (Papineni et al. 2002) as sacreBLEU computes it; raises as `score_translations` does."""
+    check_lines(hypotheses, references)
+    return _score(bleu_metric(tokenize, lowercase), hypotheses, references)
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
+    """Corpus chrF2: character 6-grams, recall weighted twice; raises as `score_translations` does."""
+    check_lines(hypotheses, references)
+    return _score(CHRF(), hypotheses, references)
+
+
+def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> BLEU:
+    """Build sacreBLEU's metric; raises `ConfigError` for a tokenizer that is unknown or not installed.
+
+    sacreBLEU's own warning about tokenized text is turned off (`force`), because `score_translations` says
+    the same once, in `notes`, and names the number to use instead.
+    """
+    if tokenize not in TOKENIZERS:
+        raise ConfigError(f"--tokenize: expected one of {', '.join(TOKENIZERS)}, found {tokenize!r}")
+    try:
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    except (ImportError, RuntimeError, OSError) as error:
+        if tokenize not in _NEEDS:
+            raise
+        raise ConfigError(
+            f"--tokenize {tokenize}: this tokenizer can't be used here and needs {_NEEDS[tokenize]}"
+        ) from error
+
+
+def perplexity(total_log_probability: float, subwords: int, words: int) -> Perplexity:
+    """Turn a corpus log-probability (natural logarithm, the sum over all target tokens) into perplexities.
+
+    `subwords` counts the scored tokens, the end of each sentence included. `words` comes from `count_words`.
+    The first depends on the subword model and compares runs that share it; the second compares any two.
+    Raises `DataError` where there is nothing to divide by.
+    """
+    assert total_log_probability <= 0.0, total_log_probability
+    if subwords <= 0 or words <= 0:
+        raise DataError(
+            f"perplexity: expected at least one scored subword and word, found {subwords} and {words}"
+        )
+    return Perplexity(_exp(-total_log_probability / subwords), _exp(-total_log_probability / words))
+
+
+def count_words(references: Iterable[str]) -> int:
+    """Count whitespace-separated words, plus one end of sentence per line, as word perplexity needs them."""
+    return sum(len(line.split()) + 1 for line in references)
+
+
+def check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Raise `DataError` unless both sides have the same number of lines, and at least one."""
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"scoring needs one reference line for each translation, "
+            f"found {len(hypotheses):,} translations and {len(references):,} references"
+        )
+    if not references:
+        raise DataError("scoring needs at least one line, found none")
+
+
+def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
+    score = metric.corpus_score(list(hypotheses), [list(references)]).score
+    return MetricScore(score, str(metric.get_signature()))
+
+
+def _tokenization_notes(hypotheses: Sequence[str], references: Sequence[str]) -> Iterable[str]:
+    """Say so where most lines end in a period that stands apart, the mark of tokenized text."""
+    translated, given = _tokenized_lines(hypotheses), _tokenized_lines(references)
+    half = len(references) / 2
+    if given > half:
+        yield (
+            f"the references look tokenized ({given:,} of {len(references):,} lines end in ' .'): "
+            "compare tokenized_bleu with papers; bleu is meant for detokenized text"
+        )
+    elif translated > half:
+        yield (
+            f"the translations look tokenized ({translated:,} of {len(hypotheses):,} lines end in ' .') "
+            "and the references don't: every score is too low until they are detokenized"
+        )
+
+
+def _tokenized_lines(lines: Sequence[str]) -> int:
+    return sum(line.rstrip().endswith((" .", " 。")) for line in lines)
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
