@@ -72,6 +72,10 @@ def parameter_count(model: ModelConfig, source_size: int, target_size: int) -> i
     encoder = model.encoder_layers * (attention + feed_forward + 2 * norm)
     decoder = model.decoder_layers * (2 * attention + feed_forward + 3 * norm)
     final_norms = 2 * norm if model.norm == "pre" else 0
-    embeddings = {"all": source_size, "target": source_size + target_size, "none": source_size + 2 * target_size}
+    embeddings = {
+        "all": source_size,
+        "target": source_size + target_size,
+        "none": source_size + 2 * target_size,
+    }
     positions = model.max_length if model.positions == "learned" else 0
     return encoder + decoder + final_norms + d * (embeddings[model.share_embeddings] + positions)

@@ -6,6 +6,7 @@ Shape legend: batch = sentences, source/target = time, d_model = width, rows = s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -158,19 +159,19 @@ class Transformer(Seq2Seq):
         causal = causal_mask(target_input.size(1), device=target_input.device)
         attendable = padding_mask(memory.mask)
         x = self._embed(self.target_embedding, target_input)  # (batch, target, d_model)
-        for layer in self.decoder:
+        for layer in self._decoder_layers():
             x = layer(x, causal, layer.cross_attention.remember(memory.states), attendable)
         return self.decoder_norm(x)
 
     def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> TransformerState:  # noqa: D102
-        memories = [layer.cross_attention.remember(memory.states) for layer in self.decoder]
+        memories = [layer.cross_attention.remember(memory.states) for layer in self._decoder_layers()]
         caches = [KeyValueCache(capacity or 32) for _ in self.decoder]
         return TransformerState(caches, memories, padding_mask(memory.mask), beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, TransformerState]:  # noqa: D102
         assert isinstance(state, TransformerState)
         x = self._embed(self.target_embedding, tokens[:, None], start=state.position)  # (rows, 1, d_model)
-        for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
+        for layer, cache, memory in zip(self._decoder_layers(), state.caches, state.memories, strict=True):
             x = layer(x, None, memory, state.mask, cache)
         logits = self.project(self.decoder_norm(x).squeeze(1))  # (rows, target_size)
         return logits.float().log_softmax(dim=-1), state
@@ -180,6 +181,11 @@ class Transformer(Seq2Seq):
         if self.config.share_embeddings == "none":
             return self.output_projection.weight
         return self.target_embedding.weight
+
+    def _decoder_layers(self) -> Iterator[DecoderLayer]:
+        for layer in self.decoder:
+            assert isinstance(layer, DecoderLayer)
+            yield layer
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
         """Scale embeddings by √d_model (section 3.4), add positions, drop out (section 5.4)."""

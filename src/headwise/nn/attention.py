@@ -12,6 +12,7 @@ bias float broadcastable to (batch, heads, query, key); the result is (batch, he
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -33,7 +34,7 @@ class AttentionKind(Protocol):
 _KINDS: dict[str, AttentionKind] = {}
 
 
-def register(name: str):  # noqa: ANN201 - a decorator that returns what it is given
+def register(name: str) -> Callable[[AttentionKind], AttentionKind]:
     """Register an attention kind under `name`."""
 
     def keep(function: AttentionKind) -> AttentionKind:

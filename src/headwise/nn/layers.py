@@ -22,7 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Linear(nn.Linear):
-    """x Wᵀ + b in the dtype of x; Xavier-uniform weights and zero biases at the start."""
+    """x Wᵀ + b in the dtype of the input; Xavier-uniform weights and zero biases at the start."""
 
     def reset_parameters(self) -> None:
         """Initialize as Glorot & Bengio 2010 do."""
@@ -30,17 +30,17 @@ class Linear(nn.Linear):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        bias = None if self.bias is None else self.bias.to(x.dtype)
-        return functional.linear(x, self.weight.to(x.dtype), bias)
+    def forward(self, input: Tensor) -> Tensor:  # noqa: D102
+        bias = None if self.bias is None else self.bias.to(input.dtype)
+        return functional.linear(input, self.weight.to(input.dtype), bias)
 
 
 class LayerNorm(nn.LayerNorm):
-    """Normalize over the last dimension by √(σ² + ε) (Ba et al. 2016), in the dtype of x."""
+    """Normalize over the last dimension by √(σ² + ε) (Ba et al. 2016), in the dtype of the input."""
 
-    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
-        return functional.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:  # noqa: D102
+        weight, bias = self.weight.to(input.dtype), self.bias.to(input.dtype)
+        return functional.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
 class FeedForward(nn.Module):

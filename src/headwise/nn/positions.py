@@ -1,7 +1,7 @@
 """Positions added to the embeddings (Vaswani et al. 2017, section 3.5).
 
-    PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
-    PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
+PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
+PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
 """
 
 from __future__ import annotations

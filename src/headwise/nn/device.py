@@ -1,0 +1,52 @@
+"""Which device and which arithmetic to compute with."""
+
+from __future__ import annotations
+
+import torch
+
+from headwise.errors import ConfigError, DeviceError
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def find_device(name: str = "auto") -> torch.device:
+    """Return the device called `name`: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the first GPU there is.
+
+    Raises `DeviceError` where it isn't there, naming those that are.
+    """
+    there = ["cpu"]
+    if torch.cuda.is_available():
+        there += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        there += ["mps"]
+    if name == "auto":
+        return torch.device(there[1] if len(there) > 1 else "cpu")
+    if name not in there:
+        raise DeviceError(
+            f"device: expected auto or one of {', '.join(there)} on this machine, found {name!r}"
+        )
+    return torch.device(name)
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Tell whether bfloat16 matrix products run in hardware on `device`."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        # There is no public way to ask, in torch 2.7 to 2.13.
+        probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        return any(getattr(torch.cpu, probe, bool)() for probe in probes)
+    return False
+
+
+def find_precision(name: str, device: torch.device | None = None) -> torch.dtype:
+    """Return the dtype of the activations; `auto` is bfloat16 where `device` does it in hardware.
+
+    Raises `ConfigError` for a name that isn't known.
+    """
+    if name == "auto":
+        fast = has_fast_bfloat16(device or torch.device("cpu"))
+        return torch.bfloat16 if fast else torch.float32
+    if name not in PRECISIONS:
+        raise ConfigError(f"precision: expected auto or one of {', '.join(PRECISIONS)}, found {name!r}")
+    return PRECISIONS[name]

@@ -1,0 +1,274 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped (design, contract 6).
+
+A run keeps `checkpoints/step-00000800/` folders:
+
+    model.safetensors       parameters, float32, shared ones once
+    optimizer.safetensors   Adam's moments and step counts, by parameter name
+    random.safetensors      generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
+    state.json              step, token counts, best score, data position, checksums of all these files
+
+and two one-line files, `latest` and `best`, that name one of them. A folder is written beside its place, flushed
+and renamed, so a kill at any moment leaves either the old checkpoint or the new one. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from headwise.errors import CheckpointError
+from headwise.files import atomic_directory, remove_partial, write_text
+
+FORMAT = 1
+
+
+@dataclass
+class Progress:
+    """Where a run stands; `best` is the best validation score so far, in the direction of `best_by`."""
+
+    step: int = 0
+    tokens: int = 0  # target tokens trained on, over all ranks
+    seconds: float = 0.0  # spent in training, over all starts
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0  # validations since the best one
+    finished: str = ""  # why training ended, empty while it hasn't
+    positions: list[dict[str, Any]] = field(default_factory=list)  # of the data, for every rank
+
+
+def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters by name, shared ones once, on the CPU and contiguous."""
+    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+
+
+class Checkpoints:
+    """The checkpoints of one run directory."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.folder = run / "checkpoints"
+
+    def steps(self) -> list[int]:
+        """Steps of all whole checkpoints, oldest first."""
+        return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*") if p.is_dir())
+
+    def path(self, step: int) -> Path:
+        """Folder of the checkpoint of this step."""
+        return self.folder / f"step-{step:08d}"
+
+    def latest(self) -> Path | None:
+        """Folder to resume from, or None for a fresh run; raises `CheckpointError` where the name points nowhere."""
+        return self._named("latest")
+
+    def best(self) -> Path | None:
+        """Folder with the best validation score, or None before the first validation."""
+        return self._named("best")
+
+    def _named(self, name: str) -> Path | None:
+        try:
+            wanted = (self.run / name).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        path = self.folder / wanted
+        if not path.is_dir():
+            raise CheckpointError(f"{self.run / name}: names checkpoint {wanted!r}, found no such folder")
+        return path
+
+    def save(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        progress: Progress,
+        identity: dict[str, str],
+        randoms: Sequence[dict[str, Tensor]],
+    ) -> Path:
+        """Write the checkpoint of `progress.step` and let `latest` name it.
+
+        Raises `TrainingError` where the disk is full or the folder can't be written.
+        """
+        path = self.path(progress.step)
+        with atomic_directory(path) as folder:
+            save_file(trained_parameters(model), folder / "model.safetensors")
+            save_file(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+            states = {f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()}
+            save_file(states, folder / "random.safetensors")
+            checksums = {p.name: _sha256(p) for p in sorted(folder.iterdir())}
+            record = {
+                "format": FORMAT,
+                "progress": asdict(progress),
+                "identity": identity,
+                "sha256": checksums,
+            }
+            (folder / "state.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_text(self.run / "latest", path.name + "\n")
+        return path
+
+    def mark_best(self, step: int) -> None:
+        """Let `best` name the checkpoint of this step."""
+        write_text(self.run / "best", self.path(step).name + "\n")
+
+    def prune(self, keep: int) -> None:
+        """Remove all but the last `keep` checkpoints, the best one and the latest one."""
+        named = {p for p in (self.latest(), self.best()) if p is not None}
+        remove_partial(self.path(0).with_name("step-*"))
+        for step in self.steps()[:-keep]:
+            if self.path(step) not in named:
+                shutil.rmtree(self.path(step), ignore_errors=True)
+
+    def load(
+        self,
+        path: Path,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        identity: dict[str, str],
+        rank: int = 0,
+    ) -> Progress:
+        """Restore everything from the checkpoint at `path`, this rank's random generators included.
+
+        Raises `CheckpointError` where a file is missing or damaged, or the run was made from other data.
+        """
+        record = read_state(path)
+        for name, checksum in record["sha256"].items():
+            if not (path / name).is_file() or _sha256(path / name) != checksum:
+                others = [p.name for s in self.steps() if (p := self.path(s)) != path]
+                way_out = (
+                    f"write {others[-1]} into {self.run / 'latest'} to go on from there" if others else ""
+                )
+                raise CheckpointError(
+                    f"{path / name}: expected the file this checkpoint was saved with, found a damaged or missing one"
+                    + (f"; {way_out}" if way_out else "; use --restart to begin anew")
+                )
+        for key, value in identity.items():
+            found = record["identity"].get(key)
+            if found != value:
+                raise CheckpointError(
+                    f"{path}: expected a checkpoint with {key} {value}, found one with {found}; "
+                    "use another run directory, or --restart to begin anew"
+                )
+        progress = Progress(**record["progress"])
+        parameters = read_tensors(path / "model.safetensors")
+        moments = read_tensors(path / "optimizer.safetensors")
+        try:
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    parameter.copy_(parameters[name])
+            _restore_optimizer(model, optimizer, moments)
+        except (KeyError, RuntimeError) as error:
+            raise CheckpointError(f"{path}: doesn't fit this configuration's model ({error})") from None
+        randoms = read_tensors(path / "random.safetensors")
+        prefix = f"rank{rank}."
+        restore_random({k.removeprefix(prefix): v for k, v in randoms.items() if k.startswith(prefix)})
+        return progress
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read a checkpoint's state.json; raises `CheckpointError` where it isn't one of ours."""
+    file = path / "state.json"
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{file}: there is no such file, so {path} is not a Headwise checkpoint"
+        ) from None
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise CheckpointError(f"{file}: expected JSON, found a damaged file") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{file}: expected a Headwise checkpoint of format {FORMAT}, found something else"
+        )
+    return record
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; raises `CheckpointError` where it is missing or damaged."""
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{file}: expected a safetensors file, found none that can be read ({error})"
+        ) from None
+
+
+def average(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """Average the parameters of several checkpoints (the paper's section 6.1), in float64.
+
+    Raises `CheckpointError` where there is none, or their parameters differ in name or shape.
+    """
+    if not folders:
+        raise CheckpointError("averaging needs at least one checkpoint, found none")
+    total: dict[str, Tensor] = {}
+    for folder in folders:
+        tensors = read_tensors(folder / "model.safetensors")
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
+            raise CheckpointError(f"{folder}: expected the same parameters as {folders[0]}, found others")
+        for name, tensor in tensors.items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(folders)).float() for name, tensor in total.items()}
+
+
+def random_state() -> dict[str, Tensor]:
+    """Collect the state of every global random generator of this process."""
+    version, numbers, gauss = random.getstate()
+    legacy: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - the global generator, if a task uses it
+    state = {
+        "torch": torch.get_rng_state(),
+        "python": torch.tensor([version, *numbers], dtype=torch.int64),
+        "python_gauss": torch.tensor([float("nan") if gauss is None else gauss], dtype=torch.float64),
+        "numpy": torch.from_numpy(legacy["state"]["key"].astype(np.int64)),
+        "numpy_position": torch.tensor([legacy["state"]["pos"], legacy["has_gauss"]], dtype=torch.int64),
+        "numpy_gauss": torch.tensor([legacy["gauss"]], dtype=torch.float64),
+    }
+    if torch.cuda.is_available():
+        state |= {f"cuda{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
+    return state
+
+
+def restore_random(state: dict[str, Tensor]) -> None:
+    """Put every global random generator back to what `random_state` found."""
+    torch.set_rng_state(state["torch"])
+    version, *numbers = state["python"].tolist()
+    gauss = state["python_gauss"].item()
+    random.setstate((version, tuple(numbers), None if gauss != gauss else gauss))
+    position, has_gauss = state["numpy_position"].tolist()
+    key = state["numpy"].numpy().astype(np.uint32)
+    np.random.set_state(("MT19937", key, position, has_gauss, state["numpy_gauss"].item()))  # noqa: NPY002
+    if torch.cuda.is_available():
+        on_gpu = [state[f"cuda{i}"] for i in range(torch.cuda.device_count()) if f"cuda{i}" in state]
+        torch.cuda.set_rng_state_all(on_gpu)
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{name}.{key}": value.detach().cpu().contiguous()
+        for name, p in model.named_parameters()
+        for key, value in optimizer.state[p].items()
+    }
+
+
+def _restore_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
+    optimizer.state.clear()
+    for name, parameter in model.named_parameters():
+        keys = [k for k in tensors if k.rsplit(".", 1)[0] == name]
+        state = {k.rsplit(".", 1)[1]: tensors[k] for k in keys}
+        # `step` stays where the optimizer made it: fused Adam keeps it beside the parameter.
+        optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

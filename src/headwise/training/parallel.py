@@ -1,0 +1,89 @@
+"""Data parallelism under `torchrun`: every rank computes its batches, gradients are summed once a step.
+
+Started plainly, the world is one process and every call here is a no-op.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train together."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @classmethod
+    def join(cls, device: str) -> World:
+        """Join the process group that `torchrun` announces in the environment, if any."""
+        if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+            return cls()
+        world = cls(
+            int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0"))
+        )
+        on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+        if on_gpu:
+            torch.cuda.set_device(world.local_rank)
+        distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(minutes=30))
+        return world
+
+    def leave(self) -> None:
+        """Leave the process group."""
+        if self.size > 1:
+            distributed.destroy_process_group()
+
+    @property
+    def first(self) -> bool:
+        """Whether this rank writes files and prints."""
+        return self.rank == 0
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace each gradient by its sum over ranks, in one flat reduction."""
+        if self.size == 1:
+            return
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([g.flatten() for g in gradients])
+        distributed.all_reduce(flat)
+        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def sum(self, *values: float, device: torch.device | None = None) -> list[float]:
+        """Sum each number over ranks."""
+        if self.size == 1:
+            return list(values)
+        numbers = torch.tensor(values, dtype=torch.float64, device=device)
+        distributed.all_reduce(numbers)
+        return numbers.tolist()
+
+    def any(self, flag: bool, device: torch.device | None = None) -> bool:
+        """Tell whether any rank says so."""
+        return self.sum(float(flag), device=device)[0] > 0
+
+    def gather(self, value: Any) -> list[Any]:
+        """Collect one JSON-like value from every rank, on all ranks."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        distributed.all_gather_object(values, value)
+        return values
+
+    def broadcast_parameters(self, tensors: Iterable[Tensor]) -> None:
+        """Give every rank the first rank's parameters."""
+        if self.size > 1:
+            for tensor in tensors:
+                distributed.broadcast(tensor, 0)
+
+    def wait(self) -> None:
+        """Wait until every rank is here."""
+        if self.size > 1:
+            distributed.barrier()
