@@ -1,0 +1,137 @@
+"""Writing so that a kill, a full disk or a second process never leaves a half-written file behind.
+
+Every file or folder is made beside its final place, flushed to the disk, and then renamed: whoever looks sees
+the old one or the new one, whole. Operating-system failures become one `TrainingError` that names the path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from headwise.errors import TrainingError
+
+_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_TEMPORARY = ".partial-"  # in the names of everything that isn't finished yet
+_UMASK = os.umask(0)  # can only be read by setting it, so once, before there are threads
+os.umask(_UMASK)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` raised inside into a `TrainingError` that names `path` and what is wrong with it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise TrainingError(f"{path}: can't be written because the disk is full") from error
+        reason = error.strerror or str(error)
+        raise TrainingError(f"{path}: can't be written ({reason})") from error
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a new file for binary writing that takes the place of `path` when the block ends well.
+
+    If the block raises, `path` is left as it was. Raises `TrainingError` where the disk is full or the folder
+    can't be written.
+    """
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o666 & ~_UMASK)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Replace the file at `path` by `data`, all or nothing; raises `TrainingError`."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Replace the file at `path` by `text` in UTF-8, all or nothing; raises `TrainingError`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+@contextmanager
+def atomic_directory(path: str | Path) -> Iterator[Path]:
+    """Give a new empty folder that takes the place of `path` when the block ends well.
+
+    Everything written below it is flushed to the disk before the rename. If the block raises, the new folder
+    is removed and `path` is left as it was. A folder that already stands at `path` is replaced.
+
+    Raises:
+        TrainingError: the disk is full or the parent folder can't be written.
+    """
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
+        try:
+            yield temporary
+            os.chmod(temporary, 0o777 & ~_UMASK)
+            _sync_tree(temporary)
+            _put_in_place(temporary, path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        sync_directory(path.parent)
+
+
+def remove_partial(path: str | Path) -> None:
+    """Remove what interrupted `atomic_file` and `atomic_directory` calls for `path` left beside it.
+
+    Only call it where no other process can be writing `path` at the same time.
+    """
+    path = Path(path)
+    for leftover in path.parent.glob(f".{path.name}{_TEMPORARY}*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def sync_directory(path: str | Path) -> None:
+    """Flush a folder's own entries, so that a rename inside it survives a power cut."""
+    if os.name == "nt":  # Windows can't open a folder; its renames are journaled
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    if not path.exists():
+        os.rename(new, path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
+    os.rename(path, old / "old")
+    os.rename(new, path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync_tree(root: Path) -> None:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with open(Path(folder, name), "rb") as file:
+                os.fsync(file.fileno())
+        sync_directory(folder)

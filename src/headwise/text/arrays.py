@@ -1,0 +1,120 @@
+"""Rows of different lengths in two flat files: all values one after the other, and where each row begins.
+
+This is the whole storage format of Headwise's prepared text: `NAME.values` (the values, raw) and
+`NAME.offsets` (rows + 1 int64 positions). Both are memory-mapped, so that reading a row touches only that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import CheckpointError
+
+
+class RaggedWriter:
+    """Appends rows to a pair of files; use it as a context manager."""
+
+    def __init__(self, path: Path, dtype: Any) -> None:
+        """Open `path`.values and `path`.offsets for writing."""
+        self.dtype = np.dtype(dtype)
+        self._values = open(_values(path), "wb")  # noqa: SIM115
+        self._offsets = open(_offsets(path), "wb")  # noqa: SIM115
+        self._end = 0
+        self._offsets.write(np.zeros(1, np.int64).tobytes())
+
+    def append(self, values: NDArray[Any], lengths: NDArray[Any]) -> None:
+        """Add rows given as one flat array and the length of each row."""
+        assert len(values) == int(lengths.sum())
+        self._values.write(np.ascontiguousarray(values, self.dtype).data)
+        ends = self._end + np.cumsum(lengths, dtype=np.int64)
+        self._offsets.write(ends.data)
+        self._end += len(values)
+
+    def append_texts(self, texts: Sequence[str]) -> None:
+        """Add strings as rows of UTF-8 bytes."""
+        encoded = [text.encode() for text in texts]
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        self.append(np.frombuffer(b"".join(encoded), np.uint8), lengths)
+
+    def close(self) -> None:
+        """Flush and close both files."""
+        self._values.close()
+        self._offsets.close()
+
+    def __enter__(self) -> RaggedWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Ragged:
+    """Read-only rows of a pair of files that `RaggedWriter` made."""
+
+    def __init__(self, path: Path, dtype: Any) -> None:
+        """Map the files; raises `CheckpointError` where they are missing or don't fit together."""
+        try:
+            self.offsets: NDArray[np.int64] = map_array(_offsets(path), np.int64)
+            self.values: NDArray[Any] = map_array(_values(path), dtype)
+        except (OSError, ValueError):
+            raise CheckpointError(f"{path}: expected prepared text, found missing or damaged files") from None
+        if not len(self.offsets) or int(self.offsets[-1]) != len(self.values):
+            raise CheckpointError(f"{path}: expected prepared text, found files that were cut short")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        """Row `row` as a one-dimensional array."""
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def text(self, row: int) -> str:
+        """Row `row` of a file of UTF-8 bytes, as a string."""
+        return self[row].tobytes().decode()
+
+    def texts(self, rows: Iterable[int]) -> list[str]:
+        """Several rows as strings."""
+        return [self.text(int(row)) for row in rows]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Length of every row."""
+        return np.diff(self.offsets)
+
+
+def map_array(path: Path, dtype: Any) -> NDArray[Any]:
+    """Memory-map a raw one-dimensional array, which may be empty; raises `OSError` or `ValueError`."""
+    if path.stat().st_size == 0:  # an empty file can't be mapped
+        return np.zeros(0, dtype)
+    return np.memmap(path, dtype, mode="r")
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write a one-dimensional array, raw; raises `OSError`."""
+    with open(path, "wb") as file:
+        file.write(np.ascontiguousarray(array).data)
+
+
+def gather(table: Ragged, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the values of several rows, one after the other, and the length of each row."""
+    starts = table.offsets[rows]
+    lengths = table.offsets[rows + 1] - starts
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    positions = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return table.values[positions], lengths
+
+
+def _values(path: Path) -> Path:
+    return path.with_name(path.name + ".values")
+
+
+def _offsets(path: Path) -> Path:
+    return path.with_name(path.name + ".offsets")

@@ -1,0 +1,265 @@
+"""The prepared corpus: made once, memory-mapped ever after.
+
+`prepare` reads, cleans, splits off a development set, learns subwords, encodes, and writes everything into one
+folder. The next start finds that neither the files nor the configuration changed and opens the folder at once.
+The text streams through, so a corpus may be larger than memory (about 30 bytes a pair are held while preparing).
+The folder appears in one rename, so a kill at any time leaves either all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.config import DataConfig, SubwordConfig
+from headwise.errors import CheckpointError
+from headwise.files import atomic_directory, disk_errors, remove_partial
+from headwise.text import encoding
+from headwise.text.arrays import Ragged, map_array
+from headwise.text.building import MANIFEST, TRAIN_TEXT, build, find_reusable, request
+from headwise.text.subword import Subwords
+
+
+class ParallelStore:
+    """Encoded sentence pairs, read from memory-mapped arrays.
+
+    A source row is its ids and EOS; a target row its ids alone, as BOS or EOS join it when a batch is made.
+    Rows are in the order of the files. Lengths count what the model sees: EOS on either side included.
+    """
+
+    def __init__(
+        self, source: Ragged, target: Ragged, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str]
+    ) -> None:
+        """Join tables of ids with the line number and the index in `names` that each row comes from."""
+        if not len(source) == len(target) == len(lines) == len(files):
+            raise CheckpointError(
+                f"expected as many source as target rows, found {len(source)}, {len(target)}"
+            )
+        self.source_table = source
+        self.target_table = target
+        self.lines = lines
+        self.files = files
+        self.names = list(names)
+
+    def __len__(self) -> int:
+        return len(self.source_table)
+
+    @cached_property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """Subwords of every source row, EOS included."""
+        return self.source_table.lengths.astype(np.int32)
+
+    @cached_property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """Subwords of every target row, and one for BOS or EOS."""
+        return self.target_table.lengths.astype(np.int32) + 1
+
+    def source(self, row: int) -> NDArray[Any]:
+        """Ids of one source row, EOS included."""
+        return self.source_table[row]
+
+    def target(self, row: int) -> NDArray[Any]:
+        """Ids of one target row, without BOS and EOS."""
+        return self.target_table[row]
+
+    def line_numbers(self, rows: Sequence[int] | NDArray[Any]) -> list[int]:
+        """The 1-based lines that rows stand on in their files."""
+        return [int(line) for line in self.lines[np.asarray(rows, np.int64)]]
+
+    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
+        """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
+        rows = np.sort(np.asarray(rows, np.int64))
+        places = []
+        for index in np.unique(self.files[rows[:most]]):
+            lines = [str(line) for line in self.lines[rows[:most]][self.files[rows[:most]] == index]]
+            listed = (
+                f"lines {', '.join(lines[:-1])} and {lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
+            )
+            places.append(f"{self.names[int(index)]} {listed}")
+        more = f" and {len(rows) - most:,} more" if len(rows) > most else ""
+        return "; ".join(places) + more
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What training needs of the text, all of it in one folder."""
+
+    directory: Path
+    train: ParallelStore
+    dev: ParallelStore  # empty where there are neither development files nor pairs to split off
+    dev_source: list[str]  # the text of `dev`, row by row
+    dev_target: list[str]
+    subwords: Subwords
+    report: list[str]  # what was read, removed, split off and learned; one sentence each
+    checksum: str  # 12 hexadecimal digits of the input files' contents
+    seconds: float  # that preparing took this time
+    reused: bool  # found ready
+
+    @classmethod
+    def open(cls, directory: str | Path, *, seconds: float = 0.0, reused: bool = True) -> PreparedData:
+        """Open a prepared folder without looking at the files it was made from.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+        """
+        directory = Path(directory)
+        manifest = _read_manifest(directory)
+        subwords = Subwords.load(directory)
+        if subwords.digest() != manifest["subwords"]:
+            raise CheckpointError(
+                f"{directory}: the subword model isn't the one that the text was encoded with"
+            )
+        dev_texts = [Ragged(directory / f"dev.{side}.text", np.uint8) for side in ("source", "target")]
+        return cls(
+            directory=directory,
+            train=_open_store(directory, "train", manifest, subwords),
+            dev=_open_store(directory, "dev", manifest, subwords),
+            dev_source=dev_texts[0].texts(range(len(dev_texts[0]))),
+            dev_target=dev_texts[1].texts(range(len(dev_texts[1]))),
+            subwords=subwords,
+            report=manifest["report"],
+            checksum=manifest["checksum"],
+            seconds=seconds,
+            reused=reused,
+        )
+
+
+def prepare(
+    config: DataConfig,
+    subword_config: SubwordConfig,
+    directory: str | Path,
+    *,
+    seed: int = 1,
+    max_length: int = 512,
+    subwords: Subwords | None = None,
+) -> PreparedData:
+    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+
+    Args:
+        config: the files, the cleaning rules and the number of worker processes.
+        subword_config: how subwords are learned (ignored for the model where `subwords` is given).
+        directory: the folder to make; if it exists and doesn't fit, it is replaced.
+        seed: decides which pairs are split off for development.
+        max_length: longest row in subwords, EOS included; longer pairs are left out and counted.
+        subwords: use this model instead of learning one.
+
+    Raises:
+        ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
+        DataError: a file is missing, empty, binary, of another length than its partner, or badly formed.
+        TrainingError: the folder can't be written.
+    """
+    began = time.perf_counter()
+    directory = Path(directory)
+    wanted = request(config, subword_config, seed, max_length, subwords)
+    with _alone(directory):
+        reused = find_reusable(directory, wanted)
+        if not reused:
+            remove_partial(directory)
+            with atomic_directory(directory) as folder:
+                build(folder, wanted, config, subword_config, subwords)
+    return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=reused)
+
+
+def resegment(
+    prepared: PreparedData, *, seed: int, epoch: int, dropout: float, longest: int
+) -> ParallelStore:
+    """Open the training text as segmented for one epoch by BPE-dropout, making it first where need be.
+
+    Rows are those of `prepared.train`, one by one. The result depends on the text, the subword model, the seed,
+    the epoch and the rate alone; a row that would have more than `longest` subwords is segmented without dropout.
+
+    Raises:
+        CheckpointError: the folder was prepared without dropout and has no text.
+        TrainingError: the disk is full.
+    """
+    directory = _epoch_directory(prepared, seed, epoch, dropout, longest)
+    with _alone(directory):
+        if not directory.exists():
+            remove_partial(directory)
+            with atomic_directory(directory) as folder:
+                for job in _epoch_jobs(prepared, folder, seed, epoch, dropout, longest):
+                    encoding.run(job)
+    tables = [
+        Ragged(directory / side, encoding.id_type(size))
+        for side, size in (
+            ("source", prepared.subwords.source_size),
+            ("target", prepared.subwords.target_size),
+        )
+    ]
+    base = prepared.train
+    return ParallelStore(tables[0], tables[1], base.lines, base.files, base.names)
+
+
+def _epoch_directory(prepared: PreparedData, seed: int, epoch: int, dropout: float, longest: int) -> Path:
+    return (
+        prepared.directory.with_name(f"{prepared.directory.name}-epochs")
+        / f"{prepared.checksum}-{prepared.subwords.digest()}-{dropout:g}-{longest}-{seed}-{epoch}"
+    )
+
+
+def _epoch_jobs(
+    prepared: PreparedData, folder: Path, seed: int, epoch: int, dropout: float, longest: int
+) -> list[encoding.Job]:
+    home = prepared.directory
+    if not (home / "train.rows").exists():
+        raise CheckpointError(
+            f"{home}: BPE-dropout needs the text, which is kept where subwords.dropout is set"
+        )
+    return [
+        encoding.Job(
+            text=str(home / f"{TRAIN_TEXT}.{side}"),
+            rows=str(home / "train.rows"),
+            subwords=str(home),
+            side=side,
+            out=str(folder / side),
+            start=0,
+            stop=len(prepared.train),
+            dropout=dropout,
+            seed=seed,
+            epoch=epoch,
+            longest=longest - 1,
+        )
+        for side in ("source", "target")
+    ]
+
+
+def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:
+    source = Ragged(directory / f"{name}.source", encoding.id_type(subwords.source_size))
+    target = Ragged(directory / f"{name}.target", encoding.id_type(subwords.target_size))
+    lines = map_array(directory / f"{name}.lines", np.int64)
+    files = map_array(directory / f"{name}.files", np.uint16)
+    return ParallelStore(source, target, lines, files, manifest["names"][name])
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    try:
+        return json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise CheckpointError(f"{directory}: expected prepared text, found no readable {MANIFEST}") from None
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Let one process at a time make `directory`; the others wait and then find it ready."""
+    lock = directory.with_name(f".{directory.name}.lock")
+    with disk_errors(directory):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if os.name == "posix":
+            import fcntl  # noqa: PLC0415 - not on Windows, which has one process here
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,243 @@
+"""Subwords: SentencePiece byte-pair encoding, trained on the text itself (the paper's section 5.1).
+
+The text is not normalized: what is decoded is what was encoded, except that runs of spaces become one and that
+U+2581, which SentencePiece uses for a space, reads as one. With `lowercase`, letters are lower-cased by a rule
+that is stored inside the model file, so that whoever loads it (an exported copy included) does the same.
+
+Every character of the training text gets an id of its own unless `character_coverage` is below 1. Then the rare
+rest is spelled in bytes where the vocabulary is large enough to spare 256 ids for them (at least 4,000), and is
+unknown otherwise. With full coverage byte pieces would never be trained, so there are none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from headwise.config import SubwordConfig
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.files import write_bytes
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIAL = (PAD, UNK, BOS, EOS)
+
+JOINT_FILE = "spm.model"
+SOURCE_FILE = "spm.source.model"
+TARGET_FILE = "spm.target.model"
+
+_BYTES_FROM = 4000  # smallest vocabulary that spares 256 ids for bytes
+_SPACE = "\u2581"
+
+
+class Subwords:
+    """One SentencePiece model for both languages (joint), or one for each.
+
+    Ids 0 to 3 are padding, unknown, beginning and end of a sentence; encoding adds none of them but unknown.
+    """
+
+    def __init__(self, source: bytes, target: bytes | None = None, *, origin: str = "subword model") -> None:
+        """Read serialized models; without `target` the first one serves both languages.
+
+        Raises:
+            CheckpointError: the bytes aren't a SentencePiece model, or one whose special ids aren't Headwise's.
+        """
+        self._source_bytes = source
+        self._target_bytes = source if target is None else target
+        self.joint = target is None
+        self.source_processor = _processor(source, origin)
+        self.target_processor = self.source_processor if target is None else _processor(target, origin)
+        self.source_size: int = self.source_processor.vocab_size()
+        self.target_size: int = self.target_processor.vocab_size()
+
+    @classmethod
+    def train(
+        cls,
+        source_sentences: Iterable[str],
+        target_sentences: Iterable[str],
+        config: SubwordConfig,
+        directory: Path,
+        *,
+        seed: int = 1,
+    ) -> Subwords:
+        """Learn the merges from text and write the model file(s) into `directory`.
+
+        The same text gives the same model, byte for byte. `seed` has no influence, as byte-pair encoding draws no
+        random numbers and all the sentences given are used; it stands here for callers that sample them.
+
+        Raises:
+            ConfigError: the vocabulary is larger than the text allows, or smaller than its characters.
+            DataError: there is no text.
+            TrainingError: the files can't be written.
+        """
+        del seed
+        if config.joint:
+            model = cls(_train(itertools.chain(source_sentences, target_sentences), config))
+        else:
+            model = cls(_train(source_sentences, config), _train(target_sentences, config))
+        model.save(directory)
+        return model
+
+    @classmethod
+    def load(cls, directory: Path, config: SubwordConfig | None = None) -> Subwords:
+        """Read the model file(s) of a run directory.
+
+        Raises:
+            CheckpointError: a file is missing or damaged, or isn't what `config` says (joint, lower-cased).
+        """
+        directory = Path(directory)
+        joint = (directory / JOINT_FILE).is_file() if config is None else config.joint
+        if joint:
+            model = cls(_read(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
+        else:
+            origin = str(directory / "spm.*.model")
+            model = cls(_read(directory / SOURCE_FILE), _read(directory / TARGET_FILE), origin=origin)
+        if config is not None and model.lowercases != config.lowercase:
+            raise CheckpointError(
+                f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
+                f"found one with lowercase={model.lowercases}"
+            )
+        return model
+
+    def save(self, directory: Path) -> None:
+        """Write the model file(s) into `directory`; raises `TrainingError` where that fails."""
+        directory = Path(directory)
+        if self.joint:
+            write_bytes(directory / JOINT_FILE, self._source_bytes)
+        else:
+            write_bytes(directory / SOURCE_FILE, self._source_bytes)
+            write_bytes(directory / TARGET_FILE, self._target_bytes)
+
+    @property
+    def lowercases(self) -> bool:
+        """Whether the model lower-cases what it encodes."""
+        return self.source_processor.normalize("A").lstrip(_SPACE) == "a"
+
+    def encode_source(self, text: str) -> list[int]:
+        """Segment one source sentence; returns its ids without special symbols."""
+        return self.source_processor.encode(text)
+
+    def encode_target(self, text: str) -> list[int]:
+        """Segment one target sentence; returns its ids without special symbols."""
+        return self.target_processor.encode(text)
+
+    def encode_source_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Segment many source sentences, in one thread."""
+        return self.source_processor.encode(list(texts), num_threads=1)
+
+    def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Segment many target sentences, in one thread."""
+        return self.target_processor.encode(list(texts), num_threads=1)
+
+    def decode_source(self, ids: Sequence[int]) -> str:
+        """Put source subwords together; padding, begin and end are dropped, unknown reads ` ⁇ `."""
+        return self.source_processor.decode(_ordinary(ids))
+
+    def decode_target(self, ids: Sequence[int]) -> str:
+        """Put target subwords together; padding, begin and end are dropped, unknown reads ` ⁇ `."""
+        return self.target_processor.decode(_ordinary(ids))
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The subwords themselves, `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
+        return [self.source_processor.id_to_piece(int(i)) for i in ids]
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The subwords themselves, `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
+        return [self.target_processor.id_to_piece(int(i)) for i in ids]
+
+    def digest(self) -> str:
+        """Return 12 hexadecimal digits that identify the model bytes."""
+        content = self._source_bytes if self.joint else self._source_bytes + b"\0" + self._target_bytes
+        return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _ordinary(ids: Sequence[int]) -> list[int]:
+    return [int(i) for i in ids if i not in (PAD, BOS, EOS)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such subword model") from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: the subword model can't be read ({error.strerror})") from None
+
+
+def _processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        if not model:
+            raise RuntimeError("it is empty")
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError:
+        raise CheckpointError(f"{origin}: expected a SentencePiece model, found a damaged file") from None
+    found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if found != SPECIAL:
+        raise CheckpointError(
+            f"{origin}: expected padding, unknown, begin and end as ids {SPECIAL}, found {found}; "
+            f"this subword model wasn't made by Headwise"
+        )
+    return processor
+
+
+def _train(sentences: Iterable[str], config: SubwordConfig) -> bytes:
+    model = io.BytesIO()
+    options = {
+        "model_type": "bpe",
+        "vocab_size": config.size,
+        "character_coverage": config.character_coverage,
+        "byte_fallback": config.character_coverage < 1.0 and config.size >= _BYTES_FROM,
+        "pad_id": PAD,
+        "unk_id": UNK,
+        "bos_id": BOS,
+        "eos_id": EOS,
+        "shuffle_input_sentence": False,
+        "max_sentence_length": 1 << 20,  # bytes; nothing is left out for its length
+        "num_threads": 1,
+        "minloglevel": 2,
+    }
+    first = next(iterator := iter(sentences), None)
+    if first is None:
+        raise DataError("there is no text to learn subwords from")
+    text = itertools.chain([first], iterator)
+    with tempfile.TemporaryDirectory() as scratch:
+        if config.lowercase:
+            rules = Path(scratch, "lowercase.tsv")
+            rules.write_text("".join(_lowercase_rules()), encoding="utf-8")
+            options["normalization_rule_tsv"] = str(rules)
+        else:
+            options["normalization_rule_name"] = "identity"
+        try:
+            sentencepiece.SentencePieceTrainer.train(sentence_iterator=text, model_writer=model, **options)
+        except RuntimeError as error:
+            raise _explain(str(error), config) from None
+    return model.getvalue()
+
+
+def _lowercase_rules() -> Iterator[str]:
+    """Yield SentencePiece's rule lines, `upper TAB lower` in hexadecimal code points."""
+    for code in range(0x110000):
+        lower = chr(code).lower()
+        if lower != chr(code):
+            yield f"{code:X}\t{' '.join(f'{ord(character):X}' for character in lower)}\n"
+
+
+def _explain(message: str, config: SubwordConfig) -> ConfigError | DataError:
+    """Turn the trainer's complaint into a sentence that says which number would do."""
+    if found := re.search(r"Please set it to a value <= (\d+)", message):
+        return ConfigError(
+            f"subwords.size: expected at most {found[1]}, the most that this text allows, found {config.size}"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return ConfigError(
+            f"subwords.size: expected at least {found[1]}, one for each character of this text "
+            f"(or a subwords.character_coverage below {config.character_coverage:g}), found {config.size}"
+        )
+    return DataError(f"SentencePiece can't learn subwords from this text: {' '.join(message.split())}")
