@@ -1,0 +1,106 @@
+"""What a hypothesis may not say: banned symbols, lengths, repeated n-grams, forced prefixes.
+
+A constraint sets log-probabilities to -inf before the search chooses; it never rescales the others, so a
+hypothesis keeps the log-probability that the model gives it.
+
+Shapes: n sentences, k hypotheses each, v vocabulary, t tokens so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.decoding.options import SearchOptions
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Ids of the special symbols; an output holds none of them, except the unknown word where allowed."""
+
+    pad: int
+    unknown: int
+    bos: int
+    eos: int
+
+
+class Constraints:
+    """The constraints of the sentences still searched."""
+
+    def __init__(
+        self,
+        options: SearchOptions,
+        symbols: Symbols,
+        source_lengths: Tensor,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """`source_lengths` (n,) count the end symbol; `prefixes` hold one list of ids for each sentence."""
+        device = source_lengths.device
+        limits = source_lengths + options.extra_length  # |Y|, the end symbol included
+        if options.max_length is not None:
+            limits = limits.clamp(max=options.max_length + 1)
+        limits = limits.clamp(min=options.min_length + 1)
+        self.prefixes = torch.empty(len(limits), 0, dtype=torch.long, device=device)
+        if prefixes is not None:
+            longest = max(map(len, prefixes), default=0)
+            padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+            self.prefixes = torch.tensor(padded, dtype=torch.long, device=device).view(len(limits), longest)
+            limits = torch.maximum(limits, (self.prefixes >= 0).sum(1) + 1)
+        self.limits = limits
+        self.capacity = int(limits.max())  # steps of the longest search
+        self._shortest = int(limits.min())
+        self._min_length = options.min_length
+        self._ngram = options.no_repeat_ngram
+        self._eos = symbols.eos
+        self._pad = symbols.pad
+        banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
+        self._banned = torch.tensor(banned, device=device)
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keep only these sentences, in this order."""
+        self.limits = self.limits[sentences]
+        self._shortest = int(self.limits.min())
+        self.prefixes = self.prefixes[sentences]
+
+    def apply(self, log_probs: Tensor, tokens: Tensor) -> None:
+        """Set what is not allowed next to -inf in `log_probs` (n, k, v), in place; `tokens` (n, k, t).
+
+        A forced prefix wins over everything else. A hypothesis that repeated n-grams leave no token ends.
+        """
+        step = tokens.shape[-1]
+        if step >= self.prefixes.shape[1]:
+            self._restrict(log_probs, tokens)
+            return
+        forced = self.prefixes[:, step, None, None]  # (n, 1, 1), -1 where the prefix is over
+        column = forced.clamp(min=0).expand(-1, log_probs.shape[1], -1)
+        wanted = log_probs.gather(-1, column)
+        self._restrict(log_probs, tokens)
+        log_probs.masked_fill_(forced >= 0, -torch.inf)
+        log_probs.scatter_(-1, column, torch.where(forced >= 0, wanted, log_probs.gather(-1, column)))
+
+    def _restrict(self, log_probs: Tensor, tokens: Tensor) -> None:
+        step = tokens.shape[-1]
+        log_probs.index_fill_(-1, self._banned, -torch.inf)
+        end = log_probs[..., self._eos].clone()
+        if step < self._min_length:
+            log_probs[..., self._eos] = -torch.inf
+        if 0 < self._ngram <= step:
+            self._ban_repeats(log_probs, tokens)
+            stuck = log_probs.amax(-1) == -torch.inf
+            log_probs[..., self._eos] = torch.where(stuck, end, log_probs[..., self._eos])
+        if step + 1 >= self._shortest:
+            last = (self.limits <= step + 1)[:, None]
+            log_probs.masked_fill_(last[..., None], -torch.inf)
+            log_probs[..., self._eos] = torch.where(last, end, log_probs[..., self._eos])
+
+    def _ban_repeats(self, log_probs: Tensor, tokens: Tensor) -> None:
+        """Ban every token that would complete an n-gram which the hypothesis already holds."""
+        size = self._ngram
+        seen = tokens.unfold(-1, size, 1)  # (n, k, t - size + 1, size)
+        suffix = tokens[..., tokens.shape[-1] - size + 1 :]  # (n, k, size - 1)
+        repeated = (seen[..., :-1] == suffix[:, :, None]).all(-1)
+        column = torch.where(repeated, seen[..., -1], self._pad)
+        log_probs.scatter_(-1, column, -torch.inf)

@@ -1,0 +1,137 @@
+"""Searching many sentences: batches by length, results in the order of the input, models in an ensemble."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headwise.decoding.constraints import Symbols
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.search import Hypothesis, search
+from headwise.errors import ConfigError
+from headwise.models.base import Memory, Seq2Seq, State
+
+
+def decode(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions,
+    symbols: Symbols,
+    *,
+    batch_tokens: int = 4096,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """Search every source, ids that end with the end symbol; returns the results in the order of `sources`.
+
+    `batch_tokens` bounds a batch's source tokens, padding included; a longer sentence makes a batch of its
+    own. The batches change the speed and nothing else.
+    """
+    device = next(model.parameters()).device
+    results: list[list[Hypothesis]] = [[] for _ in sources]
+    for rows in batches([len(source) for source in sources], batch_tokens):
+        source, mask = padded([sources[row] for row in rows], symbols.pad, device)
+        given = None if prefixes is None else [prefixes[row] for row in rows]
+        found = search(model, source, mask, options, symbols, prefixes=given)
+        for row, hypotheses in zip(rows, found, strict=True):
+            results[row] = hypotheses
+    return results
+
+
+def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Group rows of similar length, longest first, so that rows times the longest stays within `tokens`."""
+    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    start = 0
+    while start < len(order):
+        size = max(1, tokens // lengths[order[start]])
+        yield order[start : start + size]
+        start += size
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return ids (batch, length), padded on the right, and a mask that is True on real tokens."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], device=device)
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return ids, torch.arange(width, device=device) < lengths[:, None]
+
+
+@dataclass(frozen=True)
+class _Memories(Memory):
+    """What each model of an ensemble made of the source."""
+
+    parts: tuple[Memory, ...]
+
+
+@dataclass(frozen=True)
+class _States(State):
+    """One decoding state for each model of an ensemble."""
+
+    parts: tuple[State, ...]
+
+    def reorder(self, rows: Tensor) -> _States:
+        return _States(tuple(part.reorder(rows) for part in self.parts))
+
+    def keep(self, sentences: Tensor) -> _States:
+        return _States(tuple(part.keep(sentences) for part in self.parts))
+
+
+class Ensemble(Seq2Seq):
+    """Several models that vote at every token: the mean of their probabilities.
+
+    It keeps the protocol of one model; its hidden states are its models' hidden states side by side.
+    """
+
+    def __init__(self, models: Sequence[Seq2Seq]) -> None:
+        """Put models together; raises `ConfigError` unless their vocabularies have the same sizes."""
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        first = models[0]
+        for number, model in enumerate(models[1:], start=2):
+            sizes = (model.source_size, model.target_size)
+            if sizes != (first.source_size, first.target_size):
+                raise ConfigError(
+                    f"ensemble: expected vocabularies of {first.source_size} source and {first.target_size} "
+                    f"target subwords, as in model 1, found {sizes[0]} and {sizes[1]} in model {number}"
+                )
+        self.source_size, self.target_size = first.source_size, first.target_size
+        self.max_length = min(model.max_length for model in models)
+        self._members = tuple(models)
+
+    def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
+        parts = tuple(model.encode(source, mask) for model in self._members)
+        return _Memories(torch.cat([part.states for part in parts], dim=-1), mask, parts)
+
+    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> State:  # noqa: D102
+        assert isinstance(memory, _Memories)
+        pairs = zip(self._members, memory.parts, strict=True)
+        return _States(tuple(model.start(part, beams, capacity) for model, part in pairs))
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:  # noqa: D102
+        assert isinstance(state, _States)
+        pairs = zip(self._members, state.parts, strict=True)
+        log_probs, states = zip(*(model.step(tokens, part) for model, part in pairs), strict=True)
+        return self._mean(log_probs), _States(states)
+
+    def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
+        assert isinstance(memory, _Memories)
+        pairs = zip(self._members, memory.parts, strict=True)
+        return torch.cat([model.decode(part, target_input) for model, part in pairs], dim=-1)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """An ensemble's probabilities are a mean, and no one projection gives them."""
+        raise NotImplementedError("an ensemble has no single output projection; use `project`")
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Return the mean's log-probabilities, which are logits too: their log-softmax is themselves."""
+        widths = [model.output_weight.shape[1] for model in self._members]
+        parts = zip(self._members, hidden.split(widths, dim=-1), strict=True)
+        return self._mean([model.project(part).float().log_softmax(-1) for model, part in parts])
+
+    @staticmethod
+    def _mean(log_probs: Sequence[Tensor]) -> Tensor:
+        return torch.logsumexp(torch.stack(list(log_probs)), dim=0) - math.log(len(log_probs))

@@ -1,0 +1,95 @@
+"""What a search may do: the paper's beam by default, and every option checked when it is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headwise.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of `headwise.decoding.search.search`; lengths are in subwords.
+
+    Attributes:
+        beam: live hypotheses of a sentence (section 6.1 of the paper: 4); 1 is greedy search.
+        alpha: exponent of the length penalty ((5 + |Y|) / 6)^alpha (section 6.1: 0.6); 0 switches it off.
+        n_best: translations returned for each sentence; at most `beam`, except when sampling, where it is
+            the number of independent samples, returned in the order drawn.
+        min_length: the end symbol is not allowed before this many subwords.
+        max_length: no output has more subwords than this, whatever the input's length.
+        extra_length: an output has at most this many subwords more than its input (section 6.1: 50).
+        no_repeat_ngram: no n-gram of this size occurs twice in an output; 0 switches it off.
+        patience: a sentence's search ends when `patience * beam` hypotheses have ended (Kasai et al. 2022,
+            "A call for clarity in beam search"); infinity goes on until no live hypothesis can still win.
+        allow_unknown: let the model produce its unknown-word symbol, which nobody can read.
+        sample: draw tokens at random instead of searching for the best.
+        temperature: log-probabilities are divided by it before drawing.
+        top_k: draw among the k likeliest tokens only; 0: among all.
+        top_p: draw among the fewest likeliest tokens that have this probability together.
+        seed: of the random draws; the same sentence with the same seed gives the same samples in any batch.
+    """
+
+    beam: int = 4
+    alpha: float = 0.6
+    n_best: int = 1
+    min_length: int = 0
+    max_length: int | None = None
+    extra_length: int = 50
+    no_repeat_ngram: int = 0
+    patience: float = 1.0
+    allow_unknown: bool = False
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Check every value; raises `ConfigError` naming the option, what it expects and what it found."""
+        for name, lowest in _LOWEST.items():
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < lowest
+            ):
+                raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
+        self._check(math.isfinite(self.alpha) and self.alpha >= 0, "alpha", "a finite number of at least 0")
+        self._check(self.patience >= 1, "patience", "a number of at least 1")
+        self._check(
+            math.isfinite(self.temperature) and self.temperature > 0, "temperature", "a finite number above 0"
+        )
+        self._check(0 < self.top_p <= 1, "top_p", "a probability above 0 and up to 1")
+        if not self.sample:
+            for name in ("temperature", "top_k", "top_p"):
+                found = getattr(self, name)
+                if found != getattr(type(self), name):
+                    raise ConfigError(
+                        f"{name}: expected only together with sampling, found {found} in a beam search"
+                    )
+            self._check(self.n_best <= self.beam, "n_best", f"at most the beam size {self.beam}")
+        if self.max_length is not None:
+            self._check(
+                self.min_length <= self.max_length, "min_length", f"at most max_length {self.max_length}"
+            )
+
+    def _check(self, good: bool, name: str, expected: str) -> None:
+        if not good:
+            raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses that one sentence occupies in a batch."""
+        return self.n_best if self.sample else self.beam
+
+
+_LOWEST = {
+    "beam": 1,
+    "n_best": 1,
+    "min_length": 0,
+    "max_length": 1,
+    "extra_length": 0,
+    "no_repeat_ngram": 0,
+    "top_k": 0,
+    "seed": 0,
+}

@@ -1,0 +1,260 @@
+"""Beam search; with a beam of 1 it is greedy, and with random draws it is sampling.
+
+The beam holds the k best hypotheses of a sentence (section 6.1 of the paper: k = 4). At every step each of
+them is continued by every token; the k likeliest continuations that don't end go on, and those that end *and*
+are among the k likeliest of all are finished. Finished hypotheses compete by
+
+    score(Y) = log P(Y | X) / lp(Y),    lp(Y) = ((5 + |Y|) / 6)^alpha
+
+(Wu et al. 2016, "Google's neural machine translation system", equation 14), where |Y| counts the output's
+subwords, the end symbol included. A sentence's search ends when `patience * beam` hypotheses have finished
+or, with the same result, as soon as no live hypothesis can beat the n-th best finished one: log P only falls
+as a hypothesis grows, so the best it can still reach is its log P ≤ 0 over the largest length penalty within
+the limit. A hypothesis that reaches the limit, |Y| ≤ |X| + extra_length with both end symbols counted, is
+closed by the end symbol at whatever probability the model gives it there; so every score is the score that
+forced decoding gives to the same tokens.
+
+Shapes: n sentences still searched, k hypotheses each, v vocabulary, t tokens so far, m candidates of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import torch
+from torch import Tensor
+
+from headwise.decoding.constraints import Constraints, Symbols
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.decoding.selection import best_continuations
+from headwise.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from headwise.decoding.trace import BeamTrace
+    from headwise.models.base import Seq2Seq
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One finished output.
+
+    Attributes:
+        tokens: subword ids without the start and end symbols.
+        log_probability: log P(tokens, end symbol | source), natural logarithm.
+        score: log_probability / length penalty; the beam search returns the highest.
+        token_log_probabilities: one for each token and one for the end symbol; they sum to `log_probability`.
+    """
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+    token_log_probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """One step's continuations, (n, m) each, best first, and which of them go on.
+
+    Attributes:
+        parents: place of the hypothesis that is continued.
+        tokens: by which token.
+        gains: the token's log-probability.
+        totals: log-probability of the continued hypothesis.
+        ends: those that finish here.
+        places: columns (n, k) of those that go on.
+        places_totals: log-probabilities (n, k) of those that go on, -inf for an empty place.
+    """
+
+    parents: Tensor
+    tokens: Tensor
+    gains: Tensor
+    totals: Tensor
+    ends: Tensor
+    places: Tensor
+    places_totals: Tensor
+
+
+@torch.inference_mode()
+def search(
+    model: Seq2Seq,
+    source: Tensor,
+    mask: Tensor,
+    options: SearchOptions,
+    symbols: Symbols,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    trace: BeamTrace | None = None,
+) -> list[list[Hypothesis]]:
+    """Search the best outputs of a batch of sentences.
+
+    `source` and `mask` are (sentences, length); rows end with the end symbol and `mask` is True on real
+    tokens. `prefixes` hold the ids with which each sentence's outputs must begin; they count in the score
+    like any other token. The tensor that `model.step` returns is overwritten. `trace` records the beam tree.
+
+    Returns up to `n_best` hypotheses for each sentence, in the order of `source`: by score, best first, or
+    when sampling in the order drawn. Raises `CheckpointError` where the model's probabilities are not
+    numbers.
+    """
+    k = options.rows
+    constraints = Constraints(options, symbols, mask.sum(1), prefixes)
+    live = _Live(len(source), k, options.sample, source.device)
+    finished = _Finished(len(source), options, source.device)
+    state = model.start(model.encode(source, mask), k, constraints.capacity)
+    previous = torch.full((len(source) * k,), symbols.bos, device=source.device)
+    noise = _noise(source, mask, options, constraints.capacity) if options.sample else None
+    while True:
+        step = live.tokens.shape[-1]
+        log_probs, state = model.step(previous, state)  # (n·k, v)
+        log_probs = log_probs.view(len(live.sentences), k, -1)
+        constraints.apply(log_probs, live.tokens)
+        if noise is not None:
+            chosen = _sample(log_probs, live.totals, noise[:, :, step], options, symbols.eos)
+        else:
+            chosen = _continue(log_probs, live.totals, symbols.eos)
+        finished.add(live, chosen, step + 1, symbols.eos)
+        if trace is not None:
+            trace.record(live.sentences, chosen, step + 1)
+        parents = live.advance(chosen)
+        going = finished.undecided(live, constraints.limits).nonzero()[:, 0]
+        if not len(going):
+            return finished.hypotheses()
+        if len(going) < len(live.sentences):
+            live.keep(going)
+            constraints.keep(going)
+            state = state.keep(going)
+            parents = parents[going]
+            noise = noise[going] if noise is not None else None
+        if k > 1 and not options.sample and step > 0:  # after the first step all rows of a sentence are alike
+            state = state.reorder(
+                (parents + k * torch.arange(len(going), device=going.device)[:, None]).flatten()
+            )
+        previous = live.tokens[..., -1].flatten()
+
+
+@overload
+def length_penalty(length: int, alpha: float) -> float: ...
+@overload
+def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
+def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+    """Return ((5 + |Y|) / 6)^alpha for |Y| = `length` subwords, the end symbol included."""
+    return ((5 + length) / 6) ** alpha
+
+
+def _continue(log_probs: Tensor, totals: Tensor, eos: int) -> Candidates:
+    """Take the 2k best continuations: at most k of them end, so k are left to go on."""
+    k = totals.shape[1]
+    values, parents, tokens = best_continuations(log_probs, totals, 2 * k)
+    gains = log_probs.flatten(1).gather(1, parents * log_probs.shape[-1] + tokens)
+    ending = tokens == eos
+    places = ending.to(torch.uint8).argsort(dim=1, stable=True)[:, :k]  # in order, those that end last
+    going = values.masked_fill(ending, -torch.inf).gather(1, places)
+    ends = ending & values.isfinite()
+    ends[:, k:] = False
+    return Candidates(parents, tokens, gains, values, ends, places, going)
+
+
+def _sample(
+    log_probs: Tensor, totals: Tensor, numbers: Tensor, options: SearchOptions, eos: int
+) -> Candidates:
+    """Continue every hypothesis by one token drawn with `numbers` (n, k)."""
+    tokens = draw(shaped(log_probs, options.temperature, options.top_k, options.top_p), numbers)
+    gains = log_probs.gather(-1, tokens[..., None])[..., 0]
+    values = totals + gains
+    places = torch.arange(totals.shape[1], device=totals.device).expand_as(totals)
+    ending = tokens == eos
+    going = values.masked_fill(ending, -torch.inf)
+    return Candidates(places, tokens, gains, values, ending & values.isfinite(), places, going)
+
+
+def _noise(source: Tensor, mask: Tensor, options: SearchOptions, steps: int) -> Tensor:
+    sentences = [row[real].tolist() for row, real in zip(source.cpu(), mask.cpu(), strict=True)]
+    return uniforms(sentences, options.n_best, steps, options.seed).to(source.device)
+
+
+class _Live:
+    """The hypotheses that go on, of the sentences that still have some."""
+
+    def __init__(self, sentences: int, k: int, sample: bool, device: torch.device) -> None:
+        self.sentences = torch.arange(sentences, device=device)  # (n,)
+        self.tokens = torch.empty(sentences, k, 0, dtype=torch.long, device=device)  # (n, k, t)
+        self.gains = torch.empty(sentences, k, 0, device=device)  # (n, k, t)
+        self.totals = torch.zeros(sentences, k, device=device)  # (n, k)
+        if not sample:
+            self.totals[:, 1:] = -torch.inf  # one empty hypothesis to begin with, not k equal ones
+
+    def advance(self, chosen: Candidates) -> Tensor:
+        """Continue the hypotheses as chosen; returns their parents (n, k)."""
+        parents = chosen.parents.gather(1, chosen.places)
+        history = parents[..., None].expand_as(self.tokens)
+        tokens = chosen.tokens.gather(1, chosen.places)[..., None]
+        gains = chosen.gains.gather(1, chosen.places)[..., None]
+        self.tokens = torch.cat([self.tokens.gather(1, history), tokens], dim=-1)
+        self.gains = torch.cat([self.gains.gather(1, history), gains], dim=-1)
+        self.totals = chosen.places_totals
+        return parents
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keep only these rows."""
+        self.sentences = self.sentences[sentences]
+        self.tokens = self.tokens[sentences]
+        self.gains = self.gains[sentences]
+        self.totals = self.totals[sentences]
+
+
+class _Finished:
+    """The finished hypotheses of all sentences, left on the device until the search is over."""
+
+    def __init__(self, sentences: int, options: SearchOptions, device: torch.device) -> None:
+        self.options = options
+        self.best = torch.full((sentences, options.n_best), -torch.inf, device=device)  # best scores so far
+        self.count = torch.zeros(sentences, dtype=torch.long, device=device)
+        self._chunks: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # sentence, column, tokens, gains
+
+    def add(self, live: _Live, chosen: Candidates, length: int, eos: int) -> None:
+        """Take the hypotheses that end now, with |Y| = `length`."""
+        rows, columns = chosen.ends.nonzero(as_tuple=True)
+        if not len(rows):
+            return
+        scores = chosen.totals / length_penalty(length, self.options.alpha)
+        scores = scores.masked_fill(~chosen.ends, -torch.inf)
+        together = torch.cat([self.best[live.sentences], scores], dim=1)
+        self.best[live.sentences] = together.topk(self.options.n_best, dim=1).values
+        self.count[live.sentences] += chosen.ends.sum(1)
+        parents = chosen.parents[rows, columns]
+        gains = torch.cat([live.gains[rows, parents], chosen.gains[rows, columns, None]], dim=1)
+        self._chunks.append((live.sentences[rows], columns, live.tokens[rows, parents], gains))
+
+    def undecided(self, live: _Live, limits: Tensor) -> Tensor:
+        """Return for each live sentence (n,) whether its search goes on; `limits` (n,) bound |Y|."""
+        ceiling = live.totals.amax(1)
+        if self.options.sample:
+            return ceiling > -torch.inf
+        ceiling = ceiling / length_penalty(limits, self.options.alpha)
+        full = self.count[live.sentences] >= self.options.patience * self.options.beam
+        return (ceiling > self.best[live.sentences, -1]) & ~full
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Return every sentence's best hypotheses."""
+        found: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(len(self.count))]
+        for chunk in self._chunks:
+            for sentence, column, tokens, gains in zip(*(part.tolist() for part in chunk), strict=True):
+                log_probability = sum(gains)
+                score = log_probability / length_penalty(len(gains), self.options.alpha)
+                hypothesis = Hypothesis(tuple(tokens), log_probability, score, tuple(gains))
+                found[sentence].append((column, hypothesis))
+        results = []
+        for number, entries in enumerate(found, start=1):
+            if not entries:
+                raise CheckpointError(
+                    f"sentence {number} of the batch: expected probabilities from the model, "
+                    "found values that aren't finite numbers; its parameters are damaged"
+                )
+            if self.options.sample:
+                entries.sort(key=lambda entry: entry[0])
+            else:
+                entries.sort(key=lambda entry: -entry[1].score)  # stable: the earlier one wins a tie
+            results.append([hypothesis for _, hypothesis in entries[: self.options.n_best]])
+        return results

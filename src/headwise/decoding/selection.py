@@ -1,0 +1,53 @@
+"""The best continuations of a beam, in an order that ties can't disturb.
+
+Shapes: n sentences, k hypotheses each, v vocabulary, c candidates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_GROUP = 64  # tokens whose maximum stands for them in the first pass
+
+
+def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the `count` likeliest one-token continuations of each sentence's hypotheses, best first.
+
+    `log_probs` (n, k, v) are the next tokens' log-probabilities and `totals` (n, k) those of the hypotheses
+    so far, -inf for an empty place. Returns log-probabilities, hypotheses and tokens, each (n, count). Equal
+    values are ordered by hypothesis and then by token, lowest first, so the result depends on nothing but
+    the values.
+
+    A beam's continuations are many (k·v) and the wanted ones few, so a first pass keeps one maximum for every
+    group of 64 tokens. The best `count` continuations lie in the best `count` groups: a continuation outside
+    them has at least one better continuation in each of them.
+    """
+    n, k, v = log_probs.shape
+    flat = log_probs.reshape(n, k * v)
+    whole = v // _GROUP * _GROUP
+    maxima = log_probs[..., :whole].unflatten(-1, (-1, _GROUP)).amax(-1)  # (n, k, groups)
+    if whole < v:
+        maxima = torch.cat([maxima, log_probs[..., whole:].amax(-1, keepdim=True)], dim=-1)
+    groups = maxima.shape[-1]
+    leaders = (maxima + totals[..., None]).flatten(1)  # (n, k·groups)
+    chosen = _top(leaders, min(count, k * groups)).sort(-1).values  # ascending: positions stay in order
+    parents = chosen // groups  # (n, c)
+    tokens = (chosen % groups * _GROUP)[..., None] + torch.arange(_GROUP, device=chosen.device)  # (n, c, 64)
+    inside = tokens < v
+    position = parents[..., None] * v + tokens.clamp(max=v - 1)
+    values = flat.gather(1, position.flatten(1)).view_as(position) + totals.gather(1, parents)[..., None]
+    values = values.masked_fill(~inside, -torch.inf).flatten(1)  # (n, c·64)
+    # A place outside the vocabulary may tie at -inf with a real one; its clamped position is still a token.
+    best = _top(values, count)
+    position = position.flatten(1).gather(1, best)
+    return values.gather(1, best), position // v, position % v
+
+
+def _top(values: Tensor, count: int) -> Tensor:
+    """Return the positions (n, count) of the largest float32 values (n, m), best first, ties by position."""
+    bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers in the order of the floats
+    places = torch.arange(values.shape[-1], device=values.device)
+    keys = (ordered.to(torch.int64) << 32) - places
+    return places.expand_as(values).gather(1, keys.topk(count, dim=-1).indices)
