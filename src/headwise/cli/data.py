@@ -1,0 +1,145 @@
+"""`headwise data`: public corpora, listed and fetched."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from headwise.text.acquire import Acquired
+    from headwise.text.download import Progress
+    from headwise.text.public import Corpus
+
+app = typer.Typer(no_args_is_help=True, help="List and fetch public corpora.")
+
+
+@app.command("list", epilog="Example: headwise data list")
+def list_corpora(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """List the public corpora that `headwise data get` knows, with their terms."""
+    from headwise.text.public import CORPORA
+
+    if as_json:
+        typer.echo(json.dumps([_describe(corpus) for corpus in CORPORA.values()], indent=2))
+        return
+    width = max(map(len, CORPORA))
+    for corpus in CORPORA.values():
+        typer.echo(f"{corpus.name:<{width}}  {'-'.join(corpus.languages)}, {corpus.description}")
+        typer.echo(f"{'':<{width}}  about {corpus.megabytes:,} MB; {corpus.license}")
+        typer.echo(f"{'':<{width}}  {corpus.homepage}")
+
+
+@app.command("get", epilog="Example: headwise data get multi30k -o data/multi30k")
+def get(
+    name: Annotated[str, typer.Argument(help="A corpus from `headwise data list`.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Take the files, plain or .gz, from this folder instead of the network."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Only files that match this pattern, such as '*.en'; may be repeated."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again and replace what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Fetch a public corpus as plain text, verified by checksum.
+
+    An interrupted download goes on where it stopped when the command is run again. Files that are already
+    there are verified, not fetched again.
+    """
+    from headwise.text.acquire import get_corpus
+    from headwise.text.public import find_corpus
+
+    corpus = find_corpus(name)
+    directory = out if out is not None else Path("data") / corpus.name
+    with _progress() as progress:
+        files = get_corpus(corpus, directory, source=source, only=only or (), force=force, progress=progress)
+    if as_json:
+        result = {
+            "corpus": corpus.name,
+            "directory": str(directory),
+            "license": corpus.license,
+            "files": [file.to_json() for file in files],
+        }
+        typer.echo(json.dumps(result, indent=2))
+    else:
+        _report(corpus, directory, files)
+
+
+def _describe(corpus: Corpus) -> dict[str, object]:
+    return {
+        "name": corpus.name,
+        "languages": list(corpus.languages),
+        "description": corpus.description,
+        "megabytes": corpus.megabytes,
+        "license": corpus.license,
+        "homepage": corpus.homepage,
+        "files": [{"name": file.name, "url": file.url, "sha256": file.sha256} for file in corpus.files],
+    }
+
+
+def _report(corpus: Corpus, directory: Path, files: list[Acquired]) -> None:
+    for file in files:
+        verified = file.known or file.status == "present"
+        outcome = "verified" if verified else "recorded, nothing to verify it against"
+        typer.echo(f"{file.path}  {file.bytes:,} bytes, {file.status}, checksum {outcome}")
+    typer.echo(f"Terms of use: {corpus.license} ({corpus.homepage})")
+    here = {file.name for file in files}
+    if corpus.pair is not None and here.issuperset(corpus.pair):
+        source, target = (directory / side for side in corpus.pair)
+        typer.echo(
+            f"To train on it: headwise train --source {source} --target {target} -o runs/{corpus.name}"
+        )
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Give a progress callback: a bar per file on a terminal, one line per file otherwise, on stderr."""
+    if not sys.stderr.isatty():
+        started: set[str] = set()
+
+        def announce(name: str, done: int, total: int | None) -> None:
+            if name not in started:
+                started.add(name)
+                typer.echo(f"getting {name}" + (f" ({total:,} bytes)" if total else ""), err=True)
+
+        yield announce
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done, total=total)
+
+        yield advance

@@ -1,0 +1,124 @@
+"""`headwise data list` and `headwise data get`, as a user runs them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headwise.cli.data import app
+from headwise.errors import ConfigError, DataError
+from headwise.text.public import CORPORA, Corpus, PublicFile
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Corpus]:
+    """A public corpus named `toy` on a local server; the test runs in an empty folder."""
+    site, here = tmp_path / "site", tmp_path / "here"
+    site.mkdir()
+    here.mkdir()
+    (site / "train.en.gz").write_bytes(gzip.compress(b"a man\n"))
+    (site / "train.de").write_bytes(b"ein Mann\n")
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.chdir(here)
+    handler = partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        files = (PublicFile("train.en", f"{url}/train.en.gz"), PublicFile("train.de", f"{url}/train.de"))
+        corpus = Corpus("toy", "two lines", ("en", "de"), "CC0", url, 1, files, ("train.en", "train.de"))
+        monkeypatch.setitem(CORPORA, "toy", corpus)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield corpus
+        server.shutdown()
+        thread.join()
+
+
+def run(*arguments: str) -> Result:
+    """Run a command that should succeed."""
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_list_names_every_corpus_with_its_terms() -> None:
+    text = run("list").stdout
+    for corpus in CORPORA.values():
+        assert corpus.name in text
+        assert corpus.license in text
+        assert corpus.homepage in text
+
+
+def test_list_json_has_every_file_with_its_checksum() -> None:
+    listed = json.loads(run("list", "--json").stdout)
+    assert {entry["name"] for entry in listed} == set(CORPORA)
+    for entry in listed:
+        for described, file in zip(entry["files"], CORPORA[entry["name"]].files, strict=True):
+            assert described == {"name": file.name, "url": file.url, "sha256": file.sha256}
+
+
+def test_get_writes_to_data_name_and_says_how_to_train(toy: Corpus) -> None:
+    result = run("get", "toy")
+    assert Path("data/toy/train.en").read_bytes() == b"a man\n"
+    assert Path("data/toy/train.de").read_bytes() == b"ein Mann\n"
+    assert "data/toy/train.en  6 bytes, downloaded, checksum recorded" in result.stdout
+    assert "headwise train --source data/toy/train.en --target data/toy/train.de -o runs/toy" in result.stdout
+    assert "CC0" in result.stdout
+    assert "getting train.de (9 bytes)" in result.stderr
+    assert "present, checksum verified" in run("get", "toy").stdout
+
+
+def test_get_json_is_one_object_and_nothing_else_on_stdout(toy: Corpus) -> None:
+    answer = json.loads(run("get", "toy", "-o", "elsewhere", "--only", "*.de", "--json").stdout)
+    assert answer["corpus"] == "toy"
+    assert answer["directory"] == "elsewhere"
+    (file,) = answer["files"]
+    assert file["path"] == "elsewhere/train.de"
+    assert file["status"] == "downloaded"
+    assert file["bytes"] == 9
+    assert file["known"] is False
+
+
+def test_get_from_a_folder(toy: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "train.en").write_text("local\n")
+    (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"hier\n"))
+    result = run("get", "toy", "--from", str(tmp_path))
+    assert Path("data/toy/train.de").read_bytes() == b"hier\n"
+    assert "copied" in result.stdout
+    run("get", "toy", "-o", "data/toy", "--only", "*.de")
+    with pytest.raises(DataError, match="the checksum is wrong"):
+        run("get", "toy", "--force")  # the server's text isn't the one recorded
+
+
+def test_mistakes_are_headwise_errors() -> None:
+    with pytest.raises(ConfigError, match="did you mean tanaka"):
+        run("get", "tanka")
+
+
+@pytest.mark.parametrize("command", ["list", "get"])
+def test_help_shows_an_example(command: str) -> None:
+    text = " ".join(run(command, "--help").stdout.split())
+    assert f"Example: headwise data {command}" in text
+
+
+def test_multi30k_from_the_shared_data(tmp_path: Path) -> None:
+    if not (SHARED / "multi30k").is_dir():
+        pytest.skip(f"needs the real data in {SHARED / 'multi30k'}")
+    out = tmp_path / "multi30k"
+    run("get", "multi30k", "--from", str(SHARED / "multi30k"), "-o", str(out), "--only", "*.de")
+    assert len((out / "train.de").read_text(encoding="utf-8").splitlines()) == 29_000
+    assert not (out / "train.en").exists()
