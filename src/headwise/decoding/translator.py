@@ -105,7 +105,8 @@ class Translator:
         `DeviceError` where the device isn't there.
         """
         paths = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
-        place, dtype = find_device(device), find_precision(precision)
+        place = find_device(device)
+        dtype = find_precision(precision, place)
         models, loaded = [], []
         for path in paths:
             if not path.is_dir():

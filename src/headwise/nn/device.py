@@ -39,14 +39,23 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return False
 
 
-def find_precision(name: str, device: torch.device | None = None) -> torch.dtype:
-    """Return the dtype of the activations; `auto` is bfloat16 where `device` does it in hardware.
+def find_precision(name: str, device: torch.device) -> torch.dtype:
+    """Return the dtype of the activations; `auto` is bfloat16 where `device` multiplies it in hardware.
 
     Raises `ConfigError` for a name that isn't known.
     """
     if name == "auto":
-        fast = has_fast_bfloat16(device or torch.device("cpu"))
-        return torch.bfloat16 if fast else torch.float32
+        return torch.bfloat16 if _multiplies_bfloat16(device) else torch.float32
     if name not in PRECISIONS:
-        raise ConfigError(f"precision: expected auto or one of {', '.join(PRECISIONS)}, found {name!r}")
+        raise ConfigError(f"precision: expected auto, {' or '.join(PRECISIONS)}, found {name!r}")
     return PRECISIONS[name]
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        # torch keeps these to itself; a version without them is taken for a processor without them.
+        probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        return any(getattr(torch.cpu, probe, bool)() for probe in probes)
+    return False
