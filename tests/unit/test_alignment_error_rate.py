@@ -60,10 +60,10 @@ def test_undefined_or_uneven_input_is_refused() -> None:
 
 
 def test_parse_reads_sure_and_both_marks_of_possible_links() -> None:
-    alignment = parse_alignment("0-0  3?1 12p10 3-2\n", "gold:1")
+    alignment = parse_alignment("0-0  3?1 12p10 3-2\n", "gold line 1")
     assert alignment.sure == {(0, 0), (3, 2)}
     assert alignment.possible == {(0, 0), (3, 2), (3, 1), (12, 10)}
-    assert parse_alignment("\n", "gold:2") == Alignment.of([])
+    assert parse_alignment("\n", "gold line 2") == Alignment.of([])
 
 
 @given(LINKS, LINKS)
@@ -88,7 +88,7 @@ def test_bad_link_names_file_and_line(tmp_path: Path, bad: str) -> None:
     path.write_text(f"0-0\n\n0-1 {bad}\n")
     with pytest.raises(DataError) as error:
         read_alignments(path)
-    assert str(error.value).startswith(f"{path}:3: expected links such as 0-0")
+    assert str(error.value).startswith(f"{path} line 3: expected links such as 0-0")
     assert repr(bad) in str(error.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from headwise.text.download import Progress
     from headwise.text.public import Corpus
 
-app = typer.Typer(no_args_is_help=True, help="List and fetch public corpora.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="List and fetch public corpora.",
+)
 
 
 @app.command("list", epilog="Example: headwise data list")
@@ -61,6 +68,7 @@ def get(
     from headwise.text.acquire import get_corpus
     from headwise.text.public import find_corpus
 
+    _prefix_warnings()
     corpus = find_corpus(name)
     directory = out if out is not None else Path("data") / corpus.name
     with _progress() as progress:
@@ -101,6 +109,12 @@ def _report(corpus: Corpus, directory: Path, files: list[Acquired]) -> None:
         typer.echo(
             f"To train on it: headwise train --source {source} --target {target} -o runs/{corpus.name}"
         )
+
+
+def _prefix_warnings() -> None:
+    """Make logged warnings (a download is being resumed) look like the program's other messages."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(logging.Formatter("headwise: warning: %(message)s"))
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def alignment_error_rate(
 def parse_alignment(line: str, where: str) -> Alignment:
     """Read one line of the Pharaoh format.
 
-    `where` names the line in an error, as in `gold.align:12`. An empty line is a sentence without links.
+    `where` names the line in an error, as in `gold.align line 12`. An empty line is a sentence without links.
     Raises `DataError` for anything that isn't a link.
     """
     sure, possible = [], []
@@ -98,7 +98,7 @@ def read_alignments(path: str | Path) -> list[Alignment]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
-            return [parse_alignment(line, f"{path}:{number}") for number, line in enumerate(file, start=1)]
+            return [parse_alignment(line, f"{path} line {number}") for number, line in enumerate(file, start=1)]
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such alignment file") from None
     except UnicodeDecodeError:
