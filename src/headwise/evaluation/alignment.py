@@ -98,7 +98,9 @@ def read_alignments(path: str | Path) -> list[Alignment]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
-            return [parse_alignment(line, f"{path} line {number}") for number, line in enumerate(file, start=1)]
+            return [
+                parse_alignment(line, f"{path} line {number}") for number, line in enumerate(file, start=1)
+            ]
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such alignment file") from None
     except UnicodeDecodeError:
