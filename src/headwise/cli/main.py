@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -9,11 +10,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import click
-
 from headwise.errors import HeadwiseError
 
-# Name -> (module, one line of help). A module has `app` (a group) or `command` (a function).
+# Name -> (module, one line of help).
 COMMANDS = {
     "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in two minutes and look inside."),
     "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
@@ -25,65 +24,75 @@ COMMANDS = {
 }
 
 
-class _Program(click.Group):
-    """A group whose commands are imported when they are called."""
+USAGE = """Usage: headwise COMMAND [OPTIONS]
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+  Two text files in, a translator out, and every head in it open to view.
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        import typer
+  Example: headwise train --source train.en --target train.de -o runs/de
 
-        module = importlib.import_module(COMMANDS[cmd_name][0])
-        if hasattr(module, "app"):
-            return typer.main.get_command(module.app)
-        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        settings: dict[str, Any] = getattr(module, "CONTEXT_SETTINGS", {})
-        app.command(cmd_name, context_settings=settings)(module.command)
-        return typer.main.get_command(app)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+Commands:
+"""
 
 
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="headwise", message="headwise %(version)s")
-def program() -> None:
-    """Two text files in, a translator out, and every head in it open to view.
-
-    Example: headwise train --source train.en --target train.de -o runs/de
-    """
-
-
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code: 0 fine, 2 the user's mistake, 130 interrupted."""
     warnings.showwarning = _show_warning
+    name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
+    if name in {"-h", "--help"}:
+        print(USAGE + "\n".join(f"  {command:<10} {text}" for command, (_, text) in COMMANDS.items()))
+        return 0
+    if name == "--version":
+        from headwise import __version__
+
+        print(f"headwise {__version__}")
+        return 0
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(COMMANDS)}"
+        print(f"headwise: error: expected a command, found {name!r} ({hint})", file=sys.stderr)
+        return 2
     try:
-        result = program.main(
-            args=None if arguments is None else list(arguments), prog_name="headwise", standalone_mode=False
-        )
+        return _call(name, rest)
     except HeadwiseError as error:
         print(f"headwise: error: {error}", file=sys.stderr)
         return 2
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         print("headwise: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read our output has stopped reading; Python must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _call(name: str, arguments: list[str]) -> int:
+    """Import one command and call it; its module has `app` (a group) or `command` (a function)."""
+    import typer
+
+    # Every usage error; typer carries its own copy of click from 0.27 on and uses the real one before.
+    usage_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    module = importlib.import_module(COMMANDS[name][0])
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        app.command(name)(module.command)
+    try:
+        result = typer.main.get_command(app).main(
+            args=arguments, prog_name=f"headwise {name}", standalone_mode=False
+        )
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except typer.Exit as done:
+        return done.exit_code
+    except usage_error as error:
+        error.show()
+        return 2
     return result if isinstance(result, int) else 0
 
 
 def main() -> None:
     """Entry point of the installed command."""
-    sys.exit(run())
+    sys.exit(run(sys.argv[1:]))
 
 
 def _show_warning(

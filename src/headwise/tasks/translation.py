@@ -25,6 +25,7 @@ from headwise.text.subword import PAD
 from headwise.training.checkpoint import Checkpoints, Progress
 from headwise.training.loop import Trainer
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
+from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 
 # Keys that may change when a run goes on: they decide how long, how often and where, not what is computed.
@@ -147,6 +148,7 @@ class TrainedRun:
     run: Path
     progress: Progress
     parameters: int
+    scores: dict[str, float]
 
 
 def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = False) -> TrainedRun:
@@ -182,7 +184,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         progress = trainer.fit()
     finally:
         world.leave()
-    return TrainedRun(run, progress, model.parameter_count())
+    return TrainedRun(run, progress, model.parameter_count(), _last_scores(run))
 
 
 def _prepare(config: Config, run: Path) -> PreparedData:
@@ -222,6 +224,12 @@ def _check_same(old: Config, new: Config, run: Path) -> None:
             f"{run}: was begun with {key}={before.get(key)}, found {key}={now.get(key)} now; "
             "keep the value to go on, use another run directory, or --restart to begin anew"
         )
+
+
+def _last_scores(run: Path) -> dict[str, float]:
+    """Scores of the averaged model on the development data, empty while training hasn't ended."""
+    averaged = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "averaged"]
+    return {key: value for key, value in averaged[-1].items() if key not in {"kind", "step"}} if averaged else {}
 
 
 def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:

@@ -1,0 +1,114 @@
+"""`headwise train`: from text files or a configuration to a trained run, or on from where a run stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwise.config import Config, DataConfig
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.tasks.recipes import Recipe
+
+
+def command(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration.")
+    ] = None,
+    configuration: Annotated[
+        Path | None, typer.Option("-c", "--config", help="A YAML configuration, such as configs/multi30k-en-de.yaml.")
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", help="Training text: plain, .gz, or .tsv/.jsonl with both sides; repeatable."),
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", help="The other language, line by line; repeatable.")
+    ] = None,
+    dev_source: Annotated[
+        str | None, typer.Option("--dev-source", help="Development text; split off where there is none.")
+    ] = None,
+    dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
+    max_steps: Annotated[int | None, typer.Option("--max-steps", help="Stop after so many steps in all.")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option("--max-minutes", help="Stop after so many minutes of training in all.")
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+) -> None:
+    """Train a translator.
+
+    With --source and --target alone, everything is chosen from the corpus and printed with its reason; -c gives
+    full control. In a run directory with a checkpoint, training goes on from there.
+
+    Example: headwise train --source train.en --target train.de -o runs/de
+
+    Example: headwise train -c configs/multi30k-en-de.yaml training.seed=2 -o runs/seed2
+    """
+    changes = list(overrides or [])
+    options = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
+    changes += [f"training.{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    files: dict[str, Any] = {
+        "source": source,
+        "target": target,
+        "dev_source": dev_source,
+        "dev_target": dev_target,
+    }
+    changes += [f"data.{key}={json.dumps(value)}" for key, value in files.items() if value is not None]
+    run = out or (Path("runs") / configuration.stem if configuration else None)
+    if run is None:
+        raise ConfigError("-o: expected the run directory that training writes to, found none")
+    config, reasons = _configuration(configuration, source, changes, run, restart, seed or 1)
+    _say(reasons)
+
+    from headwise.tasks.translation import train
+
+    result = train(config, run, restart=restart)
+    if not result.progress.finished:
+        raise typer.Exit(130)
+    _say([f'done: {run}; try `echo "…" | headwise translate {run}`'])
+    if as_json:
+        progress = result.progress
+        record = {
+            "run": str(run),
+            "steps": progress.step,
+            "target_tokens": progress.tokens,
+            "seconds": round(progress.seconds, 1),
+            "parameters": result.parameters,
+            "ended": progress.finished,
+            "dev": result.scores,
+        }
+        typer.echo(json.dumps(record))
+
+
+def _configuration(
+    file: Path | None, source: list[str] | None, changes: list[str], run: Path, restart: bool, seed: int
+) -> tuple[Config, list[str]]:
+    """Find the configuration: a file's, the run's own when it goes on, or one chosen from the corpus."""
+    if file is not None:
+        return Config.load(file, changes), []
+    if (run / "latest").exists() and not restart:
+        return Config.load(run / "config.yaml", changes), [f"{run}: going on with its own configuration"]
+    if source is None:
+        raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
+    recipe = _choose(changes, seed)
+    return recipe.config.with_overrides(changes), recipe.reasons
+
+
+def _choose(changes: list[str], seed: int) -> Recipe:
+    from headwise.tasks.recipes import choose, measure
+
+    data: DataConfig = Config().with_overrides([c for c in changes if c.startswith("data.")]).data
+    return choose(measure(data), data, seed)
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        typer.echo(line, err=True)

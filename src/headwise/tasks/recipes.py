@@ -1,0 +1,148 @@
+"""The recipe for two text files and nothing else: every choice made from the corpus, each with its reason.
+
+The rules were set on corpora of 20 to 60 thousand pairs and meet the paper's own recipe where there are millions
+(docs/recipes.md). Nothing here knows a language.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from headwise.config import BatchConfig, Config, DataConfig, ScheduleConfig, SubwordConfig, TrainingConfig
+from headwise.presets import preset
+from headwise.text.corpus import CleaningReport, clean_pairs, read_pairs, training_files
+
+_DISTINCT_WORDS_COUNTED = 2_000_000  # enough to know that there are plenty
+
+
+@dataclass
+class CorpusSize:
+    """What the recipe looks at: pairs after cleaning, and characters and words of their text."""
+
+    pairs: int = 0
+    target_words: int = 0
+    target_characters: int = 0
+    alphabet: set[str] = field(default_factory=set)  # distinct characters of both sides
+    vocabulary: set[str] = field(default_factory=set)  # distinct words of both sides
+
+    @property
+    def target_tokens(self) -> float:
+        """Estimate of the target side's subwords, ends of sentences included.
+
+        A subword vocabulary of the size chosen here gives about 1.15 subwords a word; text written without spaces
+        has long "words", of which about every second character begins a subword.
+        """
+        without_spaces = self.target_characters > 12 * self.target_words
+        return self.pairs + (self.target_characters / 2 if without_spaces else 1.15 * self.target_words)
+
+
+def measure(data: DataConfig) -> CorpusSize:
+    """Read the training text once and count; raises `DataError` as reading does."""
+    size = CorpusSize()
+    for files in training_files(data):
+        for pair in clean_pairs(read_pairs(files, data), data.cleaning, CleaningReport()):
+            size.pairs += 1
+            words = pair.target.split()
+            size.target_words += len(words)
+            size.target_characters += len(pair.target)
+            size.alphabet.update(pair.source, pair.target)
+            if len(size.vocabulary) < _DISTINCT_WORDS_COUNTED:
+                size.vocabulary.update(words, pair.source.split())
+    return size
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A configuration and one sentence for each choice in it."""
+
+    config: Config
+    reasons: list[str]
+
+
+def choose(size: CorpusSize, data: DataConfig, seed: int = 1) -> Recipe:
+    """Choose subwords, model, dropout, batch and steps for a corpus."""
+    subwords = subword_count(size)
+    reasons = [
+        f"subwords.size={subwords}: {len(size.alphabet):,} characters and 32·√{size.pairs:,} merges, "
+        "one vocabulary for both languages"
+    ]
+    if size.pairs < 300_000:
+        config = _small(size)
+        reasons.append(
+            "model: 4+4 layers of width 128 (2.6 million parameters with its embeddings), "
+            f"as {size.pairs:,} pairs are soon learned by heart"
+        )
+    elif size.pairs < 1_500_000:
+        config = _medium(size)
+        reasons.append(f"model: 6+6 layers of width 256, between tiny and base for {size.pairs:,} pairs")
+    else:
+        config = _large()
+        reasons.append(f"model: the paper's base, for {size.pairs:,} pairs")
+    config.data, config.training.seed = data, seed
+    config.subwords.size = subwords
+    training = config.training
+    reasons += [
+        f"dropout={config.model.dropout}, label smoothing {training.label_smoothing}: "
+        f"{'strong' if config.model.dropout > 0.25 else 'moderate'} regularization for this much text",
+        f"batch.tokens={config.batch.tokens}, {training.max_steps:,} steps: "
+        f"about {training.max_steps * config.batch.tokens * 0.9 / size.target_tokens:.0f} passes over "
+        f"{size.target_tokens:,.0f} target subwords; training ends before where nothing improves",
+    ]
+    return Recipe(Config.from_tree(config.model_dump()), reasons)
+
+
+def subword_count(size: CorpusSize) -> int:
+    """Return the characters and 32·√pairs merges: 4,500 for 20,000 pairs, the paper's 37,000 from 1.3 million.
+
+    At most half as many merges as there are distinct words, so that a tiny corpus can be trained on, too.
+    """
+    merges = min(32 * math.sqrt(size.pairs), len(size.vocabulary) / 2, 37_000)
+    return max(16, math.ceil(merges) + len(size.alphabet))
+
+
+def _steps(size: CorpusSize, tokens: int, *, least: int = 1_000) -> int:
+    """Passes fall from 120 for the smallest corpora to about 25 for millions of pairs (the paper: 20)."""
+    passes = min(120.0, 20 + 80 * math.sqrt(30_000 / max(size.pairs, 1)))
+    steps = passes * size.target_tokens / (0.9 * tokens)  # a tenth of a batch is padding or left empty
+    return max(least, 100 * round(steps / 100))
+
+
+def _training(steps: int, *, average: int = 10, patience: int = 10) -> TrainingConfig:
+    every = max(50, 50 * round(steps / 40 / 50))
+    return TrainingConfig(
+        max_steps=steps,
+        validate_every=every,
+        checkpoint_every=every,
+        average_last=average,
+        patience=patience,
+        best_by="bleu",
+    )
+
+
+def _small(size: CorpusSize) -> Config:
+    model = preset("tiny")
+    model.d_ff, model.dropout = 512, 0.3
+    steps = _steps(size, 4096)
+    schedule = ScheduleConfig(name="inverse_sqrt", peak=5e-3, warmup=min(2000, steps // 5))
+    return Config(
+        model=model,
+        subwords=SubwordConfig(),
+        batch=BatchConfig(tokens=4096),
+        schedule=schedule,
+        training=_training(steps),
+    )
+
+
+def _medium(size: CorpusSize) -> Config:
+    model = preset("base")
+    model.d_model, model.d_ff, model.heads, model.dropout = 256, 1024, 4, 0.2
+    steps = _steps(size, 12_500)
+    schedule = ScheduleConfig(name="inverse_sqrt", peak=2e-3, warmup=4000)
+    return Config(
+        model=model, batch=BatchConfig(tokens=12_500), schedule=schedule, training=_training(steps)
+    )
+
+
+def _large() -> Config:
+    return Config(training=_training(100_000, average=5, patience=0))
