@@ -7,17 +7,18 @@ import difflib
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headwise.config import Config, DecodingConfig
+from headwise.decoding.alignment import Link, cross_attention, word_links
 from headwise.decoding.constraints import Symbols
 from headwise.decoding.engine import Ensemble, decode
 from headwise.decoding.options import SearchOptions
+from headwise.decoding.outputs import Output, Translation, joined
 from headwise.decoding.scoring import score
-from headwise.decoding.search import Hypothesis, length_penalty
-from headwise.decoding.splitting import join_texts, split_text
+from headwise.decoding.search import Hypothesis
+from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import load_model
@@ -29,53 +30,6 @@ _SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
 
 class LongLineWarning(UserWarning):
     """A line is longer than the model can read, and only its beginning was translated."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """One output for a source sentence.
-
-    Attributes:
-        text: detokenized.
-        tokens: its subword ids, without the end symbol.
-        pieces: its subwords as they are written, the end symbol last.
-        log_probability: log P(text | source), natural logarithm, the end symbol included.
-        score: log_probability / length penalty.
-        token_log_probabilities: one for each of `pieces`; they sum to `log_probability`.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
-    pieces: tuple[str, ...]
-    log_probability: float
-    score: float
-    token_log_probabilities: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What a source sentence was translated to: `outputs`, best first (samples in the order drawn)."""
-
-    source: str
-    outputs: tuple[Output, ...]
-
-    @property
-    def text(self) -> str:
-        """The best output, detokenized."""
-        return self.outputs[0].text
-
-    @property
-    def score(self) -> float:
-        """The best output's log-probability over its length penalty."""
-        return self.outputs[0].score
-
-    @property
-    def log_probability(self) -> float:
-        """The best output's log-probability."""
-        return self.outputs[0].log_probability
-
-
-_EMPTY = Output("", (), (), 0.0, 0.0, ())
 
 
 class Translator:
@@ -126,6 +80,19 @@ class Translator:
                 )
         return cls(models[0] if len(models) == 1 else Ensemble(models), subwords, config.decoding)
 
+    def options_with(self, options: SearchOptions | None = None, **changes: Any) -> SearchOptions:
+        """Return the given options, or the run's, with some of them changed.
+
+        Raises `ConfigError` for an option that is unknown, naming the nearest known one, or out of range.
+        """
+        known = [field.name for field in dataclasses.fields(SearchOptions)]
+        for name in changes:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(known)}"
+                raise ConfigError(f"{name}: unknown search option ({hint})")
+        return dataclasses.replace(options or self.options, **changes)
+
     def translate(
         self,
         texts: Sequence[str],
@@ -133,6 +100,7 @@ class Translator:
         *,
         prefixes: Sequence[str] | None = None,
         split: bool = False,
+        alignments: bool = False,
         first_line: int = 1,
         **changes: Any,
     ) -> list[Translation]:
@@ -142,7 +110,7 @@ class Translator:
         the text with which each translation begins. An empty or blank sentence becomes an empty one, a line
         break inside a sentence a space. A sentence longer than the model can read is translated up to there,
         with a `LongLineWarning` that names its number (the first has `first_line`), or with `split` in parts,
-        whose log-probabilities are added up.
+        whose log-probabilities are added up. `alignments` links the words (see `align`).
 
         Raises `ConfigError` for an option that is unknown or out of range.
         """
@@ -152,24 +120,19 @@ class Translator:
             raise ConfigError(
                 f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
             )
-        options = self._within_model(_changed(options or self.options, changes))
+        options = self._within_model(self.options_with(options, **changes))
         units = [self._units(text, number, split) for number, text in enumerate(texts, start=first_line)]
+        sources = [ids for parts in units for ids in parts]
         forced = None if prefixes is None else self._prefixes(prefixes, units, first_line)
-        found = iter(
-            decode(
-                self.model,
-                [unit for parts in units for unit in parts],
-                options,
-                _SYMBOLS,
-                batch_tokens=self.batch_tokens,
-                prefixes=forced,
-            )
+        found = decode(
+            self.model, sources, options, _SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced
         )
-        results = []
-        for text, parts in zip(texts, units, strict=True):
-            alternatives = [[self._output(h) for h in next(found)] for _ in parts]
-            results.append(Translation(text, _joined(alternatives, options.alpha)))
-        return results
+        links = self._links(sources, found) if alignments else itertools.repeat(None)
+        translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))
+        return [
+            joined(list(itertools.islice(translated, len(parts))), text, options.alpha, aligned=alignments)
+            for text, parts in zip(texts, units, strict=True)
+        ]
 
     def translate_lines(
         self,
@@ -185,13 +148,21 @@ class Translator:
         """
         stream = iter(lines)
         prefixes = arguments.pop("prefixes", None)
-        given = None if prefixes is None else iter(prefixes)
+        beginnings = None if prefixes is None else iter(prefixes)
         size, line = min(chunk, 64), arguments.pop("first_line", 1)
         while texts := list(itertools.islice(stream, size)):
-            part = None if given is None else list(itertools.islice(given, len(texts)))
+            part = None
+            if beginnings is not None:
+                part = list(itertools.islice(beginnings, len(texts)))
+                if len(part) < len(texts):
+                    raise DataError(
+                        f"prefixes: expected one for each line, found none for line {line + len(part)}"
+                    )
             yield from self.translate(texts, options, prefixes=part, first_line=line, **arguments)
             line += len(texts)
             size = min(chunk, 2 * size)
+        if beginnings is not None and next(beginnings, None) is not None:
+            raise DataError(f"prefixes: expected one for each of the {line - 1} lines, found more")
 
     def score(
         self,
@@ -207,9 +178,32 @@ class Translator:
         exponent in `score`, the run's unless given. A source longer than the model can read counts up to
         there, with a `LongLineWarning`. Raises `DataError` for a target longer than that, naming its number.
         """
+        rows = self._pairs(sources, targets, first_line)
+        hypotheses = score(
+            self.model,
+            *rows,
+            _SYMBOLS,
+            alpha=self.options.alpha if alpha is None else alpha,
+            batch_tokens=self.batch_tokens,
+        )
+        return [self._output(hypothesis) for hypothesis in hypotheses]
+
+    def align(
+        self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], *, first_line: int = 1
+    ) -> list[tuple[Link, ...]]:
+        """Link each target word to a source word by cross-attention, as `(source word, target word)` from 0.
+
+        Words are what spaces separate; see `headwise.decoding.alignment`.
+        """
+        return self._aligned(*self._pairs(sources, targets, first_line))
+
+    def _pairs(
+        self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], first_line: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Encode pairs for forced decoding."""
         if len(sources) != len(targets):
             raise DataError(
-                f"score: expected one target for each of {len(sources)} sources, found {len(targets)}"
+                f"expected one target for each of the {len(sources)} sources, found {len(targets)}"
             )
         rows = [self._units(text, line, split=False) for line, text in enumerate(sources, start=first_line)]
         forced = []
@@ -221,15 +215,7 @@ class Translator:
                     f"found {len(ids)}"
                 )
             forced.append(ids)
-        hypotheses = score(
-            self.model,
-            [parts[0] if parts else [EOS] for parts in rows],
-            forced,
-            _SYMBOLS,
-            alpha=self.options.alpha if alpha is None else alpha,
-            batch_tokens=self.batch_tokens,
-        )
-        return [self._output(hypothesis) for hypothesis in hypotheses]
+        return [parts[0] if parts else [EOS] for parts in rows], forced
 
     def _units(self, text: str, line: int, split: bool) -> list[list[int]]:
         """Encode a sentence as the rows that are searched for it: none if empty, several if split."""
@@ -259,10 +245,39 @@ class Translator:
             rows += [ids if part == 0 else [] for part in range(len(parts))]
         return rows
 
+    def _links(
+        self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+    ) -> Iterator[list[tuple[Link, ...]]]:
+        """Align every hypothesis with its source."""
+        flat = [ids for ids, hypotheses in zip(sources, found, strict=True) for _ in hypotheses]
+        targets = [hypothesis.tokens for hypotheses in found for hypothesis in hypotheses]
+        links = iter(self._aligned(flat, targets))
+        return (list(itertools.islice(links, len(hypotheses))) for hypotheses in found)
+
+    def _aligned(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[tuple[Link, ...]]:
+        weights = cross_attention(self.model, sources, targets, _SYMBOLS, batch_tokens=self.batch_tokens)
+        return [
+            word_links(part, self.subwords.source_pieces(source[:-1]), self.subwords.target_pieces(target))
+            for part, source, target in zip(weights, sources, targets, strict=True)
+        ]
+
     def _encode_target(self, text: str) -> list[int]:
         return self.subwords.encode_target(text.replace("\n", " ").strip())
 
-    def _output(self, hypothesis: Hypothesis) -> Output:
+    def _translation(
+        self,
+        source: Sequence[int],
+        hypotheses: Sequence[Hypothesis],
+        links: Sequence[tuple[Link, ...]] | None,
+    ) -> Translation:
+        aligned = itertools.repeat(None) if links is None else links
+        outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
+        pieces = tuple(self.subwords.source_pieces(source[:-1]))
+        return Translation(self.subwords.decode_source(source), pieces, tuple(outputs))
+
+    def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
         return Output(
             text=self.subwords.decode_target(hypothesis.tokens),
             tokens=hypothesis.tokens,
@@ -270,6 +285,7 @@ class Translator:
             log_probability=hypothesis.log_probability,
             score=hypothesis.score,
             token_log_probabilities=hypothesis.token_log_probabilities,
+            alignment=links,
         )
 
     def _within_model(self, options: SearchOptions) -> SearchOptions:
@@ -279,37 +295,3 @@ class Translator:
             raise ConfigError(f"min_length: expected at most the model's {room}, found {options.min_length}")
         longest = room if options.max_length is None else min(options.max_length, room)
         return dataclasses.replace(options, max_length=longest)
-
-
-def _changed(options: SearchOptions, changes: dict[str, Any]) -> SearchOptions:
-    known = [field.name for field in dataclasses.fields(SearchOptions)]
-    for name in changes:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(known)}"
-            raise ConfigError(f"{name}: unknown search option ({hint})")
-    return dataclasses.replace(options, **changes)
-
-
-def _joined(parts: list[list[Output]], alpha: float) -> tuple[Output, ...]:
-    """Join the outputs of a sentence's parts rank by rank; a part with fewer repeats its last one."""
-    if not parts:
-        return (_EMPTY,)
-    if len(parts) == 1:
-        return tuple(parts[0])
-    joined = []
-    for rank in range(max(map(len, parts))):
-        chosen = [outputs[min(rank, len(outputs) - 1)] for outputs in parts]
-        gains = tuple(itertools.chain.from_iterable(output.token_log_probabilities for output in chosen))
-        log_probability = sum(output.log_probability for output in chosen)
-        joined.append(
-            Output(
-                text=join_texts([output.text for output in chosen]),
-                tokens=tuple(itertools.chain.from_iterable(output.tokens for output in chosen)),
-                pieces=tuple(itertools.chain.from_iterable(output.pieces for output in chosen)),
-                log_probability=log_probability,
-                score=log_probability / length_penalty(len(gains), alpha),
-                token_log_probabilities=gains,
-            )
-        )
-    return tuple(joined)

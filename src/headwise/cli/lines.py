@@ -1,0 +1,67 @@
+"""Lines of text in and out, for the commands that read and write them as streams."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headwise.errors import ConfigError, DataError
+from headwise.files import disk_errors
+from headwise.text.corpus import reading
+
+
+def read_lines(path: Path | None) -> Iterator[str]:
+    r"""Yield the lines of a file (plain or `.gz`), or of standard input for None, without their ends.
+
+    Lines end at `\n` alone, as in the training text, so that line numbers agree with those of any other program.
+    Raises `DataError` naming the file, and the line that isn't UTF-8.
+    """
+    if path is None:
+        yield from _decoded(sys.stdin.buffer, "standard input")
+        return
+    with reading(path), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        yield from _decoded(file, str(path))
+
+
+def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"{name}: line {number}: expected UTF-8 text, found other bytes") from None
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        yield text.removesuffix("\n").removesuffix("\r")
+
+
+@contextmanager
+def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[str], None]]:
+    """Give a function that writes a line to a file, or to standard output for None, at once.
+
+    Raises `ConfigError` where the file is one of the `inputs`, and a sentence that names the file where it can't
+    be written.
+    """
+    if path is None:
+
+        def show(line: str) -> None:
+            sys.stdout.buffer.write(line.encode() + b"\n")
+            sys.stdout.buffer.flush()
+
+        yield show
+        return
+    if any(
+        given is not None and path.exists() and given.exists() and path.samefile(given) for given in inputs
+    ):
+        raise ConfigError(f"{path}: expected an output file that is not an input file")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb") as file:
+
+            def write(line: str) -> None:
+                file.write(line.encode() + b"\n")
+                file.flush()
+
+            yield write

@@ -1,0 +1,84 @@
+"""`headwise score`: how likely a model finds translations that exist already."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.errors import DataError
+
+_CHUNK = 1024  # pairs scored together
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
+    target: Annotated[Path, typer.Option(help="Its translations, line by line.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="RUN", help="Another run that votes too, of the same subwords; may be repeated."
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Exponent of the score's length penalty.", show_default="the run's")
+    ] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Write a JSON object for each pair.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
+    ] = "float32",
+) -> None:
+    """Give the log-probability (natural logarithm) of each translation, by forced decoding.
+
+    Each output line holds the total, a tab, and the log-probabilities of the subwords and of the end symbol, which
+    add up to it. --jsonl has the subwords beside them, and the score with the length penalty.
+
+    Example: headwise score runs/de --source test.en --target test.de
+    """
+    from headwise.cli.lines import line_writer
+    from headwise.decoding.translator import Translator
+
+    translator = Translator.load([run, *(also or [])], device=device, precision=precision)
+    pairs = _pairs(source, target)
+    line = 1
+    with line_writer(out, source, target) as write:
+        while chunk := list(itertools.islice(pairs, _CHUNK)):
+            sources, targets = zip(*chunk, strict=True)
+            for output in translator.score(sources, targets, alpha=alpha, first_line=line):
+                if jsonl:
+                    record = {
+                        "line": line,
+                        "log_probability": output.log_probability,
+                        "score": output.score,
+                        "pieces": output.pieces,
+                        "token_log_probabilities": output.token_log_probabilities,
+                    }
+                    write(json.dumps(record, ensure_ascii=False))
+                else:
+                    each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
+                    write(f"{output.log_probability:.6f}\t{each}")
+                line += 1
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines side by side; raises `DataError` where one file ends before the other."""
+    from headwise.cli.lines import read_lines
+
+    sides = itertools.zip_longest(read_lines(source), read_lines(target))
+    for number, (left, right) in enumerate(sides, start=1):
+        if left is None or right is None:
+            shorter = source if left is None else target
+            raise DataError(
+                f"{shorter}: expected as many lines as in {target if left is None else source}, "
+                f"found only {number - 1:,}"
+            )
+        yield left, right

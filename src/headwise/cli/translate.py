@@ -1,0 +1,152 @@
+"""`headwise translate`: one line in, one line out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from headwise.decoding.translator import Translation
+
+Run = Annotated[Path, typer.Argument(help="A trained run directory.")]
+InputFile = Annotated[
+    Path | None, typer.Argument(help="Text to translate, plain or .gz; standard input without.")
+]
+
+
+def command(
+    run: Run,
+    file: InputFile = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="RUN", help="Another run that votes too, of the same subwords; may be repeated."
+        ),
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="Live hypotheses; 1 is greedy.", show_default="the run's")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Length penalty ((5+|Y|)/6)^alpha.", show_default="the run's")
+    ] = None,
+    n_best: Annotated[int, typer.Option(help="Translations a line, or samples with --sample.")] = 1,
+    min_length: Annotated[int, typer.Option(help="Fewest subwords.")] = 0,
+    max_length: Annotated[
+        int | None, typer.Option(help="Most subwords.", show_default="50 more than the input's")
+    ] = None,
+    no_repeat_ngram: Annotated[int, typer.Option(help="No n-gram of this size twice; 0: no limit.")] = 0,
+    patience: Annotated[
+        float, typer.Option(help="A search ends when this many times --beam hypotheses have ended.")
+    ] = 1.0,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Let ⁇ appear in the output.")
+    ] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw at random, don't search.")] = False,
+    temperature: Annotated[float, typer.Option(help="With --sample: below 1 bolder, above 1 wilder.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="With --sample: among the k likeliest only; 0: all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="With --sample: among the likeliest of this total probability.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="With --sample: another seed, other samples.")] = 1,
+    prefix_file: Annotated[
+        Path | None, typer.Option(help="A file whose lines begin the translations, one for each line.")
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Translate too long lines in parts, don't cut them.")
+    ] = False,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Put the score and a tab before each translation.")
+    ] = False,
+    alignments: Annotated[
+        bool,
+        typer.Option("--alignments", help="Put a tab and word alignments (0-0 1-2) behind each translation."),
+    ] = False,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Write a JSON object for each line, with everything.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
+    ] = "float32",
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Source subwords in a batch.", show_default="the run's")
+    ] = None,
+    chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
+) -> None:
+    """Translate a file or standard input, line by line, in its order; an empty line stays empty.
+
+    With --n-best above 1 each translation has a line of its own that begins with its input line's number and a
+    tab. Lengths count subwords.
+
+    Example: headwise translate runs/de test.en -o test.de --beam 5
+    """
+    from headwise.cli.lines import line_writer, read_lines
+    from headwise.decoding.translator import Translator
+
+    changes = {
+        "n_best": n_best,
+        "min_length": min_length,
+        "max_length": max_length,
+        "no_repeat_ngram": no_repeat_ngram,
+        "patience": patience,
+        "allow_unknown": allow_unknown,
+        "sample": sample,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+    }
+    changes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    translator = Translator.load([run, *(also or [])], device=device, precision=precision)
+    if batch_tokens is not None:
+        translator.batch_tokens = batch_tokens
+    interactive = file is None and sys.stdin.isatty()
+    translations = translator.translate_lines(
+        read_lines(file),
+        translator.options_with(**changes),
+        chunk=1 if interactive else chunk,
+        prefixes=None if prefix_file is None else read_lines(prefix_file),
+        split=split,
+        alignments=alignments,
+    )
+    with line_writer(out, file, prefix_file) as write:
+        for number, translation in enumerate(translations, start=1):
+            if jsonl:
+                write(json.dumps(_record(number, translation), ensure_ascii=False))
+                continue
+            for output in translation.outputs:
+                columns = [str(number)] if n_best > 1 else []
+                columns += [f"{output.score:.6f}"] if scores else []
+                columns += [output.text]
+                columns += [output.pharaoh] if alignments else []
+                write("\t".join(columns))
+
+
+def _record(number: int, translation: Translation) -> dict[str, Any]:
+    """What --jsonl says about a line."""
+    outputs = []
+    for output in translation.outputs:
+        record: dict[str, Any] = {
+            "text": output.text,
+            "score": output.score,
+            "log_probability": output.log_probability,
+            "pieces": output.pieces,
+            "token_log_probabilities": output.token_log_probabilities,
+        }
+        if output.alignment is not None:
+            record["alignment"] = output.alignment
+        outputs.append(record)
+    return {
+        "line": number,
+        "source": translation.source,
+        "source_pieces": translation.source_pieces,
+        "text": translation.text,
+        "outputs": outputs,
+    }

@@ -1,0 +1,111 @@
+"""What a translation is: its text, subwords, scores and alignment."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwise.decoding.alignment import word_numbers
+from headwise.decoding.search import length_penalty
+from headwise.decoding.splitting import join_texts
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output for a source sentence.
+
+    Attributes:
+        text: detokenized.
+        tokens: its subword ids, without the end symbol.
+        pieces: its subwords as they are written, the end symbol last.
+        log_probability: log P(text | source), natural logarithm, the end symbol included.
+        score: log_probability / length penalty.
+        token_log_probabilities: one for each of `pieces`; they sum to `log_probability`.
+        alignment: links (source word, target word), from 0, where they were asked for.
+    """
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    pieces: tuple[str, ...] = ()
+    log_probability: float = 0.0
+    score: float = 0.0
+    token_log_probabilities: tuple[float, ...] = ()
+    alignment: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def pharaoh(self) -> str:
+        """The alignment as it is usually written: `0-0 2-1`; empty where there is none."""
+        return " ".join(f"{source}-{target}" for source, target in self.alignment or ())
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What a source sentence was translated to: `outputs`, best first (samples in the order drawn).
+
+    `source_pieces` are the subwords that the model read, without end symbols.
+    """
+
+    source: str
+    source_pieces: tuple[str, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def text(self) -> str:
+        """The best output, detokenized."""
+        return self.outputs[0].text
+
+    @property
+    def score(self) -> float:
+        """The best output's log-probability over its length penalty."""
+        return self.outputs[0].score
+
+    @property
+    def log_probability(self) -> float:
+        """The best output's log-probability."""
+        return self.outputs[0].log_probability
+
+
+def joined(parts: Sequence[Translation], source: str, alpha: float, *, aligned: bool = False) -> Translation:
+    """Join the parts of a sentence that was split, rank by rank; a part with fewer outputs repeats its last.
+
+    Without parts the translation is empty, with log-probability 0.
+    """
+    if not parts:
+        return Translation(source, (), (Output("", alignment=() if aligned else None),))
+    ranks = range(max(len(part.outputs) for part in parts))
+    outputs = [
+        _joined([part.outputs[min(rank, len(part.outputs) - 1)] for part in parts], parts, alpha)
+        for rank in ranks
+    ]
+    pieces = tuple(itertools.chain.from_iterable(part.source_pieces for part in parts))
+    return Translation(source, pieces, tuple(outputs))
+
+
+def _joined(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:
+    if len(outputs) == 1:
+        return outputs[0]
+    gains = tuple(itertools.chain.from_iterable(output.token_log_probabilities for output in outputs))
+    log_probability = sum(output.log_probability for output in outputs)
+    return Output(
+        text=join_texts([output.text for output in outputs]),
+        tokens=tuple(itertools.chain.from_iterable(output.tokens for output in outputs)),
+        pieces=tuple(itertools.chain.from_iterable(output.pieces for output in outputs)),
+        log_probability=log_probability,
+        score=log_probability / length_penalty(len(gains), alpha),
+        token_log_probabilities=gains,
+        alignment=_shifted(outputs, parts),
+    )
+
+
+def _shifted(outputs: Sequence[Output], parts: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
+    """Alignments of the parts as one: each part's words follow those of the part before."""
+    links: list[tuple[int, int]] = []
+    source_words = target_words = 0
+    for output, part in zip(outputs, parts, strict=True):
+        if output.alignment is None:
+            return None
+        links += [(source + source_words, target + target_words) for source, target in output.alignment]
+        source_words += word_numbers(part.source_pieces)[-1] + 1
+        target_words += word_numbers(output.pieces[:-1])[-1] + 1 if output.tokens else 0
+    return tuple(links)
