@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from headwise.config import CleaningConfig, DataConfig, SubwordConfig
 from headwise.errors import DataError
+from headwise.files import write_text
 from headwise.text import corpus, encoding
 from headwise.text.arrays import Ragged, RaggedWriter, gather, save_array
 from headwise.text.corpus import CleaningReport, PairFiles
@@ -27,7 +29,7 @@ from headwise.text.subword import UNK, Subwords
 MANIFEST = "manifest.json"
 TRAIN_TEXT = "train-text"  # kept for BPE-dropout only
 _FORMAT = 1
-_SIDES = ("source", "target")
+SIDES = ("source", "target")
 _BLOCK = 1 << 16  # rows handled at a time
 _SAMPLE = 2_000_000  # pairs that subwords are learned from
 _DEV_SHARE = 20  # at most one pair in so many is split off
@@ -86,13 +88,18 @@ def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
             wanted["inputs"]
         ):
             return False
+        touched = False
         for before, now in zip(had["inputs"], wanted["inputs"], strict=True):
             if before["size"] != now["size"]:
                 return False
-            if before["changed"] != now["changed"] and before["sha256"] != _checksum(Path(now["path"])):
-                return False
+            if before["changed"] != now["changed"]:
+                if before["sha256"] != _checksum(Path(now["path"])):
+                    return False
+                before["changed"], touched = now["changed"], True
     except (OSError, ValueError, KeyError, TypeError):
         return False
+    if touched:
+        write_text(directory / MANIFEST, _dump(found))
     return True
 
 
@@ -138,12 +145,18 @@ def build(
         "report": report,
     }
     _remove_texts(folder, keep_training=subword_config.dropout > 0)
-    (folder / MANIFEST).write_text(json.dumps(manifest, ensure_ascii=False, indent=1), encoding="utf-8")
+    write_text(folder / MANIFEST, _dump(manifest))
+
+
+def _dump(manifest: dict[str, Any]) -> str:
+    return json.dumps(manifest, ensure_ascii=False, indent=1)
 
 
 def _stamp(path: Path) -> dict[str, Any]:
     with corpus.reading(path):
         status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise DataError(f"{path}: expected a file, found a pipe or device, which can't be read twice")
     return {"path": str(path.resolve()), "size": status.st_size, "changed": status.st_mtime_ns}
 
 
@@ -157,7 +170,7 @@ def _read(sources: list[PairFiles], config: DataConfig, path: Path) -> _Text:
     rules = config.cleaning if path.name == TRAIN_TEXT else _LENIENT
     total = CleaningReport(limits=rules)
     lines, files, hashes = [], [], []
-    text_paths = [path.with_name(f"{path.name}.{side}") for side in _SIDES]
+    text_paths = [path.with_name(f"{path.name}.{side}") for side in SIDES]
     with RaggedWriter(text_paths[0], np.uint8) as left, RaggedWriter(text_paths[1], np.uint8) as right:
         for index, source in enumerate(sources):
             report = CleaningReport(limits=rules)
@@ -171,7 +184,9 @@ def _read(sources: list[PairFiles], config: DataConfig, path: Path) -> _Text:
             corpus.check_cleaning(report, source)
             total.add(report)
     names = [str(source.source) for source in sources]
-    return _Text(path, names, *map(np.concatenate, (lines, files, hashes)), total)
+    return _Text(
+        path, names, np.concatenate(lines), np.concatenate(files), np.concatenate(hashes), report=total
+    )
 
 
 def _drop_duplicates(text: _Text, config: DataConfig) -> tuple[NDArray[np.int64], list[str]]:
@@ -200,6 +215,8 @@ def _split(
     held_out = hashes <= distinct[count - 1]
     dev_rows = rows[np.sort(first[:count])]
     sentence = f"development set: {count:,} pairs split off the training text (seed {seed})"
+    if count < wanted:
+        sentence += f", 1 in {_DEV_SHARE}, rather than the {wanted:,} that data.dev_pairs asks for"
     if again := int(held_out.sum()) - count:
         sentence += f"; {again:,} training pairs equal to one of them left out"
     return rows[~held_out], dev_rows, [sentence]
@@ -217,7 +234,7 @@ def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: 
     """Learn subwords from the training text, or from a sample of it where it is very large."""
     if len(rows) > _SAMPLE:
         rows = np.sort(np.random.default_rng(seed).choice(rows, _SAMPLE, replace=False))
-    sides = [_sentences(text.table(side), rows) for side in _SIDES]
+    sides = [_sentences(text.table(side), rows) for side in SIDES]
     return Subwords.train(sides[0], sides[1], config, folder, seed=seed)
 
 
@@ -240,7 +257,7 @@ def _encode(
     jobs = [
         encoding.Job(str(text.side_path(side)), str(folder / "rows"), str(folder), side,
                      str(folder / f"{name}.{side}.part"), 0, len(rows))
-        for side in _SIDES
+        for side in SIDES
     ]  # fmt: skip
     parts = encoding.encode(jobs, workers)
     types = [encoding.id_type(size) for size in (subwords.source_size, subwords.target_size)]
@@ -250,7 +267,7 @@ def _encode(
         RaggedWriter(folder / f"{name}.target", types[1]) as right,
     ):
         for source_part, target_part in zip(*parts, strict=True):
-            source, target = Ragged(Path(source_part.out), types[0]), Ragged(Path(target_part.out), types[1])
+            source, target = encoding.open_part(source_part), encoding.open_part(target_part)
             mask = (source.lengths <= longest) & (target.lengths < longest)
             masks.append(mask)
             fitting = np.flatnonzero(mask)
@@ -259,9 +276,8 @@ def _encode(
                     values, lengths = gather(table, fitting[start : start + _BLOCK])
                     unknown += int(np.count_nonzero(values == UNK))
                     writer.append(values, lengths)
-    for part in (part for side in parts for part in side):
-        for file in folder.glob(f"{Path(part.out).name}.*"):
-            file.unlink()
+    for part in itertools.chain.from_iterable(parts):
+        encoding.remove_part(part)
     kept = rows[np.concatenate(masks)] if masks else rows
     save_array(folder / f"{name}.lines", text.lines[kept])
     save_array(folder / f"{name}.files", text.files[kept])
@@ -276,7 +292,7 @@ def _encode(
 
 
 def _write_texts(folder: Path, name: str, text: _Text, rows: NDArray[np.int64]) -> None:
-    for side in _SIDES:
+    for side in SIDES:
         table = text.table(side)
         with RaggedWriter(folder / f"{name}.{side}.text", np.uint8) as writer:
             for start in range(0, len(rows), _BLOCK):

@@ -15,11 +15,12 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from headwise.config import CleaningConfig, DataConfig
 from headwise.errors import ConfigError, DataError
@@ -221,12 +222,11 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
+def _open(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
     """Open a plain or gzip file for binary reading, having looked at its start."""
     with reading(path), open(path, "rb") as plain:
-        packed = gzip.open(plain) if path.suffix == ".gz" else None
-        file: BinaryIO = packed if packed is not None else plain  # type: ignore[assignment]
-        start = file.peek(1 << 16)[: 1 << 16]  # type: ignore[attr-defined]
+        file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
+        start = file.peek(1 << 16)[: 1 << 16]
         if not start:
             raise DataError(f"{path}: expected lines of text, found an empty file")
         if b"\0" in start:
@@ -235,7 +235,7 @@ def _open(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
+def _lines(path: Path, file: Iterable[bytes]) -> Iterator[bytes]:
     """Yield lines without their end; only `\\n` and `\\r\\n` end one."""
     with reading(path):
         for number, line in enumerate(file):

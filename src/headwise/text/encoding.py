@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from headwise.errors import TrainingError
 from headwise.files import disk_errors
-from headwise.text.arrays import Ragged, RaggedWriter, map_array
+from headwise.text.arrays import Ragged, RaggedWriter, gather, map_array
 from headwise.text.bpe_dropout import DropoutSegmenter
 from headwise.text.subword import EOS, Subwords
 
@@ -69,6 +69,33 @@ def encode(jobs: Sequence[Job], workers: int) -> list[list[Job]]:
     parts = [_cut(job, workers) for job in jobs]
     _run_processes([part for job_parts in parts for part in job_parts], workers)
     return parts
+
+
+def encode_whole(jobs: Sequence[Job], workers: int) -> None:
+    """Carry out the jobs as `encode` does, and put the parts of each together in its `out`."""
+    for job, parts in zip(jobs, encode(jobs, workers), strict=True):
+        if [job] == parts:
+            continue
+        tables = [open_part(part) for part in parts]
+        with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), tables[0].values.dtype) as writer:
+            for table in tables:
+                for start in range(0, len(table), CHUNK):
+                    writer.append(*gather(table, np.arange(start, min(start + CHUNK, len(table)))))
+        for part in parts:
+            remove_part(part)
+
+
+def open_part(job: Job) -> Ragged:
+    """The ids that a job has written."""
+    subwords = Subwords.load(Path(job.subwords))
+    size = subwords.source_size if job.side == "source" else subwords.target_size
+    return Ragged(Path(job.out), id_type(size))
+
+
+def remove_part(job: Job) -> None:
+    """Remove the ids that a job has written."""
+    for file in Path(job.out).parent.glob(f"{Path(job.out).name}.*"):
+        file.unlink()
 
 
 def run(job: Job) -> None:
@@ -128,23 +155,21 @@ def _run_processes(jobs: list[Job], workers: int) -> None:
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                running.append(start_process(waiting.pop()))
-            finish_process(running.pop(0))
+                running.append(_start(waiting.pop()))
+            _finish(running.pop(0))
     finally:
         for process in running:
             process.kill()
             process.wait()
 
 
-def start_process(*jobs: Job) -> subprocess.Popen[str]:
-    """Start a child process that carries out the jobs one after the other; `finish_process` waits for it."""
-    command = [sys.executable, "-m", "headwise.text.encoding", json.dumps([asdict(job) for job in jobs])]
+def _start(job: Job) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "headwise.text.encoding", json.dumps(asdict(job))]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
-def finish_process(process: subprocess.Popen[str]) -> None:
-    """Wait for a child; raises `TrainingError` where it couldn't write its part."""
+def _finish(process: subprocess.Popen[str]) -> None:
     _, complaint = process.communicate()
     if process.returncode == _FAILED_WRITING:
         raise TrainingError(complaint.strip())
@@ -152,16 +177,9 @@ def finish_process(process: subprocess.Popen[str]) -> None:
         raise RuntimeError(f"an encoding process ended with status {process.returncode}: {complaint}")
 
 
-def ids_of(parts: list[Job], dtype: np.dtype) -> Iterator[Ragged]:
-    """Open the tables that the parts of a job wrote."""
-    for part in parts:
-        yield Ragged(Path(part.out), dtype)
-
-
 def _main() -> int:
     try:
-        for fields in json.loads(sys.argv[1]):
-            run(Job(**fields))
+        run(Job(**json.loads(sys.argv[1])))
     except TrainingError as error:
         print(error, file=sys.stderr)
         return _FAILED_WRITING

@@ -8,6 +8,7 @@ The folder appears in one rename, so a kill at any time leaves either all of it 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -22,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, DataError
 from headwise.files import atomic_directory, disk_errors, remove_partial
 from headwise.text import encoding
 from headwise.text.arrays import Ragged, map_array
-from headwise.text.building import MANIFEST, TRAIN_TEXT, build, find_reusable, request
+from headwise.text.building import MANIFEST, build, find_reusable, request
 from headwise.text.subword import Subwords
 
 
@@ -155,82 +156,30 @@ def prepare(
 
     Raises:
         ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
-        DataError: a file is missing, empty, binary, of another length than its partner, or badly formed.
+        DataError: a file is missing, empty, binary, of another length than its partner, or badly formed; or
+            `directory` holds something else.
         TrainingError: the folder can't be written.
     """
     began = time.perf_counter()
     directory = Path(directory)
     wanted = request(config, subword_config, seed, max_length, subwords)
-    with _alone(directory):
-        reused = find_reusable(directory, wanted)
-        if not reused:
-            remove_partial(directory)
-            with atomic_directory(directory) as folder:
-                build(folder, wanted, config, subword_config, subwords)
-    return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=reused)
+    with alone(directory):
+        if find_reusable(directory, wanted):
+            with contextlib.suppress(CheckpointError):  # a damaged folder is made again
+                return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=True)
+        _check_replaceable(directory)
+        remove_partial(directory)
+        with atomic_directory(directory) as folder:
+            build(folder, wanted, config, subword_config, subwords)
+    return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=False)
 
 
-def resegment(
-    prepared: PreparedData, *, seed: int, epoch: int, dropout: float, longest: int
-) -> ParallelStore:
-    """Open the training text as segmented for one epoch by BPE-dropout, making it first where need be.
-
-    Rows are those of `prepared.train`, one by one. The result depends on the text, the subword model, the seed,
-    the epoch and the rate alone; a row that would have more than `longest` subwords is segmented without dropout.
-
-    Raises:
-        CheckpointError: the folder was prepared without dropout and has no text.
-        TrainingError: the disk is full.
-    """
-    directory = _epoch_directory(prepared, seed, epoch, dropout, longest)
-    with _alone(directory):
-        if not directory.exists():
-            remove_partial(directory)
-            with atomic_directory(directory) as folder:
-                for job in _epoch_jobs(prepared, folder, seed, epoch, dropout, longest):
-                    encoding.run(job)
-    tables = [
-        Ragged(directory / side, encoding.id_type(size))
-        for side, size in (
-            ("source", prepared.subwords.source_size),
-            ("target", prepared.subwords.target_size),
+def _check_replaceable(directory: Path) -> None:
+    """Refuse to replace a folder that Headwise didn't make."""
+    if directory.exists() and not (directory / MANIFEST).exists() and any(directory.iterdir()):
+        raise DataError(
+            f"{directory}: expected a new folder or one with prepared text, found other files in it"
         )
-    ]
-    base = prepared.train
-    return ParallelStore(tables[0], tables[1], base.lines, base.files, base.names)
-
-
-def _epoch_directory(prepared: PreparedData, seed: int, epoch: int, dropout: float, longest: int) -> Path:
-    return (
-        prepared.directory.with_name(f"{prepared.directory.name}-epochs")
-        / f"{prepared.checksum}-{prepared.subwords.digest()}-{dropout:g}-{longest}-{seed}-{epoch}"
-    )
-
-
-def _epoch_jobs(
-    prepared: PreparedData, folder: Path, seed: int, epoch: int, dropout: float, longest: int
-) -> list[encoding.Job]:
-    home = prepared.directory
-    if not (home / "train.rows").exists():
-        raise CheckpointError(
-            f"{home}: BPE-dropout needs the text, which is kept where subwords.dropout is set"
-        )
-    return [
-        encoding.Job(
-            text=str(home / f"{TRAIN_TEXT}.{side}"),
-            rows=str(home / "train.rows"),
-            subwords=str(home),
-            side=side,
-            out=str(folder / side),
-            start=0,
-            stop=len(prepared.train),
-            dropout=dropout,
-            seed=seed,
-            epoch=epoch,
-            longest=longest - 1,
-        )
-        for side in ("source", "target")
-    ]
 
 
 def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:
@@ -249,7 +198,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def alone(directory: Path) -> Iterator[None]:
     """Let one process at a time make `directory`; the others wait and then find it ready."""
     lock = directory.with_name(f".{directory.name}.lock")
     with disk_errors(directory):
@@ -257,7 +206,7 @@ def _alone(directory: Path) -> Iterator[None]:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if os.name == "posix":
-            import fcntl  # noqa: PLC0415 - not on Windows, which has one process here
+            import fcntl  # there is none on Windows
 
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
