@@ -261,21 +261,28 @@ def _sentence(problem: Any, root: type[Section]) -> str:
     location: Sequence[str | int] = problem["loc"]
     key = ".".join(str(part) for part in location)
     if problem["type"] == "extra_forbidden":
-        known = _known_keys(root, location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
-        elsewhere = [k for k in _all_keys(root) if k.rsplit(".", 1)[-1] == location[-1]]
-        if near:
-            hint = f"did you mean {near[0]}?"
-        elif elsewhere:
-            hint = f"did you mean {elsewhere[0]}?"
-        else:
-            hint = f"known keys here: {', '.join(known)}"
-        return f"{key}: unknown key ({hint})"
+        return f"{key}: unknown key ({_nearest(root, location)})"
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     if "found" in message:
         return f"{key}: {message}" if key else message
     return f"{key}: {message}, found {problem['input']!r}"
+
+
+def _nearest(root: type[Section], location: Sequence[str | int]) -> str:
+    """Hint at the key meant: the same name in another section, a similar one here, a similar one elsewhere."""
+    wrong = str(location[-1])
+    here = _known_keys(root, location[:-1])
+    everywhere: dict[str, str] = {}  # last part of a key -> the first whole key that ends so
+    for known in _all_keys(root):
+        everywhere.setdefault(known.rsplit(".", 1)[-1], known)
+    if wrong in everywhere:
+        return f"did you mean {everywhere[wrong]}?"
+    if near := difflib.get_close_matches(wrong, here, n=1, cutoff=0.5):
+        return f"did you mean {'.'.join([*map(str, location[:-1]), near[0]])}?"
+    if near := difflib.get_close_matches(wrong, everywhere, n=1, cutoff=0.7):
+        return f"did you mean {everywhere[near[0]]}?"
+    return f"known keys here: {', '.join(here)}"
 
 
 def _known_keys(root: type[Section], location: Sequence[str | int]) -> list[str]:

@@ -122,7 +122,7 @@ class TransformerState(State):
 class Transformer(Seq2Seq):
     """Encoder, decoder, and embeddings shared three ways (section 3.4).
 
-    Raises `ConfigError` for an unknown attention kind, or embeddings shared between vocabularies of different size.
+    Raises `ConfigError` for an unknown attention kind; `build_model` checks that the vocabularies fit the sharing.
     """
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:

@@ -28,7 +28,9 @@ class AttentionKind(Protocol):
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """Attend; shapes as at the top of this file."""
+        ...
 
 
 _KINDS: dict[str, AttentionKind] = {}

@@ -42,8 +42,9 @@ class KeyValueCache:
         self._values = self._selected(self._values, rows)
 
     def _selected(self, old: Tensor, rows: Tensor) -> Tensor:
-        new = old.new_empty((rows.numel(), *old.shape[1:]))
-        new[:, :, : self.length] = old[:, :, : self.length].index_select(0, rows)
+        chosen = old[:, :, : self.length].index_select(0, rows)
+        new = old if rows.numel() == old.size(0) else old.new_empty((rows.numel(), *old.shape[1:]))
+        new[:, :, : self.length] = chosen
         return new
 
     def _empty_like(self, part: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
-        # There is no public way to ask, in torch 2.7 to 2.13.
+        # torch (2.7 to 2.13) keeps these to itself; a version without them is taken for a processor without them.
         probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
         return any(getattr(torch.cpu, probe, bool)() for probe in probes)
     return False
@@ -45,17 +45,7 @@ def find_precision(name: str, device: torch.device) -> torch.dtype:
     Raises `ConfigError` for a name that isn't known.
     """
     if name == "auto":
-        return torch.bfloat16 if _multiplies_bfloat16(device) else torch.float32
+        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
     if name not in PRECISIONS:
         raise ConfigError(f"precision: expected auto, {' or '.join(PRECISIONS)}, found {name!r}")
     return PRECISIONS[name]
-
-
-def _multiplies_bfloat16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        # torch keeps these to itself; a version without them is taken for a processor without them.
-        probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-        return any(getattr(torch.cpu, probe, bool)() for probe in probes)
-    return False

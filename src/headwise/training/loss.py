@@ -6,9 +6,11 @@ With smoothing ε spread over the vocabulary V the target distribution is q = (1
     ∂loss/∂logits = softmax(Wx) - q
 
 The gradient's dense part is the softmax alone: the target and the uniform part act on ∂x and ∂W in closed form
-(a row of W, and the mean of W's rows). So a chunk of logits is turned into its softmax in place, multiplied twice,
-and forgotten: there is never a second vocabulary-sized tensor, nor a whole first one. The gradients are computed
-in the forward pass and scaled in the backward pass.
+(a row of W, and the mean of W's rows). So a chunk of logits is turned into its softmax, multiplied twice, and
+forgotten: no tensor of (target tokens, vocabulary) ever exists, only chunks of it. The gradients are computed in
+the forward pass, where gradients are enabled, and scaled in the backward pass.
+
+Sums, the log-normalizer and the gradient of W are float32 where the hidden states are bfloat16.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 _CHUNK_ELEMENTS = 5_000_000  # logits at a time: 10 MB in bfloat16, which stays in a CPU's last-level cache
@@ -41,12 +44,18 @@ def _chunks(rows: int, vocabulary: int, multiple: int = 1) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-def _log_sum_exp_and_softmax_(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return float32 logsumexp (rows,) and the softmax in the dtype of the logits."""
+def _wide(part: Tensor) -> torch.dtype:
+    """Return the dtype to sum in: float32, or float64 where `part` is."""
+    return torch.promote_types(part.dtype, torch.float32)
+
+
+def _log_sum_exp_and_softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the wide logsumexp (rows,) and the softmax in the dtype of the logits."""
     top = logits.amax(dim=-1)  # exact in any dtype
     probabilities = torch.softmax(logits, dim=-1)
     # softmax at the argmax is exp(top - logsumexp); it is at least 1/|V|, so its logarithm is well-behaved.
-    log_sum_exp = top.float() - probabilities.amax(dim=-1).float().log()
+    wide = _wide(logits)
+    log_sum_exp = top.to(wide) - probabilities.amax(dim=-1).to(wide).log()
     return log_sum_exp, probabilities
 
 
@@ -62,42 +71,45 @@ def _add_target_part(
     """Add the gradient of -share · Σ q·logits, in closed form, to both gradients in place."""
     wanted = (1 - epsilon) * functional.embedding(targets, weight) + epsilon * weight.mean(dim=0)
     to_hidden.sub_(wanted.to(to_hidden.dtype), alpha=share)
-    x = hidden.float()
+    x = hidden.to(to_weight.dtype)
     to_weight.index_add_(0, targets, x, alpha=-share * (1 - epsilon))
     to_weight.sub_(x.sum(dim=0), alpha=share * epsilon / weight.size(0))
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """(hidden, weight, targets, ε) -> (smoothed loss, nll), both summed over rows, in float32."""
+    """(hidden, weight, targets, ε, differentiate?) -> (smoothed loss, nll), both summed over rows."""
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float, differentiate: bool
     ) -> tuple[Tensor, Tensor]:
         rows, vocabulary = hidden.size(0), weight.size(0)
         w = weight.to(hidden.dtype)
         to_hidden = torch.empty_like(hidden)
-        to_weight = torch.zeros_like(weight, dtype=torch.float32)
-        nll = torch.zeros((), device=hidden.device)
-        log_sum_exps = torch.zeros((), device=hidden.device)
+        to_weight = torch.zeros_like(weight, dtype=_wide(weight))
+        nll = torch.zeros((), dtype=_wide(hidden), device=hidden.device)
+        log_sum_exps = torch.zeros_like(nll)
         for part in _chunks(rows, vocabulary):
             x, y = hidden[part], targets[part]
             logits = x @ w.t()  # (chunk, vocabulary)
-            at_target = logits.gather(1, y[:, None]).squeeze(1).float()
-            log_sum_exp, probabilities = _log_sum_exp_and_softmax_(logits)
+            at_target = logits.gather(1, y[:, None]).squeeze(1)
+            log_sum_exp, probabilities = _log_sum_exp_and_softmax(logits)
             nll += (log_sum_exp - at_target).sum()
             log_sum_exps += log_sum_exp.sum()
-            to_hidden[part] = probabilities @ w
-            to_weight += probabilities.t() @ x
-        _add_target_part(to_hidden, to_weight, hidden, weight, targets, epsilon)
-        ctx.save_for_backward(to_hidden, to_weight)
-        uniform = log_sum_exps - weight.mean(dim=0) @ hidden.float().sum(dim=0)
+            if differentiate:
+                to_hidden[part] = probabilities @ w
+                to_weight += probabilities.t() @ x
+        if differentiate:
+            _add_target_part(to_hidden, to_weight, hidden, weight, targets, epsilon)
+            ctx.save_for_backward(to_hidden, to_weight)
+        uniform = log_sum_exps - weight.mean(dim=0).to(nll.dtype) @ hidden.to(nll.dtype).sum(dim=0)
         return (1 - epsilon) * nll + epsilon * uniform, nll
 
     @staticmethod
-    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         to_hidden, to_weight = ctx.saved_tensors
-        return to_hidden * scale.to(to_hidden.dtype), to_weight * scale, None, None
+        return to_hidden * scale, to_weight * scale, None, None, None
 
 
 class _RegularizedDropout(torch.autograd.Function):
@@ -111,15 +123,15 @@ class _RegularizedDropout(torch.autograd.Function):
         pair = alpha / 4
         w = weight.to(hidden.dtype)
         to_hidden = torch.empty_like(hidden)
-        to_weight = torch.zeros_like(weight, dtype=torch.float32)
-        nll, log_sum_exps, divergence = torch.zeros(3, device=hidden.device).unbind()
+        to_weight = torch.zeros_like(weight, dtype=_wide(weight))
+        nll, log_sum_exps, divergence = torch.zeros(3, dtype=_wide(hidden), device=hidden.device).unbind()
         for part in _chunks(rows, vocabulary, multiple=3):
             second = slice(part.start + rows, part.stop + rows)
             y = targets[part, None]
             x = torch.cat([hidden[part], hidden[second]])
             logits = x @ w.t()  # (2 chunk, vocabulary)
-            at_target = logits.gather(1, y.repeat(2, 1)).squeeze(1).float()
-            log_sum_exp, probabilities = _log_sum_exp_and_softmax_(logits)
+            at_target = logits.gather(1, y.repeat(2, 1)).squeeze(1)
+            log_sum_exp, probabilities = _log_sum_exp_and_softmax(logits)
             nll += (log_sum_exp - at_target).sum() / 2
             log_sum_exps += log_sum_exp.sum() / 2
             size = y.size(0)
@@ -128,23 +140,25 @@ class _RegularizedDropout(torch.autograd.Function):
             ratio = logits[:size].sub_(logits[size:]).sub_((log_sum_exp[:size] - log_sum_exp[size:])[:, None])
             kl12 = torch.linalg.vecdot(p1, ratio)
             kl21 = -torch.linalg.vecdot(p2, ratio)
-            divergence += (kl12.float() + kl21.float()).sum()
+            divergence += (kl12.to(nll.dtype) + kl21.to(nll.dtype)).sum()
             # ∂KL(p1‖p2)/∂z1 = p1 (ratio - KL12) and ∂KL(p2‖p1)/∂z1 = p1 - p2; the same for z2 with signs turned
-            g1 = (ratio + (1 + 0.5 / pair - kl12)[:, None]).mul_(p1).sub_(p2).mul_(pair)
-            g2 = ratio.neg_().add_((1 + 0.5 / pair - kl21)[:, None]).mul_(p2).sub_(p1).mul_(pair)
+            # (times pair), and ½ p1 or ½ p2 from the cross-entropies
+            g1 = (ratio * pair).add_((0.5 + pair * (1 - kl12))[:, None]).mul_(p1).sub_(p2, alpha=pair)
+            g2 = ratio.mul_(-pair).add_((0.5 + pair * (1 - kl21))[:, None]).mul_(p2).sub_(p1, alpha=pair)
             gradient = torch.cat([g1, g2])
             to_x = gradient @ w
             to_hidden[part], to_hidden[second] = to_x[:size], to_x[size:]
             to_weight += gradient.t() @ x
         _add_target_part(to_hidden, to_weight, hidden, weight, targets.repeat(2), epsilon, share=0.5)
         ctx.save_for_backward(to_hidden, to_weight)
-        uniform = log_sum_exps - weight.mean(dim=0) @ hidden.float().sum(dim=0) / 2
+        uniform = log_sum_exps - weight.mean(dim=0).to(nll.dtype) @ hidden.to(nll.dtype).sum(dim=0) / 2
         return (1 - epsilon) * nll + epsilon * uniform + pair * divergence, nll
 
     @staticmethod
-    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         to_hidden, to_weight = ctx.saved_tensors
-        return to_hidden * scale.to(to_hidden.dtype), to_weight * scale, None, None, None
+        return to_hidden * scale, to_weight * scale, None, None, None
 
 
 def smoothed_cross_entropy(
@@ -153,9 +167,10 @@ def smoothed_cross_entropy(
     """Sum of label-smoothed cross-entropies, and of plain negative log-likelihoods (no gradient).
 
     hidden (rows, d_model), weight (vocabulary, d_model), targets (rows,) without padding; both results are float32
-    scalars in nats.
+    scalars in nats (float64 where hidden is).
     """
-    smoothed, nll = _SmoothedCrossEntropy.apply(hidden, weight, targets, epsilon)  # type: ignore[misc]
+    differentiate = torch.is_grad_enabled()
+    smoothed, nll = _SmoothedCrossEntropy.apply(hidden, weight, targets, epsilon, differentiate)  # type: ignore[misc]
     return smoothed, nll.detach()
 
 
