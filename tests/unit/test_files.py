@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import TrainingError
+from headwise.files import atomic_directory, atomic_file, disk_errors, remove_partial, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "sub" / "a.txt"
+    write_text(target, "first")
+
+    def fail_halfway() -> None:
+        with atomic_file(target) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
+    assert target.read_text() == "first"
+    write_text(target, "Zweiter ☃")
+    assert target.read_text(encoding="utf-8") == "Zweiter ☃"
+    assert names(target.parent) == ["a.txt"]
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "store"
+
+    def fail_halfway() -> None:
+        with atomic_directory(target) as folder:
+            (folder / "half").write_text("x")
+            assert not target.exists()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
+    assert names(tmp_path) == []
+    for content in ("old", "new"):
+        with atomic_directory(target) as folder:
+            (folder / content).write_text(content)
+    assert names(tmp_path) == ["store"]
+    assert names(target) == ["new"]
+
+
+def test_permissions_follow_the_umask(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    write_text(tmp_path / "atomic", "")
+    (tmp_path / "folder").mkdir()
+    with atomic_directory(tmp_path / "atomic-folder"):
+        pass
+    assert (tmp_path / "atomic").stat().st_mode == plain.stat().st_mode
+    assert (tmp_path / "atomic-folder").stat().st_mode == (tmp_path / "folder").stat().st_mode
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the device that is always full")
+def test_a_full_disk_is_said_in_one_sentence() -> None:
+    with (
+        pytest.raises(TrainingError, match=r"^/dev/full: can't be written because the disk is full$"),
+        disk_errors(Path("/dev/full")),
+        open("/dev/full", "wb", buffering=0) as file,
+    ):
+        file.write(b"x")
+
+
+def test_a_disk_that_fills_up_while_flushing_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(TrainingError, match="disk is full"), atomic_directory(tmp_path / "d") as folder:
+        (folder / "a").write_text("x")
+    with pytest.raises(TrainingError, match="disk is full"):
+        write_text(tmp_path / "f", "x")
+    assert names(tmp_path) == []
+
+
+def test_an_unwritable_place_names_itself(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "below"
+    with pytest.raises(TrainingError) as caught:
+        write_text(target, "x")
+    assert str(target) in str(caught.value)
+    with pytest.raises(TrainingError), atomic_directory(target):
+        pass
+
+
+def test_kill_leaves_the_old_folder_and_a_leftover_that_can_be_removed(tmp_path: Path) -> None:
+    target = tmp_path / "store"
+    target.mkdir()
+    (target / "old").write_text("whole")
+    code = (
+        "import sys, time; from headwise.files import atomic_directory\n"
+        "with atomic_directory(sys.argv[1]) as folder:\n"
+        "    (folder / 'half').write_text('x'); print('ready', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == b"ready"
+        process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert names(target) == ["old"]
+    assert len(names(tmp_path)) == 2
+    remove_partial(target)
+    assert names(tmp_path) == ["store"]
