@@ -43,8 +43,9 @@ class ParallelStore:
     ) -> None:
         """Join tables of ids with the line number and the index in `names` that each row comes from."""
         if not len(source) == len(target) == len(lines) == len(files):
+            found = f"{len(source)}, {len(target)}, {len(lines)} and {len(files)}"
             raise CheckpointError(
-                f"expected as many source as target rows, found {len(source)}, {len(target)}"
+                f"prepared text: expected as many source rows, target rows, lines and files, found {found}"
             )
         self.source_table = source
         self.target_table = target
