@@ -1,0 +1,90 @@
+"""What the parity tests of whole models share: a small configuration, padded batches, and their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.models.transformer import Transformer
+
+VOCABULARY = 61
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    source: Tensor  # (batch, source) ids, 0 = padding
+    source_mask: Tensor  # (batch, source), True = real token
+    target: Tensor  # (batch, target) ids, 0 = padding
+    target_mask: Tensor  # (batch, target)
+
+
+def padded_batch(seed: int, source_lengths: Iterable[int], target_lengths: Iterable[int]) -> PaddedBatch:
+    generator = torch.Generator().manual_seed(seed)
+
+    def side(lengths: Iterable[int]) -> tuple[Tensor, Tensor]:
+        wanted = torch.tensor(list(lengths))[:, None]
+        mask = torch.arange(int(wanted.max())) < wanted
+        ids = torch.randint(4, VOCABULARY, mask.shape, generator=generator)
+        return ids * mask, mask
+
+    return PaddedBatch(*side(source_lengths), *side(target_lengths))
+
+
+def small_model(seed: int = 0, **changes: Any) -> Transformer:
+    """Build a model in evaluation mode whose every parameter, biases and norms included, is random."""
+    shape = {
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+        "d_model": 24,
+        "d_ff": 40,
+        "heads": 4,
+        "max_length": 32,
+    }
+    config = ModelConfig.model_validate({**shape, "attention_bias": True, "dropout": 0.3, **changes})
+    torch.manual_seed(seed)
+    model = Transformer(config, VOCABULARY, VOCABULARY).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.3)
+            elif ".norm." in name or name.startswith(("encoder_norm", "decoder_norm")):
+                parameter.normal_(mean=1.0, std=0.3)
+    return model
+
+
+def copy_norm(ours: nn.Module, theirs: nn.LayerNorm) -> None:
+    theirs.load_state_dict(ours.state_dict())
+
+
+def random_projection(hidden: Tensor, real: Tensor) -> Tensor:
+    """Weigh every number at the real positions differently, so that no error in a gradient cancels."""
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(hidden.shape, generator=generator)
+    return (hidden * weights)[real].sum()
+
+
+def gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found = {}
+    for name, parameter in parameters.items():
+        assert parameter.grad is not None, name
+        found[name] = parameter.grad
+    return found
+
+
+def assert_same(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float) -> None:
+    """Compare tensors by name, relative to the largest number of each pair."""
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        scale = max(1.0, expected.abs().max().item())
+        torch.testing.assert_close(
+            ours[name],
+            expected,
+            rtol=0,
+            atol=tolerance * scale,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
