@@ -20,7 +20,7 @@ COMMANDS = {
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
-    "data": ("headwise.cli.data", "List and download public corpora, or prepare your own."),
+    "data": ("headwise.cli.data", "List and download public corpora."),
 }
 
 
