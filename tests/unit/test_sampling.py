@@ -54,9 +54,11 @@ def shaped_by_definition(
 def test_shaping_is_its_definition(counts: list[int], temperature: float, top_k: int, top_p: float) -> None:
     probabilities = np.array(counts, dtype=np.float64) / sum(counts)
     log_probs = torch.from_numpy(np.log(probabilities))
-    found = shaped(log_probs[None], temperature, top_k, top_p)[0]
+    found, tokens = shaped(log_probs[None].float(), temperature, top_k, top_p)
     expected = shaped_by_definition(probabilities, temperature, top_k, top_p)
-    assert found.numpy() == pytest.approx(expected, abs=1e-9)
+    assert torch.zeros(len(counts)).double().scatter(0, tokens[0], found[0]).numpy() == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -122,3 +124,12 @@ def test_another_seed_gives_other_samples() -> None:
     first, again, other = (decode(model, sentences(5), each, SYMBOLS) for each in options)
     assert first == again
     assert first != other
+
+
+def test_a_large_nucleus_is_found_too() -> None:
+    log_probs = torch.full((2, 1000), 1 / 1000).log()
+    log_probs[1, 500] = 5.0  # the second row's nucleus is small, the first one's isn't
+    found, tokens = shaped(log_probs.log_softmax(-1), top_p=0.75)
+    kept = [set(tokens[row][found[row] > 0].tolist()) for row in range(2)]
+    assert len(kept[0]) == pytest.approx(750, abs=1)
+    assert kept[1] == {500}

@@ -160,7 +160,8 @@ def _sample(
     log_probs: Tensor, totals: Tensor, numbers: Tensor, options: SearchOptions, eos: int
 ) -> Candidates:
     """Continue every hypothesis by one token drawn with `numbers` (n, k)."""
-    tokens = draw(shaped(log_probs, options.temperature, options.top_k, options.top_p), numbers)
+    probabilities, tokens = shaped(log_probs, options.temperature, options.top_k, options.top_p)
+    tokens = tokens.gather(-1, draw(probabilities, numbers)[..., None])[..., 0]
     gains = log_probs.gather(-1, tokens[..., None])[..., 0]
     values = totals + gains
     places = torch.arange(totals.shape[1], device=totals.device).expand_as(totals)

@@ -31,7 +31,7 @@ def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[T
         maxima = torch.cat([maxima, log_probs[..., whole:].amax(-1, keepdim=True)], dim=-1)
     groups = maxima.shape[-1]
     leaders = (maxima + totals[..., None]).flatten(1)  # (n, k·groups)
-    chosen = _top(leaders, min(count, k * groups)).sort(-1).values  # ascending: positions stay in order
+    chosen = top(leaders, min(count, k * groups)).sort(-1).values  # ascending: positions stay in order
     parents = chosen // groups  # (n, c)
     tokens = (chosen % groups * _GROUP)[..., None] + torch.arange(_GROUP, device=chosen.device)  # (n, c, 64)
     inside = tokens < v
@@ -39,15 +39,15 @@ def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[T
     values = flat.gather(1, position.flatten(1)).view_as(position) + totals.gather(1, parents)[..., None]
     values = values.masked_fill(~inside, -torch.inf).flatten(1)  # (n, c·64)
     # A place outside the vocabulary may tie at -inf with a real one; its clamped position is still a token.
-    best = _top(values, count)
+    best = top(values, count)
     position = position.flatten(1).gather(1, best)
     return values.gather(1, best), position // v, position % v
 
 
-def _top(values: Tensor, count: int) -> Tensor:
-    """Return the positions (n, count) of the largest float32 values (n, m), best first, ties by position."""
+def top(values: Tensor, count: int) -> Tensor:
+    """Return the positions (…, count) of the largest float32 values (…, m), best first, ties by position."""
     bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers in the order of the floats
     places = torch.arange(values.shape[-1], device=values.device)
     keys = (ordered.to(torch.int64) << 32) - places
-    return places.expand_as(values).gather(1, keys.topk(count, dim=-1).indices)
+    return keys.topk(count, dim=-1).indices
