@@ -1,0 +1,69 @@
+"""Positions against the formula of section 3.5."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.nn.positions import Positions, sinusoids
+
+
+@given(st.integers(0, 2000), st.integers(1, 64), st.data())
+def test_the_papers_formula(position: int, half: int, data: st.DataObject) -> None:
+    d_model = 2 * half
+    i = data.draw(st.integers(0, half - 1))
+    row = sinusoids(position + 1, d_model)[position]
+    angle = position / 10000 ** (2 * i / d_model)
+    assert row[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-7)
+    assert row[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7)
+
+
+def test_a_shift_is_a_rotation() -> None:
+    """Section 3.5: PE(pos + k) is a linear function of PE(pos), the same one for every pos."""
+    table = sinusoids(400, 16).double()
+    shift = 37
+    solution = torch.linalg.lstsq(table[:-shift], table[shift:]).solution
+    torch.testing.assert_close(table[:-shift] @ solution, table[shift:], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_each_position_gets_its_own_row_of_the_table(kind: str) -> None:
+    positions = Positions(kind, length=9, d_model=4)
+    assert positions.table is not None
+    x = torch.randn(3, 5, 4)
+    torch.testing.assert_close(positions(x) - x, positions.table[:5].expand(3, 5, 4))
+    for start in range(5):
+        torch.testing.assert_close(positions(x, start), x + positions.table[start : start + 5])
+    # one position at a time is the same as all at once
+    steps = [positions(x[:, i : i + 1], start=i) for i in range(5)]
+    assert torch.equal(torch.cat(steps, 1), positions(x))
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+@pytest.mark.parametrize(("time", "start", "found"), [(10, 0, 10), (1, 9, 10), (4, 7, 11)])
+def test_a_sequence_past_the_table_is_refused(kind: str, time: int, start: int, found: int) -> None:
+    positions = Positions(kind, length=9, d_model=4)
+    with pytest.raises(
+        ValueError, match=rf"expected at most 9 positions \(model.max_length\), found {found}"
+    ):
+        positions(torch.zeros(1, time, 4), start)
+
+
+def test_only_learned_positions_are_trained_and_saved() -> None:
+    fixed, learned, none = (Positions(kind, 9, 4) for kind in ("sinusoidal", "learned", "none"))
+    assert not list(fixed.parameters())
+    assert not fixed.state_dict()  # sinusoids are a formula: a checkpoint does not carry them
+    assert [p.shape for p in learned.parameters()] == [(9, 4)]
+    assert list(learned.state_dict()) == ["table"]
+    assert not list(none.parameters())
+    x = torch.randn(1, 20, 4)
+    assert none(x, start=100) is x
+
+
+def test_the_dtype_of_the_activations_is_kept() -> None:
+    for kind in ("sinusoidal", "learned"):
+        assert Positions(kind, 9, 4)(torch.zeros(1, 2, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
