@@ -6,7 +6,8 @@ This is the whole storage format of Headwise's prepared text: `NAME.values` (the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +76,11 @@ class Ragged:
             raise IndexError(row)
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
-    def text(self, row: int) -> str:
-        """Row `row` of a file of UTF-8 bytes, as a string."""
-        return self[row].tobytes().decode()
-
-    def texts(self, rows: Iterable[int]) -> list[str]:
-        """Several rows as strings."""
-        return [self.text(int(row)) for row in rows]
+    def texts(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
+        """Rows of UTF-8 bytes as strings."""
+        values, lengths = gather(self, np.asarray(rows, np.int64))
+        joined, ends = values.tobytes(), [0, *np.cumsum(lengths).tolist()]
+        return [joined[start:end].decode() for start, end in itertools.pairwise(ends)]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -93,7 +92,7 @@ def map_array(path: Path, dtype: Any) -> NDArray[Any]:
     """Memory-map a raw one-dimensional array, which may be empty; raises `OSError` or `ValueError`."""
     if path.stat().st_size == 0:  # an empty file can't be mapped
         return np.zeros(0, dtype)
-    return np.memmap(path, dtype, mode="r")
+    return np.memmap(path, dtype, mode="r").view(np.ndarray)  # a plain view of the map is quicker to slice
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:

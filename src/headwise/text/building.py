@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,8 +109,13 @@ def build(
     config: DataConfig,
     subword_config: SubwordConfig,
     subwords: Subwords | None,
+    say: Callable[[str], None],
 ) -> None:
-    """Fill `folder`; raises `ConfigError`, `DataError` and `TrainingError` as `store.prepare` says."""
+    """Fill `folder`, saying at each stage what is done.
+
+    Raises `ConfigError`, `DataError` and `TrainingError` as `store.prepare` does.
+    """
+    say("reading and cleaning the text")
     for stamp in wanted["inputs"]:
         stamp["sha256"] = _checksum(Path(stamp["path"]))
     text = _read(corpus.training_files(config), config, folder / TRAIN_TEXT)
@@ -128,9 +133,11 @@ def build(
             sentences.append(f"{shared:,} training pairs also stand in the development set")
     report += sentences
     if subwords is None:
+        say(f"learning {subword_config.size:,} subwords")
         subwords = _learn(text, train_rows, subword_config, folder, wanted["seed"])
     else:
         subwords.save(folder)
+    say(f"encoding {len(train_rows):,} pairs")
     kept = _encode(folder, "train", text, train_rows, subwords, wanted["max_length"], config.workers, report)
     save_array(folder / "train.rows", kept)
     if not len(kept):
@@ -239,7 +246,8 @@ def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: 
 
 
 def _sentences(table: Ragged, rows: NDArray[np.int64]) -> Iterator[str]:
-    return (table.text(int(row)) for row in rows)
+    for start in range(0, len(rows), _BLOCK):
+        yield from table.texts(rows[start : start + _BLOCK])
 
 
 def _encode(

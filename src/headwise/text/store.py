@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -144,6 +144,7 @@ def prepare(
     seed: int = 1,
     max_length: int = 512,
     subwords: Subwords | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> PreparedData:
     """Make the prepared folder, or reuse it where nothing it depends on has changed.
 
@@ -154,6 +155,7 @@ def prepare(
         seed: decides which pairs are split off for development.
         max_length: longest row in subwords, EOS included; longer pairs are left out and counted.
         subwords: use this model instead of learning one.
+        say: told what is being done, stage by stage, where the folder has to be made.
 
     Raises:
         ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
@@ -171,7 +173,7 @@ def prepare(
         _check_replaceable(directory)
         remove_partial(directory)
         with atomic_directory(directory) as folder:
-            build(folder, wanted, config, subword_config, subwords)
+            build(folder, wanted, config, subword_config, subwords, say)
     return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=False)
 
 
