@@ -21,19 +21,25 @@ def command(
         Path | None, typer.Option(metavar="RUN2", help="Another run: say whether the two differ by chance.")
     ] = None,
     metric: Annotated[str, typer.Option(help="Of the comparison: bleu or chrf.")] = "bleu",
-    test: Annotated[str, typer.Option(help="bootstrap (Koehn 2004) or randomization (Riezler & Maxwell 2005).")] = (
-        "bootstrap"
-    ),
-    samples: Annotated[int | None, typer.Option(help="Resamples of the comparison.", show_default="by test")] = None,
+    test: Annotated[
+        str, typer.Option(help="bootstrap (Koehn 2004) or randomization (Riezler & Maxwell 2005).")
+    ] = ("bootstrap"),
+    samples: Annotated[
+        int | None, typer.Option(help="Resamples of the comparison.", show_default="by test")
+    ] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size.", show_default="the run's")] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
     ] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, zh, ja-mecab, char, …")] = "13a",
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")] = False,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the translations here, too.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")] = "float32",
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
+    ] = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF2, tokenized BLEU, perplexity.

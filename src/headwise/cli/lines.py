@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import typer
 
 from headwise.errors import ConfigError, DataError
 from headwise.files import disk_errors
@@ -47,8 +50,13 @@ def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[s
     if path is None:
 
         def show(line: str) -> None:
-            sys.stdout.buffer.write(line.encode() + b"\n")
-            sys.stdout.buffer.flush()
+            try:
+                sys.stdout.buffer.write(line.encode() + b"\n")
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:
+                # Whoever read our output has read enough. Python must not try to flush the rest when it ends.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit from None
 
         yield show
         return
@@ -57,7 +65,8 @@ def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[s
     ):
         raise ConfigError(f"{path}: expected an output file that is not an input file")
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
         with open(path, "wb") as file:
 
             def write(line: str) -> None:

@@ -70,7 +70,7 @@ def _call(name: str, arguments: list[str]) -> int:
     import typer
 
     # Every usage error; typer carries its own copy of click from 0.27 on and uses the real one before.
-    usage_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    usage_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     module = importlib.import_module(COMMANDS[name][0])
     app = getattr(module, "app", None)
     if app is None:
@@ -96,6 +96,11 @@ def main() -> None:
 
 
 def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: Any = None,
 ) -> None:
     print(f"headwise: warning: {message}", file=sys.stderr)

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 def command(
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration.")
+        list[str] | None,
+        typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration."),
     ] = None,
     configuration: Annotated[
-        Path | None, typer.Option("-c", "--config", help="A YAML configuration, such as configs/multi30k-en-de.yaml.")
+        Path | None,
+        typer.Option("-c", "--config", help="A YAML configuration, such as configs/multi30k-en-de.yaml."),
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Training text: plain, .gz, or .tsv/.jsonl with both sides; repeatable."),
+        typer.Option(
+            "--source", help="Training text: plain, .gz, or .tsv/.jsonl with both sides; repeatable."
+        ),
     ] = None,
     target: Annotated[
         list[str] | None, typer.Option("--target", help="The other language, line by line; repeatable.")
@@ -34,13 +38,17 @@ def command(
     ] = None,
     dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
-    max_steps: Annotated[int | None, typer.Option("--max-steps", help="Stop after so many steps in all.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option("--max-steps", help="Stop after so many steps in all.")
+    ] = None,
     max_minutes: Annotated[
         float | None, typer.Option("--max-minutes", help="Stop after so many minutes of training in all.")
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Train a translator.

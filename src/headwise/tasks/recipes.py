@@ -139,9 +139,7 @@ def _medium(size: CorpusSize) -> Config:
     model.d_model, model.d_ff, model.heads, model.dropout = 256, 1024, 4, 0.2
     steps = _steps(size, 12_500)
     schedule = ScheduleConfig(name="inverse_sqrt", peak=2e-3, warmup=4000)
-    return Config(
-        model=model, batch=BatchConfig(tokens=12_500), schedule=schedule, training=_training(steps)
-    )
+    return Config(model=model, batch=BatchConfig(tokens=12_500), schedule=schedule, training=_training(steps))
 
 
 def _large() -> Config:

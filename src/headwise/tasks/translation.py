@@ -84,7 +84,9 @@ class TranslationTask:
         real = (targets != PAD).nonzero().squeeze(1)
         if options.r_drop > 0 and self.model.training:
             # Two dropout masks for every sentence, in one pass (Liang et al. 2021, section 2.2).
-            hidden = self.model(source.repeat(2, 1), mask.repeat(2, 1), target_input.repeat(2, 1)).flatten(0, 1)
+            hidden = self.model(source.repeat(2, 1), mask.repeat(2, 1), target_input.repeat(2, 1)).flatten(
+                0, 1
+            )
             hidden = hidden[torch.cat([real, real + targets.numel()])]
             total, nll = r_drop_cross_entropy(
                 hidden, self.model.output_weight, targets[real], options.label_smoothing, options.r_drop
@@ -129,7 +131,9 @@ class TranslationTask:
         return bleu([t.text for t in translations], self.prepared.dev_target).score
 
     def _validation_tokens(self) -> int:
-        longest = max(int(self.prepared.dev.source_lengths.max()), int(self.prepared.dev.target_lengths.max()))
+        longest = max(
+            int(self.prepared.dev.source_lengths.max()), int(self.prepared.dev.target_lengths.max())
+        )
         return max(self.config.batch.tokens, longest)
 
     def locate(self, batch: Batch) -> str:
@@ -167,10 +171,9 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     try:
         if world.first:
             _open_run(config, run, restart)
-            prepared = _prepare(config, run)
+            _prepare(config, run)
         world.wait()
-        if not world.first:
-            prepared = _prepare(config, run)
+        prepared = _prepare(config, run)  # found ready
         torch.manual_seed(config.training.seed)
         subwords = prepared.subwords
         model = build_model(config.model, subwords.source_size, subwords.target_size).to(device)
@@ -210,7 +213,9 @@ def _open_run(config: Config, run: Path, restart: bool) -> None:
             (run / name).unlink(missing_ok=True)
     if Checkpoints(run).latest() is not None:
         if not file.exists():
-            raise CheckpointError(f"{file}: there is no such file, though {run} has checkpoints; use --restart")
+            raise CheckpointError(
+                f"{file}: there is no such file, though {run} has checkpoints; use --restart"
+            )
         _check_same(Config.load(file), config, run)
     write_text(file, config.to_yaml())
 
@@ -229,7 +234,9 @@ def _check_same(old: Config, new: Config, run: Path) -> None:
 def _last_scores(run: Path) -> dict[str, float]:
     """Scores of the averaged model on the development data, empty while training hasn't ended."""
     averaged = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "averaged"]
-    return {key: value for key, value in averaged[-1].items() if key not in {"kind", "step"}} if averaged else {}
+    return (
+        {key: value for key, value in averaged[-1].items() if key not in {"kind", "step"}} if averaged else {}
+    )
 
 
 def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:
@@ -247,4 +254,6 @@ def _summary(
 ) -> str:
     name = str(precision).removeprefix("torch.")
     ranks = f", {world.size} processes" if world.size > 1 else ""
-    return f"{model.parameter_count():,} parameters, {name} on {device}{ranks}, configuration {config.digest()}"
+    return (
+        f"{model.parameter_count():,} parameters, {name} on {device}{ranks}, configuration {config.digest()}"
+    )

@@ -1,0 +1,38 @@
+# `make demo` and `make test` need nothing but Python 3.11+ and make; each sets up what it uses in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint format clean
+.DEFAULT_GOAL := demo
+
+demo: .venv/user
+	$(BIN)/headwise demo --out runs/demo
+
+test: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+test-slow: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+.venv/user: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwise needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/dev: .venv/user
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
