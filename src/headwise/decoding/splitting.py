@@ -48,4 +48,4 @@ def _split(text: str, fits: Callable[[str], bool], places: tuple[re.Pattern[str]
             parts.append(text[start:piece_start].strip())
             start = piece_start
     parts.append(text[start:].strip())
-    return [small for part in parts for small in ([part] if fits(part) else _split(part, fits, places[1:]))]
+    return [small for part in parts for small in _split(part, fits, places[1:])]

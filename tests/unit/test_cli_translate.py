@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from translator_run import ENGLISH, GERMAN, make_run
+
+from headwise.cli.main import run as headwise
+from headwise.decoding.translator import Translator
+
+PROGRAM = [sys.executable, "-c", "from headwise.cli.main import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "de")
+
+
+@pytest.fixture(scope="module")
+def translator(run: Path) -> Translator:
+    return Translator.load(run)
+
+
+@pytest.fixture
+def english(tmp_path: Path) -> Path:
+    path = tmp_path / "test.en"
+    path.write_bytes("".join(f"{line}\n" for line in [*ENGLISH, ""]).encode())
+    return path
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def lines(captured: bytes) -> list[str]:
+    assert captured == b"" or captured.endswith(b"\n")
+    return captured.decode().split("\n")[:-1]
+
+
+def test_one_line_in_one_line_out(run, english, translator, capsysbinary, monkeypatch) -> None:
+    assert headwise(["translate", str(run), str(english)]) == 0
+    from_file = lines(capsysbinary.readouterr().out)
+    assert from_file == [t.text for t in translator.translate([*ENGLISH, ""])]
+    feed(monkeypatch, english.read_bytes())
+    assert headwise(["translate", str(run), "--chunk", "2"]) == 0
+    assert lines(capsysbinary.readouterr().out) == from_file
+
+
+def test_only_line_feeds_end_a_line(run, capsysbinary, monkeypatch) -> None:
+    feed(monkeypatch, "\ufeffTwo dogs.\r\n\u2028\x0bA\x85man\rruns.\n\nEnd".encode())
+    assert headwise(["translate", str(run)]) == 0
+    assert len(lines(capsysbinary.readouterr().out)) == 4
+
+
+def test_gzip_in_and_file_out(run, english, translator, tmp_path, capsysbinary) -> None:
+    packed = tmp_path / "test.en.gz"
+    packed.write_bytes(gzip.compress(english.read_bytes()))
+    out = tmp_path / "new" / "test.de"
+    assert headwise(["translate", str(run), str(packed), "-o", str(out), "--beam", "1"]) == 0
+    assert capsysbinary.readouterr().out == b""
+    assert lines(out.read_bytes()) == [t.text for t in translator.translate([*ENGLISH, ""], beam=1)]
+
+
+def test_columns(run, english, translator, capsysbinary) -> None:
+    options = ["--beam", "2", "--n-best", "2", "--scores", "--alignments", "--alpha", "1"]
+    assert headwise(["translate", str(run), str(english), *options]) == 0
+    found = [line.split("\t") for line in lines(capsysbinary.readouterr().out)]
+    translations = translator.translate([*ENGLISH, ""], beam=2, n_best=2, alpha=1.0, alignments=True)
+    expected = [
+        [str(number), f"{output.score:.6f}", output.text, output.pharaoh]
+        for number, translation in enumerate(translations, start=1)
+        for output in translation.outputs
+    ]
+    assert [[row[0], *row[2:]] for row in found] == [[row[0], *row[2:]] for row in expected]
+    assert [float(row[1]) for row in found] == pytest.approx([float(row[1]) for row in expected], abs=1e-4)
+
+
+def test_jsonl_says_everything(run, english, translator, capsysbinary) -> None:
+    assert headwise(["translate", str(run), str(english), "--jsonl", "--n-best", "3", "--alignments"]) == 0
+    records = [json.loads(line) for line in lines(capsysbinary.readouterr().out)]
+    translations = translator.translate([*ENGLISH, ""], n_best=3, alignments=True)
+    for number, (record, translation) in enumerate(zip(records, translations, strict=True), start=1):
+        assert (record["line"], record["source"], record["text"]) == (
+            number,
+            translation.source,
+            translation.text,
+        )
+        assert record["source_pieces"] == list(translation.source_pieces)
+        for found, output in zip(record["outputs"], translation.outputs, strict=True):
+            assert found["text"] == output.text
+            assert found["pieces"] == list(output.pieces)
+            assert found["log_probability"] == pytest.approx(output.log_probability, abs=1e-4)
+            assert found["score"] == pytest.approx(output.score, abs=1e-4)
+            assert found["token_log_probabilities"] == pytest.approx(output.token_log_probabilities, abs=1e-4)
+            assert [tuple(link) for link in found["alignment"]] == list(output.alignment or ())
+
+
+def test_search_options_reach_the_search(run, english, translator, tmp_path, capsysbinary) -> None:
+    prefixes = tmp_path / "prefixes.de"
+    prefixes.write_text("Ein\n" * 7, encoding="utf-8")
+    options = [
+        "--min-length",
+        "3",
+        "--max-length",
+        "6",
+        "--no-repeat-ngram",
+        "1",
+        "--prefix-file",
+        str(prefixes),
+    ]
+    assert headwise(["translate", str(run), str(english), *options]) == 0
+    found = lines(capsysbinary.readouterr().out)
+    expected = translator.translate(
+        [*ENGLISH, ""], min_length=3, max_length=6, no_repeat_ngram=1, prefixes=["Ein"] * 7
+    )
+    assert found == [t.text for t in expected]
+    assert all(text.startswith("Ein") for text in found[:-1])
+    options = ["--sample", "--temperature", "0.8", "--top-k", "9", "--top-p", "0.9", "--seed", "7"]
+    assert headwise(["translate", str(run), str(english), *options]) == 0
+    expected = translator.translate([*ENGLISH, ""], sample=True, temperature=0.8, top_k=9, top_p=0.9, seed=7)
+    assert lines(capsysbinary.readouterr().out) == [t.text for t in expected]
+
+
+def test_with_adds_runs_to_an_ensemble(run, english, tmp_path, capsysbinary) -> None:
+    other = make_run(tmp_path / "other", seed=1)
+    assert headwise(["translate", str(run), str(english), "--with", str(other)]) == 0
+    expected = Translator.load([run, other]).translate([*ENGLISH, ""])
+    assert lines(capsysbinary.readouterr().out) == [t.text for t in expected]
+
+
+def test_score_gives_what_the_search_reported(run, translator, tmp_path, capsysbinary) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("\n".join(ENGLISH), encoding="utf-8")
+    target.write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
+    arguments = ["score", str(run), "--source", str(source), "--target", str(target)]
+    assert headwise(arguments) == 0
+    plain = [line.split("\t") for line in lines(capsysbinary.readouterr().out)]
+    assert headwise([*arguments, "--jsonl", "--alpha", "0"]) == 0
+    records = [json.loads(line) for line in lines(capsysbinary.readouterr().out)]
+    expected = translator.score(ENGLISH, GERMAN)
+    for number, (row, record, output) in enumerate(zip(plain, records, expected, strict=True), start=1):
+        assert float(row[0]) == pytest.approx(output.log_probability, abs=1e-4)
+        assert [float(x) for x in row[1].split()] == pytest.approx(output.token_log_probabilities, abs=1e-4)
+        assert record["line"] == number
+        assert record["pieces"] == list(output.pieces)
+        assert record["score"] == record["log_probability"] == pytest.approx(output.log_probability, abs=1e-4)
+
+
+def bad_calls(run: Path, tmp_path: Path) -> dict[str, list[str]]:
+    """One sentence each, and the call that must give it."""
+    text, short, binary = tmp_path / "t.en", tmp_path / "s.en", tmp_path / "b.en"
+    text.write_text("A man.\nA dog.\n", encoding="utf-8")
+    short.write_text("Ein Mann.\n", encoding="utf-8")
+    binary.write_bytes(b"A man.\n\xff\xfe\x00\n")
+    return {
+        "none.en: there is no such file": ["translate", str(run), str(tmp_path / "none.en")],
+        "b.en: line 2: expected UTF-8 text, found other bytes": ["translate", str(run), str(binary)],
+        "nowhere: expected a run directory, found none": ["translate", str(tmp_path / "nowhere"), str(text)],
+        "beam: expected a whole number of at least 1, found 0": [
+            "translate",
+            str(run),
+            str(text),
+            "--beam",
+            "0",
+        ],
+        "n_best: expected at most the beam size 3, found 9": [
+            "translate",
+            str(run),
+            str(text),
+            "--n-best",
+            "9",
+        ],
+        "top_k: expected only together with sampling, found 5": [
+            "translate",
+            str(run),
+            str(text),
+            "--top-k",
+            "5",
+        ],
+        "prefixes: expected one for each line, found none for line 2": [
+            *("translate", str(run), str(text), "--prefix-file", str(short)),
+        ],
+        "t.en: expected an output file that is not an input file": [
+            *("translate", str(run), str(text), "-o", str(text)),
+        ],
+        "t.en/out: can't be written (Not a directory)": [
+            *("translate", str(run), str(short), "-o", str(text / "out")),
+        ],
+        "s.en: expected as many lines as in ": [
+            *("score", str(run), "--source", str(text), "--target", str(short)),
+        ],
+    }
+
+
+def test_bad_input_gives_one_clear_sentence(run, tmp_path, capsysbinary) -> None:
+    for sentence, arguments in bad_calls(run, tmp_path).items():
+        assert headwise(arguments) == 2, sentence
+        message = capsysbinary.readouterr().err.decode()
+        assert sentence in message
+        assert message.startswith("headwise: error: ")
+        assert message.count("\n") == 1
+    assert (tmp_path / "t.en").read_text(encoding="utf-8") == "A man.\nA dog.\n"
+
+
+def test_a_long_line_is_warned_of_on_standard_error(run, tmp_path) -> None:
+    text = tmp_path / "long.en"
+    text.write_text("A dog.\n" + " ".join(ENGLISH) + "\n", encoding="utf-8")
+    cut = subprocess.run([*PROGRAM, "translate", run, text], capture_output=True, text=True, check=True)
+    assert cut.stderr.startswith("headwise: warning: line 2: ")
+    assert cut.stderr.endswith("subwords, the model reads the first 39 of them\n")
+    assert len(cut.stdout.splitlines()) == 2
+    whole = subprocess.run(
+        [*PROGRAM, "translate", run, text, "--split"], capture_output=True, text=True, check=True
+    )
+    assert whole.stderr == ""
+    assert len(whole.stdout.splitlines()) == 2
+
+
+def test_a_reader_that_goes_away_is_no_error(run, tmp_path) -> None:
+    text = tmp_path / "many.en"
+    text.write_text("A dog.\n" * 3000, encoding="utf-8")
+    with subprocess.Popen(
+        [*PROGRAM, "translate", run, text, "--beam", "1", "--chunk", "64"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().endswith(b"\n")
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr.read() == b""
+
+
+def test_lines_come_out_before_the_input_ends(run) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "translate", run, "--chunk", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in ENGLISH[:2]:
+            process.stdin.write(f"{text}\n".encode())
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\n")
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0

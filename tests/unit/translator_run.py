@@ -1,0 +1,44 @@
+"""A run directory with random weights, for tests of what stands around the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from headwise.config import Config
+from headwise.models.build import build_model
+from headwise.text.subword import Subwords
+
+ENGLISH = [
+    "A man rides a brown horse along the beach.",
+    "Two dogs are playing in the snow.",
+    "The old woman reads a newspaper, and her cat sleeps.",
+    "Children run through the water of a fountain!",
+    "Is the small boy holding a red ball?",
+    "A girl in a blue dress jumps over the rope.",
+]
+GERMAN = [
+    "Ein Mann reitet auf einem braunen Pferd am Strand entlang.",
+    "Zwei Hunde spielen im Schnee.",
+    "Die alte Frau liest eine Zeitung, und ihre Katze schläft.",
+    "Kinder rennen durch das Wasser eines Brunnens!",
+    "Hält der kleine Junge einen roten Ball?",
+    "Ein Mädchen in einem blauen Kleid springt über das Seil.",
+]
+
+
+def make_run(directory: Path, *, seed: int = 0, size: int = 150, max_length: int = 40) -> Path:
+    """Write what inference needs: config.yaml, spm.model and model.safetensors."""
+    directory.mkdir(parents=True, exist_ok=True)
+    model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
+    model |= {"max_length": max_length, "share_embeddings": "none"}
+    decoding = {"beam": 3, "extra_length": 4}
+    config = Config.from_tree({"model": model, "subwords": {"size": size}, "decoding": decoding})
+    subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, directory)
+    torch.manual_seed(seed)
+    network = build_model(config.model, subwords.source_size, subwords.target_size)
+    save_file(dict(network.named_parameters()), directory / "model.safetensors")
+    (directory / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    return directory
