@@ -211,7 +211,8 @@ def alone(directory: Path) -> Iterator[None]:
         if os.name == "posix":
             import fcntl  # there is none on Windows
 
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            with disk_errors(lock):
+                fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
