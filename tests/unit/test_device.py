@@ -1,0 +1,60 @@
+"""Devices and arithmetic by name."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+
+from headwise.errors import ConfigError, DeviceError
+from headwise.nn import device as devices
+from headwise.nn.device import find_device, find_precision, has_fast_bfloat16
+
+CPU = torch.device("cpu")
+
+
+def test_a_gpu_that_is_not_there_is_named_with_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(DeviceError, match="expected auto or one of cpu on this machine, found 'cuda'"):
+        find_device("cuda")
+    assert find_device("cpu") == find_device("auto") == CPU
+
+
+def test_auto_is_the_first_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert find_device("auto").type == "cuda"
+    assert find_device("cuda:1") == torch.device("cuda:1")
+    assert find_device("cpu") == CPU
+    with pytest.raises(DeviceError, match=r"cpu, cuda, cuda:0, cuda:1.*found 'cuda:2'"):
+        find_device("cuda:2")
+
+
+@pytest.mark.parametrize(("fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_precision_is_bfloat16_where_it_is_fast(
+    fast: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: fast)
+    assert find_precision("auto", CPU) == dtype
+    assert find_precision("float32", CPU) == torch.float32
+    assert find_precision("bfloat16", CPU) == torch.bfloat16
+
+
+def test_an_unknown_precision_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="expected auto, float32 or bfloat16, found 'int4'"):
+        find_precision("int4", CPU)
+
+
+def test_the_processor_says_what_it_multiplies() -> None:
+    cpuinfo = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not cpuinfo.exists():
+        pytest.skip("the flags of the processor are read from Linux's /proc/cpuinfo on x86-64")
+    flags = cpuinfo.read_text().split()
+    assert has_fast_bfloat16(CPU) == ("avx512_bf16" in flags or "amx_tile" in flags)
+
+
+def test_a_device_of_another_kind_is_taken_for_slow() -> None:
+    assert not has_fast_bfloat16(torch.device("meta"))
