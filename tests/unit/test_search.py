@@ -161,6 +161,7 @@ def test_repeats_that_leave_no_token_end_the_output() -> None:
     model.log_probs = without_end(model.log_probs)
     (found,) = decode(model, [[4, EOS]], SearchOptions(beam=1, no_repeat_ngram=1, min_length=5), SYMBOLS)
     assert sorted(found[0].tokens) == [4, 5]
+    assert found[0].token_log_probabilities[-1] == pytest.approx(-20.0)
 
 
 def test_finished_sentences_leave_the_batch() -> None:
@@ -196,6 +197,28 @@ def test_the_search_stops_as_soon_as_nothing_can_win() -> None:
     (found,) = decode(Counting(), [[4, EOS]], SearchOptions(beam=4, patience=math.inf), SYMBOLS)
     assert found[0].tokens == (4, 4)
     assert steps == 3
+
+
+def test_a_hypothesis_that_can_still_win_keeps_the_search_going() -> None:
+    class Patient(TreeModel):
+        def log_probs(self, source, prefix):
+            values = np.full(self.target_size, -30.0)
+            values[4] = math.log(0.4) if not prefix else -0.0
+            values[EOS] = math.log(0.6) if not prefix else -30.0
+            if len(prefix) == 4:
+                values[4], values[EOS] = values[EOS], values[4]
+            return values
+
+    # After a step the live hypothesis, log 0.4 = -0.92, looks worse than the finished one, log 0.6 = -0.51, but
+    # its last four subwords are free, and with its length the penalty grows to (10 / 6)^2: -0.33.
+    options = SearchOptions(beam=2, alpha=2.0, patience=math.inf)
+    (found,) = decode(Patient(), [[4, EOS]], options, SYMBOLS)
+    assert found[0].tokens == (4, 4, 4, 4)
+    assert found[0].score == pytest.approx(math.log(0.4) * (6 / 10) ** 2)
+    (found,) = decode(Patient(), [[4, EOS]], SearchOptions(beam=1, alpha=2.0), SYMBOLS)
+    assert found[0].tokens == ()  # greedy, with patience for one hypothesis only
+    (found,) = decode(Patient(), [[4, EOS]], SearchOptions(beam=1, alpha=2.0, patience=2), SYMBOLS)
+    assert found[0].tokens == (4, 4, 4, 4)
 
 
 def test_ensemble_votes_with_the_mean_of_the_probabilities() -> None:

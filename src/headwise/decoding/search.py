@@ -128,9 +128,8 @@ def search(
             parents = parents[going]
             noise = noise[going] if noise is not None else None
         if k > 1 and not options.sample and step > 0:  # after the first step all rows of a sentence are alike
-            state = state.reorder(
-                (parents + k * torch.arange(len(going), device=going.device)[:, None]).flatten()
-            )
+            first = k * torch.arange(len(going), device=going.device)[:, None]  # each sentence's first row
+            state = state.reorder((first + parents).flatten())
         previous = live.tokens[..., -1].flatten()
 
 
