@@ -166,6 +166,12 @@ class TrainingConfig(Section):
     log_every: Positive = 50
     tensorboard: bool = False
 
+    @model_validator(mode="after")
+    def _best_is_measured(self) -> TrainingConfig:
+        if self.best_by == "bleu" and not self.validate_bleu:
+            raise ValueError("best_by=bleu needs validate_bleu=true, found false")
+        return self
+
 
 class DecodingConfig(Section):
     """Search, with the paper's values (section 6.1)."""

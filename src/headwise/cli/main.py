@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.errors import HeadwiseError
+from headwise.errors import ConfigError, HeadwiseError
 
 # Name -> (module, one line of help).
 COMMANDS = {
@@ -85,9 +85,15 @@ def _call(name: str, arguments: list[str]) -> int:
     except typer.Exit as done:
         return done.exit_code
     except usage_error as error:
-        error.show()
-        return 2
+        raise ConfigError(
+            f"{name}: {_sentence(error.format_message())} (see headwise {name} --help)"
+        ) from None
     return result if isinstance(result, int) else 0
+
+
+def _sentence(message: str) -> str:
+    message = " ".join(message.split()).rstrip(".")
+    return message[:1].lower() + message[1:]
 
 
 def main() -> None:

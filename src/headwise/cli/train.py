@@ -102,8 +102,9 @@ def _configuration(
     """Find the configuration: a file's, the run's own when it goes on, or one chosen from the corpus."""
     if file is not None:
         return Config.load(file, changes), []
-    if (run / "latest").exists() and not restart:
-        return Config.load(run / "config.yaml", changes), [f"{run}: going on with its own configuration"]
+    own = run / "config.yaml"
+    if own.exists() and (source is None or ((run / "latest").exists() and not restart)):
+        return Config.load(own, changes), [f"{run}: going on with its own configuration"]
     if source is None:
         raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
     recipe = _choose(changes, seed)

@@ -21,7 +21,7 @@ from headwise.decoding.search import Hypothesis
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
-from headwise.models.build import load_model
+from headwise.models.build import load_model, read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
 
@@ -67,6 +67,12 @@ class Translator:
                 raise CheckpointError(f"{path}: expected a run directory, found none")
             config = Config.load(path / "config.yaml")
             subwords = Subwords.load(path, config.subwords)
+            trained_with = read_recipe(path / "model.safetensors").get("subwords", subwords.digest())
+            if trained_with != subwords.digest():
+                raise CheckpointError(
+                    f"{path}: expected the subword model that it was trained with ({trained_with}), "
+                    f"found another ({subwords.digest()})"
+                )
             model = load_model(path, subwords.source_size, subwords.target_size, config).to(place)
             model.compute_dtype = dtype
             models.append(model)

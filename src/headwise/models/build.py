@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from headwise.config import Config, ModelConfig
@@ -39,12 +42,8 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
 
     Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
     """
-    try:
+    with _reading(path):
         tensors = load_file(path)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: there is no such file; was this run trained to its end?") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: expected a safetensors file, found a damaged one ({error})") from None
     wanted = dict(model.named_parameters())
     for name, parameter in wanted.items():
         if name not in tensors:
@@ -58,6 +57,25 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
     with torch.no_grad():
         for name, parameter in wanted.items():
             parameter.copy_(tensors[name])
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Return what a model's file says it was made from (`subwords`, `data`, `steps`); empty if it says nothing.
+
+    Raises `CheckpointError` where the file is missing or damaged.
+    """
+    with _reading(path), safe_open(path, "pt") as file:
+        return json.loads((file.metadata() or {}).get("headwise", "{}"))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such file; was this run trained to its end?") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: expected a safetensors file, found a damaged one ({error})") from None
 
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:

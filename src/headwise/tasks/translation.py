@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from headwise.config import Config
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import Translator
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.translation import bleu
 from headwise.files import write_text
 from headwise.models.base import Seq2Seq
@@ -22,14 +23,19 @@ from headwise.nn.device import find_device, find_precision
 from headwise.text.batches import Batch, BatchStream, make_batch, plan_batches
 from headwise.text.store import PreparedData, prepare
 from headwise.text.subword import PAD
-from headwise.training.checkpoint import Checkpoints, Progress
+from headwise.training.checkpoint import Checkpoints, Progress, read_state
 from headwise.training.loop import Trainer
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 
 # Keys that may change when a run goes on: they decide how long, how often and where, not what is computed.
+# (Text may have moved: its checksum tells whether it is the same.)
 _MAY_CHANGE = (
+    "data.source",
+    "data.target",
+    "data.dev_source",
+    "data.dev_target",
     "data.workers",
     "decoding",
     "training.max_steps",
@@ -38,7 +44,6 @@ _MAY_CHANGE = (
     "training.validate_bleu",
     "training.validate_beam",
     "training.patience",
-    "training.best_by",
     "training.checkpoint_every",
     "training.average_last",
     "training.device",
@@ -100,14 +105,16 @@ class TranslationTask:
 
     @torch.no_grad()
     def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Loss (nats per target subword, without smoothing), perplexity, and BLEU on the development data.
+        """Loss (nats per target subword, without smoothing), perplexity, and BLEU on the development data, if any.
 
         BLEU is sacreBLEU's default on the development text; the final one searches with the run's own beam.
         """
+        dev = self.prepared.dev
+        if not len(dev):
+            return {}
         was_training = self.model.training
         self.model.eval()
         try:
-            dev = self.prepared.dev
             nll, tokens = 0.0, 0
             for rows in plan_batches(
                 dev.source_lengths, dev.target_lengths, self._validation_tokens(), seed=0, epoch=0
@@ -168,66 +175,97 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     world = World.join(config.training.device)
     if world.size > 1 and device.type == "cuda":
         device = torch.device("cuda", world.local_rank)
+
+    def say(line: str) -> None:
+        if world.first and not quiet:
+            print(line, file=sys.stderr, flush=True)
+
     try:
-        if world.first:
-            _open_run(config, run, restart)
-            _prepare(config, run)
-        world.wait()
-        prepared = _prepare(config, run)  # found ready
+        latest = None if restart else Checkpoints(run).latest()
+        prepared = world.in_turn(lambda: _prepare(config, run, latest, say))
         torch.manual_seed(config.training.seed)
         subwords = prepared.subwords
         model = build_model(config.model, subwords.source_size, subwords.target_size).to(device)
         model.compute_dtype = precision
+        world.on_first(lambda: _open_run(config, run, prepared, restart))
         trainer = Trainer(
             TranslationTask(config, prepared, model), config, run, device=device, world=world, quiet=quiet
         )
-        if world.first:
-            for line in [*prepared.report, _summary(config, model, device, precision, world)]:
-                trainer.monitor.say(line)
+        if prepared.reused:
+            say(f"{prepared.directory}: found ready")
+        for line in [*prepared.report, _summary(config, model, device, precision, world)]:
+            say(line)
         progress = trainer.fit()
     finally:
         world.leave()
     return TrainedRun(run, progress, model.parameter_count(), _last_scores(run))
 
 
-def _prepare(config: Config, run: Path) -> PreparedData:
+def _prepare(config: Config, run: Path, latest: Path | None, say: Callable[[str], None]) -> PreparedData:
+    """Prepare the text; where the run has a checkpoint, check first that it goes on with all this."""
+    identity: dict[str, str] = {}
+    if latest is None:
+        _check_ours(run)
+    else:
+        _check_same(config, run)
+        identity = read_state(latest)["identity"]
     prepared = prepare(
         config.data,
         config.subwords,
         run / "prepared",
         seed=config.training.seed,
         max_length=config.model.max_length,
+        expected=identity.get("data"),
+        say=say,
     )
-    if int(os.environ.get("RANK", "0")) == 0:
-        prepared.subwords.save(run)
+    found = prepared.subwords.digest()
+    if identity.get("subwords", found) != found:
+        raise CheckpointError(
+            f"{latest}: was trained with subwords {identity['subwords']}, found {found} in {prepared.directory}; "
+            "use --restart to begin anew"
+        )
     return prepared
 
 
-def _open_run(config: Config, run: Path, restart: bool) -> None:
-    """Make the run directory, or check that what is in it goes on with this configuration."""
-    file = run / "config.yaml"
+def _open_run(config: Config, run: Path, prepared: PreparedData, restart: bool) -> None:
+    """Write what goes with the checkpoints to come; with `restart`, remove those of an earlier training first."""
     if restart:
-        for name in ("checkpoints", "prepared"):
-            shutil.rmtree(run / name, ignore_errors=True)
-        for name in ("latest", "best", "metrics.jsonl", "curves.png", "model.safetensors", "config.yaml"):
+        Checkpoints(run).remove()
+        for name in ("metrics.jsonl", "curves.png", "model.safetensors"):
             (run / name).unlink(missing_ok=True)
-    if Checkpoints(run).latest() is not None:
-        if not file.exists():
+        shutil.rmtree(run / "tensorboard", ignore_errors=True)
+    prepared.subwords.save(run)
+    write_text(run / "config.yaml", config.to_yaml())
+
+
+def _check_ours(run: Path) -> None:
+    """Refuse to write over another program's config.yaml."""
+    file = run / "config.yaml"
+    if file.exists():
+        try:
+            Config.load(file)
+        except ConfigError as error:
             raise CheckpointError(
-                f"{file}: there is no such file, though {run} has checkpoints; use --restart"
-            )
-        _check_same(Config.load(file), config, run)
-    write_text(file, config.to_yaml())
+                f"{run}: expected a new folder or a run, found one whose config.yaml Headwise can't have written "
+                f"({error})"
+            ) from None
 
 
-def _check_same(old: Config, new: Config, run: Path) -> None:
-    before, now = _flat(old.model_dump(mode="json")), _flat(new.model_dump(mode="json"))
-    for key in sorted(before.keys() | now.keys()):
-        if key.startswith(_MAY_CHANGE) or before.get(key) == now.get(key):
-            continue
+def _check_same(config: Config, run: Path) -> None:
+    """Check that a run goes on with the configuration it was begun with, or one that computes the same."""
+    file = run / "config.yaml"
+    if not file.exists():
+        raise CheckpointError(f"{file}: there is no such file, though {run} has checkpoints; use --restart")
+    before, now = _flat(Config.load(file).model_dump(mode="json")), _flat(config.model_dump(mode="json"))
+    changed = [
+        f"{key}={before.get(key)}, found {key}={now.get(key)} now"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{may}.") for may in _MAY_CHANGE)
+    ]
+    if changed:
         raise CheckpointError(
-            f"{run}: was begun with {key}={before.get(key)}, found {key}={now.get(key)} now; "
-            "keep the value to go on, use another run directory, or --restart to begin anew"
+            f"{run}: was begun with {'; with '.join(changed)}; keep what it was begun with to go on, use another run "
+            "directory, or --restart to begin anew"
         )
 
 

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ def build(
     _write_texts(folder, "dev", dev_text, kept_dev)
     manifest = {
         "request": wanted,
-        "checksum": hashlib.sha256("".join(s["sha256"] for s in wanted["inputs"]).encode()).hexdigest()[:12],
+        "checksum": _joined(stamp["sha256"] for stamp in wanted["inputs"]),
         "subwords": subwords.digest(),
         "names": {"train": text.names, "dev": dev_text.names},
         "report": report,
@@ -165,6 +165,15 @@ def _stamp(path: Path) -> dict[str, Any]:
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise DataError(f"{path}: expected a file, found a pipe or device, which can't be read twice")
     return {"path": str(path.resolve()), "size": status.st_size, "changed": status.st_mtime_ns}
+
+
+def text_checksum(wanted: dict[str, Any]) -> str:
+    """Return 12 hexadecimal digits of all input files' contents, which are read for it; raises `DataError`."""
+    return _joined(_checksum(Path(stamp["path"])) for stamp in wanted["inputs"])
+
+
+def _joined(checksums: Iterable[str]) -> str:
+    return hashlib.sha256("".join(checksums).encode()).hexdigest()[:12]
 
 
 def _checksum(path: Path) -> str:

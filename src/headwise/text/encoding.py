@@ -166,7 +166,10 @@ def _run_processes(jobs: list[Job], workers: int) -> None:
 def _start(job: Job) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "headwise.text.encoding", json.dumps(asdict(job))]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    # In a session of its own, Ctrl-C in a terminal reaches the starting process alone, which decides what to do.
+    return subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def _finish(process: subprocess.Popen[str]) -> None:

@@ -108,7 +108,9 @@ class EpochStores:
         order = json.dumps([str(self._prepared.directory), asdict(replace(self._first, epoch=epoch + 1))])
         command = [sys.executable, "-m", "headwise.text.epochs", order]
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-        self._ahead = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        self._ahead = subprocess.Popen(
+            command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         return store
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from headwise.errors import CheckpointError, DataError
 from headwise.files import atomic_directory, disk_errors, remove_partial
 from headwise.text import encoding
 from headwise.text.arrays import Ragged, map_array
-from headwise.text.building import MANIFEST, build, find_reusable, request
+from headwise.text.building import MANIFEST, build, find_reusable, request, text_checksum
 from headwise.text.subword import Subwords
 
 
@@ -144,6 +144,7 @@ def prepare(
     seed: int = 1,
     max_length: int = 512,
     subwords: Subwords | None = None,
+    expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedData:
     """Make the prepared folder, or reuse it where nothing it depends on has changed.
@@ -155,9 +156,11 @@ def prepare(
         seed: decides which pairs are split off for development.
         max_length: longest row in subwords, EOS included; longer pairs are left out and counted.
         subwords: use this model instead of learning one.
+        expected: `checksum` of the text that a run was begun with; with any other text, nothing is replaced.
         say: told what is being done, stage by stage, where the folder has to be made.
 
     Raises:
+        CheckpointError: the text isn't the `expected` one.
         ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
         DataError: a file is missing, empty, binary, of another length than its partner, or badly formed; or
             `directory` holds something else.
@@ -169,7 +172,15 @@ def prepare(
     with alone(directory):
         if find_reusable(directory, wanted):
             with contextlib.suppress(CheckpointError):  # a damaged folder is made again
-                return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=True)
+                prepared = PreparedData.open(directory, seconds=time.perf_counter() - began, reused=True)
+                if expected in (None, prepared.checksum):
+                    return prepared
+        if expected is not None and (found := text_checksum(wanted)) != expected:
+            names = ", ".join(Path(stamp["path"]).name for stamp in wanted["inputs"])
+            raise CheckpointError(
+                f"{directory.parent}: was begun with other text (checksum {expected}) than {names} (checksum "
+                f"{found}); use another run directory, or --restart to begin anew"
+            )
         _check_replaceable(directory)
         remove_partial(directory)
         with atomic_directory(directory) as folder:

@@ -5,17 +5,23 @@ A run keeps `checkpoints/step-00000800/` folders:
     model.safetensors       parameters, float32, shared ones once
     optimizer.safetensors   Adam's moments and step counts, by parameter name
     random.safetensors      generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
-    state.json              step, token counts, best score, data position, checksums of all these files
+    state.json              step, token counts, best score, data position, checksums of all four
 
 and two one-line files, `latest` and `best`, that name one of them. A folder is written beside its place, flushed
 and renamed, so a kill at any moment leaves either the old checkpoint or the new one. Nothing is unpickled.
+
+Checkpoints are averaged at the multiples of `training.checkpoint_every` and at the end; what an interruption or a
+best score saves in between is for going on and for choosing, so that a run comes out the same with and without.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import random
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -32,6 +38,8 @@ from headwise.errors import CheckpointError
 from headwise.files import atomic_directory, remove_partial, write_text
 
 FORMAT = 1
+_STATE = "state.json"
+_DAMAGED = "expected the file that this checkpoint was saved with, found a damaged or missing one"
 
 
 @dataclass
@@ -44,6 +52,8 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     stale: int = 0  # validations since the best one
+    recent_nll: float = 0.0  # nats and target tokens since the last report
+    recent_tokens: int = 0
     finished: str = ""  # why training ended, empty while it hasn't
     positions: list[dict[str, Any]] = field(default_factory=list)  # of the data, for every rank
 
@@ -62,7 +72,13 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps of all whole checkpoints, oldest first."""
-        return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*") if p.is_dir())
+        names = (re.fullmatch(r"step-(\d{8,})", p.name) for p in self.folder.glob("step-*") if p.is_dir())
+        return sorted(int(name[1]) for name in names if name)
+
+    def to_average(self, last: int, every: int) -> list[int]:
+        """Steps of the last so many checkpoints that averaging takes: multiples of `every`, and the newest."""
+        steps = self.steps()
+        return [step for step in steps if step % every == 0 or step == steps[-1]][-last:]
 
     def path(self, step: int) -> Path:
         """Folder of the checkpoint of this step."""
@@ -78,11 +94,11 @@ class Checkpoints:
 
     def _named(self, name: str) -> Path | None:
         try:
-            wanted = (self.run / name).read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
+            wanted = (self.run / name).read_text(encoding="utf-8", errors="replace").strip()
+        except (FileNotFoundError, NotADirectoryError):
             return None
         path = self.folder / wanted
-        if not path.is_dir():
+        if not wanted or not path.is_dir():
             raise CheckpointError(f"{self.run / name}: names checkpoint {wanted!r}, found no such folder")
         return path
 
@@ -100,18 +116,18 @@ class Checkpoints:
         """
         path = self.path(progress.step)
         with atomic_directory(path) as folder:
-            save_file(trained_parameters(model), folder / "model.safetensors")
-            save_file(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+            _write_tensors(trained_parameters(model), folder / "model.safetensors")
+            _write_tensors(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
             states = {f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()}
-            save_file(states, folder / "random.safetensors")
-            checksums = {p.name: _sha256(p) for p in sorted(folder.iterdir())}
+            _write_tensors(states, folder / "random.safetensors")
             record = {
                 "format": FORMAT,
                 "progress": asdict(progress),
                 "identity": identity,
-                "sha256": checksums,
+                "sha256": {p.name: _sha256(p) for p in sorted(folder.iterdir())},
             }
-            (folder / "state.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            record["sha256"][_STATE] = _state_sha256(record)
+            (folder / _STATE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         write_text(self.run / "latest", path.name + "\n")
         return path
 
@@ -119,13 +135,34 @@ class Checkpoints:
         """Let `best` name the checkpoint of this step."""
         write_text(self.run / "best", self.path(step).name + "\n")
 
-    def prune(self, keep: int) -> None:
-        """Remove all but the last `keep` checkpoints, the best one and the latest one."""
-        named = {p for p in (self.latest(), self.best()) if p is not None}
+    def prune(self, last: int, every: int) -> None:
+        """Remove all but the checkpoints to average, the best one and the latest one."""
+        kept = {self.path(step) for step in self.to_average(last, every)} | {self.latest(), self.best()}
         remove_partial(self.path(0).with_name("step-*"))
-        for step in self.steps()[:-keep]:
-            if self.path(step) not in named:
+        for step in self.steps():
+            if self.path(step) not in kept:
                 shutil.rmtree(self.path(step), ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove all checkpoints; first their names, so that a kill on the way leaves a run without any."""
+        for name in ("latest", "best"):
+            (self.run / name).unlink(missing_ok=True)
+        remove_partial(self.path(0).with_name("step-*"))
+        for step in self.steps():
+            shutil.rmtree(self.path(step), ignore_errors=True)
+
+    def rewind(self, progress: Progress) -> None:
+        """Make all agree with a checkpoint that a run goes on from: nothing is newer, and `best` is its best.
+
+        A kill may have come after a checkpoint was in place and before `latest` or `best` named it.
+        """
+        for step in self.steps():
+            if step > progress.step:
+                shutil.rmtree(self.path(step), ignore_errors=True)
+        if progress.best is not None and self.path(progress.best_step).is_dir():
+            self.mark_best(progress.best_step)
+        else:
+            (self.run / "best").unlink(missing_ok=True)
 
     def load(
         self,
@@ -134,22 +171,20 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer,
         identity: dict[str, str],
         rank: int = 0,
+        ranks: int = 1,
     ) -> Progress:
-        """Restore everything from the checkpoint at `path`, this rank's random generators included.
+        """Restore everything from the checkpoint at `path`, the random generators of this rank of `ranks` included.
 
-        Raises `CheckpointError` where a file is missing or damaged, or the run was made from other data.
+        Raises `CheckpointError` where a file is missing or damaged, or the run was made from other data or by
+        another number of processes.
         """
         record = read_state(path)
-        for name, checksum in record["sha256"].items():
-            if not (path / name).is_file() or _sha256(path / name) != checksum:
-                others = [p.name for s in self.steps() if (p := self.path(s)) != path]
-                way_out = (
-                    f"write {others[-1]} into {self.run / 'latest'} to go on from there" if others else ""
-                )
-                raise CheckpointError(
-                    f"{path / name}: expected the file this checkpoint was saved with, found a damaged or missing one"
-                    + (f"; {way_out}" if way_out else "; use --restart to begin anew")
-                )
+        if damaged := find_damage(path, record):
+            others = [p.name for step in self.steps() if (p := self.path(step)) != path]
+            way_out = (
+                f"write {others[-1]} into {self.run / 'latest'} to go on from there, or " if others else ""
+            )
+            raise CheckpointError(f"{damaged}: {_DAMAGED}; {way_out}use --restart to begin anew")
         for key, value in identity.items():
             found = record["identity"].get(key)
             if found != value:
@@ -158,15 +193,23 @@ class Checkpoints:
                     "use another run directory, or --restart to begin anew"
                 )
         progress = Progress(**record["progress"])
+        if len(progress.positions) != ranks:
+            raise CheckpointError(
+                f"{path}: was saved by {len(progress.positions)} processes, found {ranks} now; resume with as many"
+            )
         parameters = read_tensors(path / "model.safetensors")
         moments = read_tensors(path / "optimizer.safetensors")
         try:
             with torch.no_grad():
                 for name, parameter in model.named_parameters():
+                    if parameters[name].shape != parameter.shape:
+                        raise KeyError(f"{name} of shape {tuple(parameter.shape)}")
                     parameter.copy_(parameters[name])
             _restore_optimizer(model, optimizer, moments)
-        except (KeyError, RuntimeError) as error:
-            raise CheckpointError(f"{path}: doesn't fit this configuration's model ({error})") from None
+        except KeyError as error:
+            raise CheckpointError(
+                f"{path}: expected the parameters of this model, found no {error}"
+            ) from None
         randoms = read_tensors(path / "random.safetensors")
         prefix = f"rank{rank}."
         restore_random({k.removeprefix(prefix): v for k, v in randoms.items() if k.startswith(prefix)})
@@ -175,7 +218,7 @@ class Checkpoints:
 
 def read_state(path: Path) -> dict[str, Any]:
     """Read a checkpoint's state.json; raises `CheckpointError` where it isn't one of ours."""
-    file = path / "state.json"
+    file = path / _STATE
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -184,11 +227,24 @@ def read_state(path: Path) -> dict[str, Any]:
         ) from None
     except (UnicodeDecodeError, json.JSONDecodeError):
         raise CheckpointError(f"{file}: expected JSON, found a damaged file") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+    if not isinstance(record, dict) or not {"progress", "identity", "sha256"} <= record.keys():
+        raise CheckpointError(f"{file}: expected the state of a Headwise checkpoint, found something else")
+    if record.get("format") != FORMAT:
         raise CheckpointError(
-            f"{file}: expected a Headwise checkpoint of format {FORMAT}, found something else"
+            f"{file}: expected a Headwise checkpoint of format {FORMAT}, found {record.get('format')!r}"
         )
     return record
+
+
+def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) -> Path | None:
+    """Compare a checkpoint's files, or `only` some, with the checksums in its state; returns one that differs."""
+    checksums = record["sha256"]
+    if _STATE in checksums and checksums[_STATE] != _state_sha256(record):
+        return path / _STATE
+    for name in only or [name for name in checksums if name != _STATE]:
+        if not (path / name).is_file() or _sha256(path / name) != checksums.get(name):
+            return path / name
+    return None
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
@@ -204,12 +260,14 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 def average(folders: Sequence[Path]) -> dict[str, Tensor]:
     """Average the parameters of several checkpoints (the paper's section 6.1), in float64.
 
-    Raises `CheckpointError` where there is none, or their parameters differ in name or shape.
+    Raises `CheckpointError` where there is none, one is damaged, or their parameters differ in name or shape.
     """
     if not folders:
         raise CheckpointError("averaging needs at least one checkpoint, found none")
     total: dict[str, Tensor] = {}
     for folder in folders:
+        if damaged := find_damage(folder, read_state(folder), only=["model.safetensors"]):
+            raise CheckpointError(f"{damaged}: {_DAMAGED}")
         tensors = read_tensors(folder / "model.safetensors")
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
@@ -267,6 +325,22 @@ def _restore_optimizer(
         state = {k.rsplit(".", 1)[1]: tensors[k] for k in keys}
         # `step` stays where the optimizer made it: fused Adam keeps it beside the parameter.
         optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
+
+
+def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
+    """Write a safetensors file; a failure is an `OSError`, whatever library reports it."""
+    try:
+        save_file(tensors, file)
+    except SafetensorError as error:  # it tells the system's number in its text only
+        code = re.search(r"code: (\d+)", str(error))
+        number = int(code[1]) if code else errno.EIO
+        raise OSError(number, os.strerror(number), str(file)) from error
+
+
+def _state_sha256(record: dict[str, Any]) -> str:
+    """Return the checksum of a state but for its own entry."""
+    checksums = {name: value for name, value in record["sha256"].items() if name != _STATE}
+    return hashlib.sha256(json.dumps({**record, "sha256": checksums}, sort_keys=True).encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

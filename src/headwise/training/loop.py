@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.files import write_bytes
 from headwise.training.checkpoint import Checkpoints, Progress, average, random_state
-from headwise.training.monitor import Monitor
+from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
 from headwise.training.schedule import learning_rate
 from headwise.training.task import Task
@@ -33,7 +35,10 @@ class Interruption:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen while the block runs."""
+        """Listen while the block runs; outside the main thread there is nothing to hear."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = {s: signal.signal(s, self._request) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -91,19 +96,19 @@ class Trainer:
         loss that isn't finite or a disk that is full, `CheckpointError` for a checkpoint that can't be resumed.
         """
         self._resume()
-        if self.progress.finished and not self._may_go_on():
+        self.progress.finished = self._reason_to_end()  # asked anew: the limits may be others now
+        if self.progress.finished and self.world.on_first(self._has_model):
             self.monitor.say(f"{self.run}: already trained ({self.progress.finished})")
             return self.progress
-        self.progress.finished = ""
         interruption = Interruption()
-        if self.world.first:
-            self.monitor.start(self.progress.step)
+        self.world.on_first(lambda: self.monitor.start(self.progress.step))
         try:
             with interruption.listening():
                 self._train(interruption)
                 if self.progress.finished:
-                    self._finish()
+                    self.world.on_first(self._average)
         finally:
+            self.batches.close()
             if self.world.first:
                 self.monitor.stop()
         return self.progress
@@ -116,32 +121,27 @@ class Trainer:
             self.world.broadcast_parameters(p.data for p in self.parameters)
             return
         self.progress = self.checkpoints.load(
-            latest, self.model, self.optimizer, self.task.identity(), rank=self.world.rank
+            latest, self.model, self.optimizer, self.task.identity(), self.world.rank, self.world.size
         )
-        if len(self.progress.positions) != self.world.size:
-            raise TrainingError(
-                f"{latest}: was saved by {len(self.progress.positions)} processes, found {self.world.size} now; "
-                "resume with as many"
-            )
         self.batches.load_state(self.progress.positions[self.world.rank])
+        self.world.on_first(lambda: self.checkpoints.rewind(self.progress))
         self.monitor.say(f"resuming from {latest} (step {self.progress.step})")
 
-    def _may_go_on(self) -> bool:
-        """Whether a finished run has been given more steps or minutes."""
-        more_time = self.options.max_minutes is None or self.progress.seconds < self.options.max_minutes * 60
-        stopped_early = self.progress.finished.startswith("no better")
-        return self.progress.step < self.options.max_steps and more_time and not stopped_early
+    def _has_model(self) -> bool:
+        """Whether the end of training has been recorded, which is the last thing that happens there."""
+        records = read_metrics(self.run / "metrics.jsonl")
+        recorded = any(r["kind"] == "averaged" and r["step"] == self.progress.step for r in records)
+        return recorded and (self.run / "model.safetensors").exists()
 
     def _train(self, interruption: Interruption) -> None:
         options, progress = self.options, self.progress
         stream = iter(self.batches)
         window = _Window()
         clock = time.perf_counter()
-        progress.finished = self._reason_to_end()
         while not progress.finished:
             began = time.perf_counter()
-            nll, count = self._step(stream)
-            window.add(nll, count, time.perf_counter() - began)
+            tokens = self._step(stream)
+            window.add(tokens, time.perf_counter() - began)
             self._report(window)
             progress.seconds += time.perf_counter() - clock
             clock = time.perf_counter()
@@ -150,8 +150,7 @@ class Trainer:
             best = False
             if progress.step % options.validate_every == 0 or progress.finished:
                 best = self._validate()
-                if options.patience and progress.stale >= options.patience and not progress.finished:
-                    progress.finished = f"no better in {options.patience} validations"
+                progress.finished = progress.finished or self._reason_to_end()
             if progress.step % options.checkpoint_every == 0 or best or progress.finished or stopping:
                 self._save(best)
             if stopping and not progress.finished:
@@ -167,22 +166,28 @@ class Trainer:
         limit = self.options.max_minutes
         if limit is not None and self.world.any(self.progress.seconds >= limit * 60, self.device):
             return f"reached {limit:g} minutes"
+        if self.options.patience and self.progress.stale >= self.options.patience:
+            return f"no better in {self.progress.stale} validations"
         return ""
 
-    def _step(self, stream: Iterator[Any]) -> tuple[float, int]:
-        """One optimizer step over `accumulate` batches on every rank; returns (nll, tokens) over all of them."""
+    def _step(self, stream: Iterator[Any]) -> int:
+        """One optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
         self.model.train()
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
         tokens = sum(batch.target_tokens for batch in batches)
         (all_tokens,) = self.world.sum(tokens, device=self.device)
-        nll = 0.0
+        nll, trouble = 0.0, ""
         for batch in batches:
             loss = self.task.loss(batch)
             value = loss.total.item()
             if not math.isfinite(value):
-                raise TrainingError(self._not_finite(value, batch))
+                trouble = self._not_finite(value, batch)
+                break
             (loss.total / all_tokens).backward()
             nll += loss.nll.item()
+        all_nll, troubles = self.world.sum(nll, float(bool(trouble)), device=self.device)
+        if troubles:
+            raise TrainingError(next(filter(None, self.world.gather(trouble))))
         self.world.sum_gradients(self.parameters)
         if self.config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.config.optimizer.clip_norm)
@@ -191,8 +196,9 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.tokens += int(all_tokens)
-        (all_nll,) = self.world.sum(nll, device=self.device)
-        return all_nll, int(all_tokens)
+        self.progress.recent_tokens += int(all_tokens)
+        self.progress.recent_nll += all_nll
+        return int(all_tokens)
 
     def _rate(self) -> float:
         return learning_rate(
@@ -204,26 +210,26 @@ class Trainer:
             group["lr"] = rate
 
     def _report(self, window: _Window) -> None:
-        step = self.progress.step
-        if not self.world.first:
+        options, progress = self.options, self.progress
+        if progress.step % options.log_every:
+            self.monitor.advance(progress.step)
             return
-        if step % self.options.log_every:
-            self.monitor.advance(step)
-            return
-        loss, speed, per_step = window.read()
-        left = (self.options.max_steps - step) * per_step
-        if self.options.max_minutes is not None:
-            left = min(left, self.options.max_minutes * 60 - self.progress.seconds)
-        self.monitor.train(step, loss=loss, rate=self._rate(), speed=speed, seconds_left=left)
+        loss = progress.recent_nll / progress.recent_tokens
+        progress.recent_nll, progress.recent_tokens = 0.0, 0
+        speed, per_step = window.read()
+        left = (options.max_steps - progress.step) * per_step
+        if options.max_minutes is not None:
+            left = min(left, options.max_minutes * 60 - progress.seconds)
+        if self.world.first:
+            self.monitor.train(progress.step, loss=loss, rate=self._rate(), speed=speed, seconds_left=left)
 
     def _validate(self) -> bool:
-        """Score the model on the development data; returns whether it is the best so far."""
-        progress = self.progress
-        self.model.eval()
-        scores = self.task.validate() if self.world.first else {}
-        scores = self.world.gather(scores)[0]
-        wanted = self.options.best_by
-        score = scores[wanted] if wanted in scores and wanted != "loss" else -scores["loss"]
+        """Score the model on the development data, if there is any; returns whether it is the best so far."""
+        progress, wanted = self.progress, self.options.best_by
+        scores = self.world.on_first(self.task.validate)
+        if not scores:
+            return False
+        score = -scores["loss"] if wanted == "loss" else scores[wanted]
         best = progress.best is None or score > progress.best
         if best:
             progress.best, progress.best_step, progress.stale = score, progress.step, 0
@@ -234,34 +240,39 @@ class Trainer:
         return best
 
     def _save(self, best: bool) -> None:
+        progress, options = self.progress, self.options
         if not all(bool(torch.isfinite(p).all()) for p in self.parameters):
             raise TrainingError(
-                f"step {self.progress.step}: a parameter is not finite any more; {self._last_good()}"
+                f"step {progress.step}: a parameter is not finite any more; {self._last_good()}"
             )
-        self.progress.positions = self.world.gather(self.batches.state())
+        progress.positions = self.world.gather(self.batches.state())
         randoms = self.world.gather(random_state())
-        if self.world.first:
-            self.monitor.sync()
-            self.checkpoints.save(self.model, self.optimizer, self.progress, self.task.identity(), randoms)
-            if best:
-                self.checkpoints.mark_best(self.progress.step)
-            self.checkpoints.prune(self.options.average_last)
-        self.world.wait()
 
-    def _finish(self) -> None:
-        """Average the last checkpoints, score the result, and write it as the run's model."""
-        if self.world.first:
-            steps = self.checkpoints.steps()[-self.options.average_last :]
-            averaged = average([self.checkpoints.path(step) for step in steps])
-            with torch.no_grad():
-                for name, parameter in self.model.named_parameters():
-                    parameter.copy_(averaged[name])
-            self.model.eval()
-            scores = self.task.validate(final=True)
-            self.monitor.say(f"{self.progress.finished}; averaged the last {len(steps)} checkpoints")
-            self.monitor.validation(self.progress.step, scores, best=False, name="averaged")
-            write_bytes(self.run / "model.safetensors", save(averaged))
-        self.world.wait()
+        def save_and_prune() -> None:
+            self.monitor.sync()
+            self.checkpoints.save(self.model, self.optimizer, progress, self.task.identity(), randoms)
+            if best:
+                self.checkpoints.mark_best(progress.step)
+            self.checkpoints.prune(options.average_last, options.checkpoint_every)
+
+        self.world.on_first(save_and_prune)
+
+    def _average(self) -> None:
+        """Average the last checkpoints, write the result as the run's model, and score it."""
+        steps = self.checkpoints.to_average(self.options.average_last, self.options.checkpoint_every)
+        averaged = average([self.checkpoints.path(step) for step in steps])
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(averaged[name])
+        self.model.eval()
+        recipe = {"configuration": self.config.digest(), "steps": steps, **self.task.identity()}
+        write_bytes(
+            self.run / "model.safetensors", save(averaged, {"headwise": json.dumps(recipe, sort_keys=True)})
+        )
+        scores = self.task.validate(final=True)
+        checkpoints = "checkpoint" if len(steps) == 1 else f"{len(steps)} checkpoints"
+        self.monitor.say(f"{self.progress.finished}; averaged the last {checkpoints}")
+        self.monitor.validation(self.progress.step, scores, best=False, name="averaged")
 
     def _not_finite(self, value: float, batch: Any) -> str:
         step = self.progress.step + 1
@@ -274,22 +285,21 @@ class Trainer:
 
 
 class _Window:
-    """Loss and speed since the last report."""
+    """Speed since the last report."""
 
     def __init__(self) -> None:
         self._clear()
 
     def _clear(self) -> None:
-        self.nll, self.tokens, self.seconds, self.steps = 0.0, 0, 0.0, 0
+        self.tokens, self.seconds, self.steps = 0, 0.0, 0
 
-    def add(self, nll: float, tokens: int, seconds: float) -> None:
-        self.nll += nll
+    def add(self, tokens: int, seconds: float) -> None:
         self.tokens += tokens
         self.seconds += seconds
         self.steps += 1
 
-    def read(self) -> tuple[float, float, float]:
-        """Return (nats per token, tokens per second, seconds per step) and begin anew."""
-        result = self.nll / self.tokens, self.tokens / self.seconds, self.seconds / self.steps
+    def read(self) -> tuple[float, float]:
+        """Return (tokens per second, seconds per step) and begin anew."""
+        result = self.tokens / self.seconds, self.seconds / self.steps
         self._clear()
         return result

@@ -20,7 +20,7 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     records = []
-    for line in file.read_text(encoding="utf-8").split("\n"):
+    for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             record = json.loads(line)
         except json.JSONDecodeError:
@@ -46,9 +46,8 @@ class Monitor:
 
     def start(self, step: int) -> None:
         """Begin at `step`: what was recorded after it (by a run that was killed) is dropped."""
-        records = read_metrics(self.file)
-        kept = [r for r in records if r["step"] <= step]
-        if records:
+        if self.file.exists():
+            kept = [r for r in read_metrics(self.file) if r["step"] <= step]
             write_text(self.file, "".join(json.dumps(r) + "\n" for r in kept))
         with disk_errors(self.file):
             self._out = self.file.open("a", encoding="utf-8")
@@ -116,17 +115,21 @@ class Monitor:
 
 
 def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
-    """Draw training and development loss, BLEU where it was measured, and the learning rate against the step."""
+    """Draw training and development loss, BLEU where it was measured, and the learning rate against the step.
+
+    Nothing is drawn before there is anything to draw.
+    """
     from matplotlib.figure import Figure
 
     train = [r for r in records if r["kind"] == "train"]
     dev = [r for r in records if r["kind"] == "dev"]
-    if not train:
+    if not train and not dev:
         return
     with_bleu = [r for r in dev if "bleu" in r]
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     axes = figure.subplots(1, 3 if with_bleu else 2)
-    axes[0].plot([r["step"] for r in train], [r["loss"] for r in train], label="training", color="0.65")
+    if train:
+        axes[0].plot([r["step"] for r in train], [r["loss"] for r in train], label="training", color="0.65")
     if dev:
         axes[0].plot([r["step"] for r in dev], [r["loss"] for r in dev], label="development", color="C0")
     axes[0].set(title="Loss", xlabel="step", ylabel="nats per target token")

@@ -6,13 +6,17 @@ Started plainly, the world is one process and every call here is a no-op.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed, nn
+
+from headwise.errors import HeadwiseError
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class World:
     @classmethod
     def join(cls, device: str) -> World:
         """Join the process group that `torchrun` announces in the environment, if any."""
-        if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
             return cls()
         world = cls(
             int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0"))
@@ -83,7 +87,26 @@ class World:
             for tensor in tensors:
                 distributed.broadcast(tensor, 0)
 
-    def wait(self) -> None:
-        """Wait until every rank is here."""
-        if self.size > 1:
-            distributed.barrier()
+    def on_first(self, work: Callable[[], _Result]) -> _Result:
+        """Do something on the first rank alone; its result, or the `HeadwiseError` it raised, reaches all."""
+        if self.size == 1:
+            return work()
+        result, error = None, None
+        if self.first:
+            try:
+                result = work()
+            except HeadwiseError as raised:
+                error = raised
+        result, error = self.gather((result, error))[0]
+        if error is not None:
+            raise error
+        return cast("_Result", result)
+
+    def in_turn(self, work: Callable[[], _Result]) -> _Result:
+        """Do something on the first rank and then on the others, as where those find ready what the first made.
+
+        Each gets its own result; a `HeadwiseError` of the first reaches all.
+        """
+        done: list[_Result] = []
+        self.on_first(lambda: done.append(work()))
+        return done[0] if done else work()

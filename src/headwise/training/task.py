@@ -32,6 +32,10 @@ class BatchSource(Protocol):
         """Continue from a position that `state` gave."""
         ...
 
+    def close(self) -> None:
+        """Stop whatever makes batches ahead."""
+        ...
+
 
 class Task(Protocol):
     """One thing to learn."""
@@ -55,7 +59,10 @@ class Task(Protocol):
         ...
 
     def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Scores of the model as it is, `loss` among them; `final` may take more time."""
+        """Scores of the model as it is, `loss` among them; none without development data.
+
+        `final` may take more time. The model is left in the mode it was in.
+        """
         ...
 
     def locate(self, batch: Any) -> str:
