@@ -234,6 +234,14 @@ def test_what_is_masked_has_no_influence_at_all(kind: str, dtype: torch.dtype) -
     assert torch.equal(out, other)
 
 
+def test_a_bias_kept_in_float32_follows_the_activations(kind: str) -> None:
+    q, k, v, bias, mask = (x.detach() for x in tensors(5))
+    half = [x.bfloat16() for x in (q, k, v)]
+    out = attend(*half, mask=mask, bias=bias.float(), kind=kind)
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, attend(*half, mask=mask, bias=bias.bfloat16(), kind=kind))
+
+
 def test_dropout_drops_weights_and_scales_the_rest(kind: str) -> None:
     """With the identity as values the result is the weights, so each is seen dropped or divided by 1 - p."""
     torch.manual_seed(0)

@@ -75,7 +75,7 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Te
     """softmax(Q Kᵀ / √d_k + bias) with masked keys at exactly 0; (batch, heads, query, key)."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if bias is not None:
-        scores = scores + bias
+        scores = scores + bias.to(scores.dtype)
     if mask is None:
         return scores.softmax(dim=-1)
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)

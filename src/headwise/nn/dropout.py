@@ -37,7 +37,7 @@ def _keep_bits(x: Tensor, p: float) -> tuple[Tensor, float]:
 
 
 def _select(x: Tensor, bits: Tensor) -> Tensor:
-    return (x.contiguous().view(bits.dtype) & bits).view(x.dtype)
+    return (x.view(bits.dtype) & bits).view(x.dtype)
 
 
 class _DropoutAdd(torch.autograd.Function):
