@@ -29,6 +29,17 @@ def read_lines(path: Path | None) -> Iterator[str]:
         yield from _decoded(file, str(path))
 
 
+def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
+    """Pass the lines of a file on and show on standard error, if it is a terminal, how many are done."""
+    if not sys.stderr.isatty():
+        return lines
+    from rich.console import Console
+    from rich.progress import track
+
+    total = sum(1 for _ in read_lines(path))
+    return iter(track(lines, title, total=total, console=Console(stderr=True), transient=True))
+
+
 def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         try:

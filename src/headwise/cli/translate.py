@@ -76,7 +76,8 @@ def command(
         str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
     ] = "float32",
     batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Source subwords in a batch.", show_default="the run's")
+        int | None,
+        typer.Option(min=1, help="Source subwords in a batch, times the beam.", show_default="the run's"),
     ] = None,
     chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
 ) -> None:
@@ -87,7 +88,7 @@ def command(
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
     """
-    from headwise.cli.lines import line_writer, read_lines
+    from headwise.cli.lines import line_writer, read_lines, watched
     from headwise.decoding.translator import Translator
 
     changes = {
@@ -108,8 +109,11 @@ def command(
     if batch_tokens is not None:
         translator.batch_tokens = batch_tokens
     interactive = file is None and sys.stdin.isatty()
+    source = read_lines(file)
+    if file is not None and (out is not None or not sys.stdout.isatty()):
+        source = watched(source, file, "translating")
     translations = translator.translate_lines(
-        read_lines(file),
+        source,
         translator.options_with(**changes),
         chunk=1 if interactive else chunk,
         prefixes=None if prefix_file is None else read_lines(prefix_file),

@@ -27,12 +27,12 @@ def decode(
 ) -> list[list[Hypothesis]]:
     """Search every source, ids that end with the end symbol; returns the results in the order of `sources`.
 
-    `batch_tokens` bounds a batch's source tokens, padding included; a longer sentence makes a batch of its
-    own. The batches change the speed and nothing else.
+    `batch_tokens` bounds a batch's source tokens times the hypotheses of a sentence, padding included; a longer
+    sentence makes a batch of its own. The batches change the speed and nothing else.
     """
     device = next(model.parameters()).device
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    for rows in batches([len(source) for source in sources], batch_tokens):
+    for rows in batches([len(source) for source in sources], batch_tokens // options.rows):
         source, mask = padded([sources[row] for row in rows], symbols.pad, device)
         given = None if prefixes is None else [prefixes[row] for row in rows]
         found = search(model, source, mask, options, symbols, prefixes=given)
@@ -100,6 +100,7 @@ class Ensemble(Seq2Seq):
         self.source_size, self.target_size = first.source_size, first.target_size
         self.max_length = min(model.max_length for model in models)
         self._members = tuple(models)
+        self.eval()
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
         parts = tuple(model.encode(source, mask) for model in self._members)

@@ -1,4 +1,9 @@
-"""Strings in, translations out (design, contract 7): the door to a trained model."""
+"""Strings in, translations out (design, contract 7): the door to a trained model.
+
+The same sentence gets the same translation in any batch. Its log-probabilities differ by rounding alone, as matrix
+products of another size add up in another order: below 1e-4 in float32, by about 1 % in bfloat16, where two
+candidates that are nearly tied may therefore change places.
+"""
 
 from __future__ import annotations
 
