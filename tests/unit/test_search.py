@@ -264,7 +264,7 @@ def test_trace_holds_the_whole_beam_tree() -> None:
     untraced = search(model, ids, mask, options, SYMBOLS)
     assert found == untraced
     for sentence, hypotheses in enumerate(found):
-        nodes = trace.tree(sentence)
+        nodes = trace.tree(sentence, options.alpha)
         ended = {}
         for node in nodes:
             path = [node]
@@ -278,7 +278,9 @@ def test_trace_holds_the_whole_beam_tree() -> None:
             assert not any(step.finished for step in path[1:])
             assert node.finished == (node.token == EOS)
             if node.finished:
-                ended[tokens] = node.log_probability / length_penalty(node.length, options.alpha)
+                ended[tokens] = node.score
+            assert node.length_penalty == length_penalty(node.length, options.alpha)
+            assert node.score == node.log_probability / node.length_penalty
         best = sorted(ended.items(), key=lambda entry: -entry[1])[: len(hypotheses)]
         assert [tokens for tokens, _ in best] == [(*h.tokens, EOS) for h in hypotheses]
         assert [value for _, value in best] == pytest.approx([h.score for h in hypotheses], abs=1e-5)

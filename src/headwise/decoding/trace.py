@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from headwise.decoding.search import length_penalty
+
 if TYPE_CHECKING:
     from headwise.decoding.search import Candidates
 
@@ -21,7 +23,9 @@ class BeamNode:
         token_log_probability: of that id.
         log_probability: of the whole hypothesis.
         length: |Y|, its subwords, the end symbol included.
-        finished: it ended here.
+        length_penalty: ((5 + |Y|) / 6)^alpha.
+        score: log_probability / length_penalty, as if it ended here.
+        finished: it did end here.
     """
 
     parent: int | None
@@ -29,6 +33,8 @@ class BeamNode:
     token_log_probability: float
     log_probability: float
     length: int
+    length_penalty: float
+    score: float
     finished: bool
 
 
@@ -43,7 +49,7 @@ class BeamTrace:
         """Keep one step's tensors; nothing is copied or computed during the search."""
         self._steps.append((length, sentences, chosen))
 
-    def tree(self, sentence: int) -> list[BeamNode]:
+    def tree(self, sentence: int, alpha: float) -> list[BeamNode]:
         """Return the hypotheses of sentence `sentence` of the batch (from 0), parents first."""
         nodes: list[BeamNode] = []
         places: dict[int, int | None] = {}
@@ -55,6 +61,7 @@ class BeamTrace:
                 getattr(chosen, name)[rows[0]].tolist()
                 for name in ("parents", "tokens", "gains", "totals", "ends", "places", "places_totals")
             )
+            penalty = length_penalty(length, alpha)
             going = {column: place for place, column in enumerate(columns) if alive[place] > float("-inf")}
             following: dict[int, int | None] = {}
             for column, parent in enumerate(parents):
@@ -69,6 +76,8 @@ class BeamTrace:
                         token_log_probability=gains[column],
                         log_probability=totals[column],
                         length=length,
+                        length_penalty=penalty,
+                        score=totals[column] / penalty,
                         finished=ends[column],
                     )
                 )
