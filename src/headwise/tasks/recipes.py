@@ -69,10 +69,7 @@ def choose(size: CorpusSize, data: DataConfig, seed: int = 1) -> Recipe:
     ]
     if size.pairs < 300_000:
         config = _small(size)
-        reasons.append(
-            "model: 4+4 layers of width 128 (2.6 million parameters with its embeddings), "
-            f"as {size.pairs:,} pairs are soon learned by heart"
-        )
+        reasons.append(f"model: 4+4 layers of width 128, as {size.pairs:,} pairs are soon learned by heart")
     elif size.pairs < 1_500_000:
         config = _medium(size)
         reasons.append(f"model: 6+6 layers of width 256, between tiny and base for {size.pairs:,} pairs")
@@ -83,7 +80,8 @@ def choose(size: CorpusSize, data: DataConfig, seed: int = 1) -> Recipe:
     config.subwords.size = subwords
     training = config.training
     reasons += [
-        f"dropout={config.model.dropout}, label smoothing {training.label_smoothing}: "
+        f"dropout {config.model.dropout}, BPE-dropout {config.subwords.dropout}, "
+        f"label smoothing {training.label_smoothing}: "
         f"{'strong' if config.model.dropout > 0.25 else 'moderate'} regularization for this much text",
         f"batch.tokens={config.batch.tokens}, {training.max_steps:,} steps: "
         f"about {training.max_steps * config.batch.tokens * 0.9 / size.target_tokens:.0f} passes over "
@@ -127,7 +125,7 @@ def _small(size: CorpusSize) -> Config:
     schedule = ScheduleConfig(name="inverse_sqrt", peak=5e-3, warmup=min(2000, steps // 5))
     return Config(
         model=model,
-        subwords=SubwordConfig(),
+        subwords=SubwordConfig(dropout=0.1),
         batch=BatchConfig(tokens=4096),
         schedule=schedule,
         training=_training(steps),

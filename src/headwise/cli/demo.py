@@ -1,0 +1,136 @@
+"""`headwise demo`: the whole way on the built-in corpus, from generated text to a picture of attention."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.config import Config
+
+if TYPE_CHECKING:
+    from headwise.analysis.attention import Sentence
+    from headwise.text.miniature import MiniatureCorpus, MiniaturePair
+
+_SHOWN = 5  # translations
+_LONGEST_SHOWN = 14  # words of the sentence in the picture
+
+
+def command(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run directory.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Of the corpus and of the training.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Learn the built-in miniature corpus in about two minutes on two cores, translate, score, draw attention.
+
+    What an earlier demo left in the run directory is replaced.
+
+    Example: headwise demo --out runs/demo
+    """
+    began = time.perf_counter()
+    from headwise.analysis.alignment import best_rule, error_rate
+    from headwise.analysis.attention import Sentence, cross_attention
+    from headwise.analysis.picture import draw_cross_attention
+    from headwise.decoding.translator import Translator
+    from headwise.evaluation.translation import bleu
+    from headwise.tasks.translation import train
+    from headwise.text.miniature import generate, write
+
+    say = typer.secho if not as_json else _nothing
+    corpus = generate(seed=seed)
+    write(corpus, out / "corpus")
+    say(
+        f"Generated {len(corpus.train):,} English-German sentence pairs, "
+        f"and {len(corpus.test):,} with combinations that training never shows.",
+        err=True,
+    )
+    train(_configuration(out / "corpus", seed), out, restart=True, quiet=as_json)
+
+    translator = Translator.load(out)
+    references = [pair.target for pair in corpus.test]
+    translations = [t.text for t in translator.translate([pair.source for pair in corpus.test])]
+    score = bleu(translations, references)
+
+    dev, test = ([*map(_sentences, part)] for part in (corpus.dev, corpus.test))
+    model, subwords = translator.model, translator.subwords
+    rule = best_rule(cross_attention(model, subwords, *zip(*dev, strict=True)), _gold(corpus.dev))
+    attentions = cross_attention(model, subwords, *zip(*test, strict=True))
+    aer = error_rate(attentions, _gold(corpus.test), rule)
+    picture = out / "attention.png"
+    chosen = _worth_seeing(corpus, translations)
+    draw_cross_attention(
+        attentions[chosen], picture, title="Cross-attention: what each German word looked at"
+    )
+    seconds = time.perf_counter() - began
+    if as_json:
+        record = {"bleu": score.score, "alignment_error_rate": aer, "seconds": seconds, "run": str(out)}
+        typer.echo(json.dumps(record))
+        return
+    for pair, translation in list(zip(corpus.test, translations, strict=True))[:_SHOWN]:
+        mark = "" if translation == pair.target else f"\n   expected  {pair.target}"
+        typer.echo(f"\n   English   {pair.source}\n   German    {translation}{mark}")
+    typer.echo(f"\nBLEU on {len(references)} unseen sentences  {score.score:.1f}   ({score.signature})")
+    typer.echo(f"alignment error rate           {aer:.3f}   (cross-attention, {rule}, chosen on dev)")
+    typer.echo(f"attention                      {picture}")
+    typer.echo(f"curves                         {out / 'curves.png'}")
+    typer.echo(f"seconds                        {seconds:.0f}")
+    typer.echo(f'\nNext: echo "The old cat sleeps because it is tired." | headwise translate {out}')
+
+
+def _configuration(corpus: Path, seed: int) -> Config:
+    """A small Transformer for a small language."""
+    return Config.from_tree(
+        {
+            "model": {"encoder_layers": 2, "decoder_layers": 2, "d_model": 128, "d_ff": 256, "heads": 4},
+            "data": {
+                "source": [str(corpus / "train.en")],
+                "target": [str(corpus / "train.de")],
+                "dev_source": str(corpus / "dev.en"),
+                "dev_target": str(corpus / "dev.de"),
+            },
+            "subwords": {"size": 1000},
+            "batch": {"tokens": 2048},
+            "schedule": {"name": "linear", "peak": 0.004, "warmup": 200},
+            "training": {
+                "max_steps": 1200,
+                "validate_every": 400,
+                "checkpoint_every": 50,
+                "average_last": 4,
+                "log_every": 50,
+                "seed": seed,
+            },
+        }
+    )
+
+
+def _sentences(pair: MiniaturePair) -> tuple[Sentence, Sentence]:
+    from headwise.analysis.attention import Sentence
+
+    return Sentence(pair.source, pair.source_tokens), Sentence(pair.target, pair.target_tokens)
+
+
+def _gold(pairs: list[MiniaturePair]) -> list[frozenset[tuple[int, int]]]:
+    return [pair.alignment for pair in pairs]
+
+
+def _worth_seeing(corpus: MiniatureCorpus, translations: list[str]) -> int:
+    """Choose a correct translation with a pronoun that refers back, as long as fits a picture."""
+
+    def interest(index: int) -> tuple[bool, bool, int]:
+        pair = corpus.test[index]
+        words = len(pair.target_tokens)
+        fits = words <= _LONGEST_SHOWN
+        return (
+            translations[index] == pair.target and fits,
+            bool(pair.target_coreference),
+            words if fits else 0,
+        )
+
+    return max(range(len(corpus.test)), key=interest)
+
+
+def _nothing(message: str, err: bool = False) -> None:
+    """Say nothing."""
