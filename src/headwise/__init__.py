@@ -1,7 +1,6 @@
 """Headwise: two text files in, a translator out, and every head in it open to view.
 
-    import headwise
-    headwise.load("runs/de").translate(["A man rides a horse."])[0].text
+`headwise.load("runs/de").translate(["A man rides a horse."])[0].text` is a German sentence.
 """
 
 from __future__ import annotations

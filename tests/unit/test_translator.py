@@ -271,8 +271,10 @@ def test_word_links_follow_the_weights() -> None:
             [0.0, 0.0, 0.0, 0.0, 1.0],  # the end symbol's row, and column 4, count for nothing
         ]
     )
-    assert word_links(weights, source, target) == ((0, 0), (1, 1))
-    assert word_links(weights, [], target) == ()
+    # Two layers of two heads: the last layer but one counts, and in it the mean of its heads.
+    stacked = torch.stack([torch.stack([weights - 0.1, weights + 0.1]), torch.rand(2, *weights.shape)])
+    assert word_links(stacked, source, target) == ((0, 0), (1, 1))
+    assert word_links(stacked, [], target) == ()
 
 
 def test_words_are_what_spaces_separate() -> None:
@@ -286,8 +288,8 @@ def test_cross_attention_is_a_distribution_over_the_source_alone(translator: Tra
     targets = [translator.subwords.encode_target(text) for text in GERMAN]
     together = cross_attention(translator.model, sources, targets, symbols)
     for weights, source, target in zip(together, sources, targets, strict=True):
-        assert weights.shape == (len(target) + 1, len(source))
-        assert weights.sum(1).tolist() == pytest.approx([1.0] * len(weights), abs=1e-5)
+        assert weights.shape[2:] == (len(target) + 1, len(source))
+        assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5)
         (alone,) = cross_attention(translator.model, [source], [target], symbols)
         assert torch.allclose(weights, alone, atol=1e-5)
 

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from headwise.decoding.engine import padded
-from headwise.models.base import Seq2Seq
-from headwise.nn.multihead import recording
-from headwise.text.subword import BOS, EOS, PAD, Subwords
+from headwise.decoding.alignment import cross_attention as forced_attention
+from headwise.decoding.translator import SYMBOLS, Translator
+from headwise.text.subword import EOS
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
@@ -49,50 +47,37 @@ class CrossAttention:
     weights: NDArray[np.float32]
 
 
-@torch.inference_mode()
 def cross_attention(
-    model: Seq2Seq,
-    subwords: Subwords,
-    sources: Sequence[Sentence],
-    targets: Sequence[Sentence],
-    *,
-    batch: int = 64,
+    translator: Translator, sources: Sequence[Sentence], targets: Sequence[Sentence]
 ) -> list[CrossAttention]:
-    """Force-decode each target over its source and return the cross-attention of both.
-
-    Works for every model whose cross-attention is a `MultiHeadAttention`.
-    """
-    results: list[CrossAttention] = []
-    for start in range(0, len(sources), batch):
-        pairs = list(zip(sources[start : start + batch], targets[start : start + batch], strict=True))
-        results += _batch(model, subwords, pairs)
-    return results
-
-
-def _batch(
-    model: Seq2Seq, subwords: Subwords, pairs: Sequence[tuple[Sentence, Sentence]]
-) -> list[CrossAttention]:
-    device = next(model.parameters()).device
-    source_ids = [subwords.encode_source(source.text) for source, _ in pairs]
-    target_ids = [subwords.encode_target(target.text) for _, target in pairs]
-    source, mask = padded([[*ids, EOS] for ids in source_ids], PAD, device)
-    target, _ = padded([[BOS, *ids] for ids in target_ids], PAD, device)
-    with recording(model) as records:
-        model(source, mask, target)
-    layers = [entries[0] for name, entries in records.items() if "cross" in name]
-    stacked = torch.stack(layers, dim=1).float().cpu().numpy()  # (batch, layers, heads, target, source)
-    results = []
-    for row, (source, target) in enumerate(pairs):
-        columns = _overlap(source.words, subwords.source_pieces(source_ids[row]))  # (words, pieces)
-        rows = _overlap(target.words, subwords.target_pieces(target_ids[row]))
-        pieces = stacked[row][:, :, : rows.shape[1], : columns.shape[1]]
-        end = stacked[row][:, :, : rows.shape[1], columns.shape[1], None]
-        by_word = pieces @ (columns / np.maximum(columns.sum(axis=0), 1)).T
-        weights = (rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)) @ np.concatenate(
-            [by_word, end], axis=3
+    """Force-decode each target over its source and return the cross-attention of both, word by word."""
+    subwords = translator.subwords
+    source_ids = [subwords.encode_source(source.text) for source in sources]
+    target_ids = [subwords.encode_target(target.text) for target in targets]
+    recorded = forced_attention(translator.model, [[*ids, EOS] for ids in source_ids], target_ids, SYMBOLS)
+    return [
+        _by_words(weights.numpy(), source, target, subwords.source_pieces(read), subwords.target_pieces(said))
+        for weights, source, target, read, said in zip(
+            recorded, sources, targets, source_ids, target_ids, strict=True
         )
-        results.append(CrossAttention((*source.words, "</s>"), target.words, weights.astype(np.float32)))
-    return results
+    ]
+
+
+def _by_words(
+    weights: NDArray[np.float32],
+    source: Sentence,
+    target: Sentence,
+    source_pieces: Sequence[str],
+    target_pieces: Sequence[str],
+) -> CrossAttention:
+    """Go from subwords to words; weights (layers, heads, target, source) have end symbols on both sides."""
+    columns = _overlap(source.words, source_pieces)  # (words, pieces)
+    rows = _overlap(target.words, target_pieces)
+    pieces, end = weights[:, :, :-1, :-1], weights[:, :, :-1, -1:]
+    by_word = pieces @ (columns / np.maximum(columns.sum(axis=0), 1)).T
+    rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
+    joined = rows @ np.concatenate([by_word, end], axis=3)
+    return CrossAttention((*source.words, "</s>"), target.words, joined.astype(np.float32))
 
 
 def _overlap(words: Sequence[str], pieces: Sequence[str]) -> NDArray[np.float64]:

@@ -32,7 +32,7 @@ def command(
     """
     began = time.perf_counter()
     from headwise.analysis.alignment import best_rule, error_rate
-    from headwise.analysis.attention import Sentence, cross_attention
+    from headwise.analysis.attention import cross_attention
     from headwise.analysis.picture import draw_cross_attention
     from headwise.decoding.translator import Translator
     from headwise.evaluation.translation import bleu
@@ -55,9 +55,8 @@ def command(
     score = bleu(translations, references)
 
     dev, test = ([*map(_sentences, part)] for part in (corpus.dev, corpus.test))
-    model, subwords = translator.model, translator.subwords
-    rule = best_rule(cross_attention(model, subwords, *zip(*dev, strict=True)), _gold(corpus.dev))
-    attentions = cross_attention(model, subwords, *zip(*test, strict=True))
+    rule = best_rule(cross_attention(translator, *zip(*dev, strict=True)), _gold(corpus.dev))
+    attentions = cross_attention(translator, *zip(*test, strict=True))
     aer = error_rate(attentions, _gold(corpus.test), rule)
     picture = out / "attention.png"
     chosen = _worth_seeing(corpus, translations)

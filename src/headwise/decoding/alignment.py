@@ -32,7 +32,7 @@ def cross_attention(
     *,
     batch_tokens: int = 4096,
 ) -> list[Tensor]:
-    """Return for each pair the mean attention (target, source) with which every target token was predicted.
+    """Return for each pair the weights (layers, heads, target, source) with which each target token was predicted.
 
     `sources` are ids that end with the end symbol; `targets` are ids without special symbols, for which the
     result has one row each and a last one for the end symbol. Raises `ConfigError` for a model without
@@ -49,9 +49,9 @@ def cross_attention(
         layers = [entries[0] for name, entries in records.items() if name.endswith("cross_attention")]
         if not layers:
             raise ConfigError("alignments: expected a model with cross-attention, found none in this one")
-        weights = layers[max(len(layers) - 2, 0)].float().mean(1).cpu()  # (batch, target, source)
+        weights = torch.stack(layers, dim=1).float().cpu()  # (batch, layers, heads, target, source)
         for number, row in enumerate(rows):
-            results[row] = weights[number, : len(targets[row]) + 1, : len(sources[row])]
+            results[row] = weights[number, :, :, : len(targets[row]) + 1, : len(sources[row])]
     return [results[row] for row in range(len(sources))]
 
 
@@ -60,13 +60,14 @@ def word_links(
 ) -> tuple[Link, ...]:
     """Return one (source word, target word) link, from 0, for each target word.
 
-    `weights` is (target, source) over subwords and may have more rows and columns for end symbols, which are
-    left out. Words are what spaces separate.
+    `weights` is (layers, heads, target, source) over subwords and may have more rows and columns for end symbols,
+    which are left out. Words are what spaces separate.
     """
     if not source_pieces or not target_pieces:
         return ()
     target_words, source_words = word_numbers(target_pieces), word_numbers(source_pieces)
-    part = weights[: len(target_pieces), : len(source_pieces)]
+    layer = weights[max(len(weights) - 2, 0)].mean(0)
+    part = layer[: len(target_pieces), : len(source_pieces)]
     rows = part.new_zeros(target_words[-1] + 1, part.shape[1]).index_add_(0, torch.tensor(target_words), part)
     words = rows.new_zeros(len(rows), source_words[-1] + 1).index_add_(1, torch.tensor(source_words), rows)
     return tuple((source, target) for target, source in enumerate(words.argmax(1).tolist()))

@@ -30,7 +30,7 @@ from headwise.models.build import load_model, read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
 
-_SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
+SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
 
 
 class LongLineWarning(UserWarning):
@@ -135,9 +135,7 @@ class Translator:
         units = [self._units(text, number, split) for number, text in enumerate(texts, start=first_line)]
         sources = [ids for parts in units for ids in parts]
         forced = None if prefixes is None else self._prefixes(prefixes, units, first_line)
-        found = decode(
-            self.model, sources, options, _SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced
-        )
+        found = decode(self.model, sources, options, SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced)
         links = self._links(sources, found) if alignments else itertools.repeat(None)
         translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))
         return [
@@ -193,7 +191,7 @@ class Translator:
         hypotheses = score(
             self.model,
             *rows,
-            _SYMBOLS,
+            SYMBOLS,
             alpha=self.options.alpha if alpha is None else alpha,
             batch_tokens=self.batch_tokens,
         )
@@ -268,7 +266,7 @@ class Translator:
     def _aligned(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[tuple[Link, ...]]:
-        weights = cross_attention(self.model, sources, targets, _SYMBOLS, batch_tokens=self.batch_tokens)
+        weights = cross_attention(self.model, sources, targets, SYMBOLS, batch_tokens=self.batch_tokens)
         return [
             word_links(part, self.subwords.source_pieces(source[:-1]), self.subwords.target_pieces(target))
             for part, source, target in zip(weights, sources, targets, strict=True)
