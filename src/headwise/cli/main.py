@@ -23,7 +23,7 @@ COMMANDS = {
     "data": ("headwise.cli.data", "List and download public corpora."),
 }
 
-
+INTERRUPTED = 130  # exit code
 USAGE = """Usage: headwise COMMAND [OPTIONS]
 
   Two text files in, a translator out, and every head in it open to view.
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except KeyboardInterrupt:
         print("headwise: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has stopped reading; Python must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,6 +83,8 @@ def _call(name: str, arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.Exit as done:
+        if done.exit_code == INTERRUPTED:  # typer's own, for a Ctrl-C
+            raise KeyboardInterrupt from None
         return done.exit_code
     except usage_error as error:
         raise ConfigError(

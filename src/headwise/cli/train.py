@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.main import INTERRUPTED
 from headwise.config import Config, DataConfig
 from headwise.errors import ConfigError
 
@@ -50,7 +51,7 @@ def command(
         bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
-) -> None:
+) -> int:
     """Train a translator.
 
     With --source and --target alone, everything is chosen from the corpus and printed with its reason; -c gives
@@ -80,7 +81,7 @@ def command(
 
     result = train(config, run, restart=restart)
     if not result.progress.finished:
-        raise typer.Exit(130)
+        return INTERRUPTED
     _say([f'done: {run}; try `echo "…" | headwise translate {run}`'])
     if as_json:
         progress = result.progress
@@ -94,6 +95,7 @@ def command(
             "dev": result.scores,
         }
         typer.echo(json.dumps(record))
+    return 0
 
 
 def _configuration(

@@ -239,7 +239,7 @@ def read_state(path: Path) -> dict[str, Any]:
 def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) -> Path | None:
     """Compare a checkpoint's files, or `only` some, with the checksums in its state; returns one that differs."""
     checksums = record["sha256"]
-    if _STATE in checksums and checksums[_STATE] != _state_sha256(record):
+    if checksums.get(_STATE) != _state_sha256(record):
         return path / _STATE
     for name in only or [name for name in checksums if name != _STATE]:
         if not (path / name).is_file() or _sha256(path / name) != checksums.get(name):
@@ -275,6 +275,13 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(folders)).float() for name, tensor in total.items()}
+
+
+def seed_random(seed: int) -> None:
+    """Seed every global random generator of this process."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - the global generator, if a task uses it
+    torch.manual_seed(seed)
 
 
 def random_state() -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from torch import nn
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.files import write_bytes
-from headwise.training.checkpoint import Checkpoints, Progress, average, random_state
+from headwise.training.checkpoint import Checkpoints, Progress, average, random_state, seed_random
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
 from headwise.training.schedule import learning_rate
@@ -117,7 +117,7 @@ class Trainer:
         latest = self.checkpoints.latest()
         if latest is None:
             # Every rank drew the same initial parameters; from here on each has its own randomness.
-            torch.manual_seed(self.options.seed * 1_000_003 + self.world.rank)
+            seed_random(self.options.seed * 1_000_003 + self.world.rank)
             self.world.broadcast_parameters(p.data for p in self.parameters)
             return
         self.progress = self.checkpoints.load(
@@ -270,6 +270,7 @@ class Trainer:
             self.run / "model.safetensors", save(averaged, {"headwise": json.dumps(recipe, sort_keys=True)})
         )
         scores = self.task.validate(final=True)
+        self.checkpoints.prune(self.options.average_last, self.options.checkpoint_every)
         checkpoints = "checkpoint" if len(steps) == 1 else f"{len(steps)} checkpoints"
         self.monitor.say(f"{self.progress.finished}; averaged the last {checkpoints}")
         self.monitor.validation(self.progress.step, scores, best=False, name="averaged")

@@ -77,9 +77,10 @@ class Monitor:
             self._bar.update(self._task, completed=step)
 
     def validation(self, step: int, scores: dict[str, float], *, best: bool, name: str = "dev") -> None:
-        """Report a validation."""
+        """Report a validation; one without scores is recorded and not shown."""
         shown = "  ".join(f"{key} {value:.3f}" for key, value in scores.items())
-        self.say(f"step {step}  {name}: {shown}{'  (best so far)' if best else ''}")
+        if shown:
+            self.say(f"step {step}  {name}: {shown}{'  (best so far)' if best else ''}")
         self._record(name, step, **scores)
 
     def say(self, line: str) -> None:

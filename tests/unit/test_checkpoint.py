@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from headwise.errors import CheckpointError, TrainingError
+from headwise.training import checkpoint
+from headwise.training.checkpoint import (
+    Checkpoints,
+    Progress,
+    average,
+    random_state,
+    read_state,
+    restore_random,
+    seed_random,
+)
+
+IDENTITY = {"data": "0123456789ab", "subwords": "ba9876543210"}
+
+
+def small_model(seed: int = 0) -> nn.Module:
+    """Two layers that share a weight, as embeddings do."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Tanh(), nn.Linear(3, 3))
+    model[2].weight = model[0].weight
+    return model
+
+
+def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+
+
+def learn(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    """Steps on random batches with dropout, so that a generator off by one number would show."""
+    for _ in range(steps):
+        x = nn.functional.dropout(torch.randn(4, 3), 0.5)
+        model(x).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def saved(run: Path, *steps: int) -> Checkpoints:
+    """A run directory with checkpoints of these steps, each of another model."""
+    checkpoints = Checkpoints(run)
+    for step in steps:
+        model = small_model(step)
+        optimizer = optimizer_of(model)
+        learn(model, optimizer, 1)
+        progress = Progress(step=step, best=0.5, best_step=steps[0], positions=[{"epoch": 1}])
+        checkpoints.save(model, optimizer, progress, IDENTITY, [random_state()])
+    return checkpoints
+
+
+def load(checkpoints: Checkpoints, path: Path | None = None, **changes: object) -> Progress:
+    model = small_model(99)
+    path = path or checkpoints.latest()
+    assert path is not None
+    return checkpoints.load(path, model, optimizer_of(model), **{"identity": IDENTITY, **changes})  # type: ignore[arg-type]
+
+
+def test_going_on_from_a_checkpoint_equals_never_having_stopped(tmp_path: Path) -> None:
+    model = small_model()
+    optimizer = optimizer_of(model)
+    learn(model, optimizer, 3)
+    progress = Progress(3, 120, 1.5, -0.25, 2, 1, 0.75, 40, positions=[{"epoch": 1, "index": 7}])
+    checkpoints = Checkpoints(tmp_path)
+    path = checkpoints.save(model, optimizer, progress, IDENTITY, [random_state()])
+    learn(model, optimizer, 5)
+    other = small_model(1)
+    other_optimizer = optimizer_of(other)
+    learn(other, other_optimizer, 1)  # what is there before must not matter
+    assert checkpoints.latest() == path
+    assert checkpoints.load(path, other, other_optimizer, IDENTITY) == progress
+    learn(other, other_optimizer, 5)
+    for ours, theirs in zip(other.parameters(), model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+        assert all(
+            torch.equal(value, optimizer.state[theirs][key])
+            for key, value in other_optimizer.state[ours].items()
+        )
+
+
+def test_shared_parameters_are_stored_once(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 1)
+    assert sorted(load_file(checkpoints.path(1) / "model.safetensors")) == ["0.weight", "2.bias"]
+
+
+def draws() -> list[float]:
+    """Numbers from every global generator, those with a spare normal number inside included."""
+    legacy = np.random.standard_normal(3).tolist()  # noqa: NPY002
+    return [random.random(), random.gauss(0, 1), *legacy, *torch.randn(3).tolist()]
+
+
+def test_every_generator_goes_on_where_it_was() -> None:
+    seed_random(1)
+    draws()  # leaves a spare normal number in Python's and NumPy's generators
+    state = random_state()
+    expected = draws()
+    assert draws() != expected
+    restore_random(state)
+    assert draws() == expected
+
+
+def test_seeding_reaches_every_generator() -> None:
+    seed_random(7)
+    first = draws()
+    seed_random(7)
+    assert draws() == first
+    seed_random(8)
+    assert not set(draws()) & set(first)
+
+
+def test_each_rank_gets_its_own_generators_back(tmp_path: Path) -> None:
+    model = small_model()
+    optimizer = optimizer_of(model)
+    learn(model, optimizer, 1)
+    states, expected = [], []
+    for rank in range(2):
+        seed_random(rank)
+        states.append(random_state())
+        expected.append(draws())
+    progress = Progress(step=1, positions=[{}, {}])
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(model, optimizer, progress, IDENTITY, states)
+    for rank in (1, 0):
+        load(checkpoints, rank=rank, ranks=2)
+        assert draws() == expected[rank]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_another_number_of_processes_is_refused(ranks: int, tmp_path: Path) -> None:
+    model = small_model()
+    optimizer = optimizer_of(model)
+    learn(model, optimizer, 1)
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(
+        model, optimizer, Progress(step=1, positions=[{}, {}]), IDENTITY, [random_state(), random_state()]
+    )
+    with pytest.raises(CheckpointError, match=f"saved by 2 processes, found {ranks} now"):
+        load(checkpoints, rank=ranks - 1, ranks=ranks)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("whole")
+    saved(run, 10, 20)
+    return run
+
+
+FILES = ("model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json")
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_one_flipped_bit_anywhere_is_noticed(
+    whole: Path, tmp_path: Path, name: str, where: float, bit: int
+) -> None:
+    run = tmp_path / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(whole, run)
+    file = run / "checkpoints" / "step-00000020" / name
+    content = bytearray(file.read_bytes())
+    content[int(where * len(content))] ^= 1 << bit
+    file.write_bytes(content)
+    try:
+        unchanged = json.loads(content) == read_state(whole / "checkpoints" / "step-00000020")
+    except ValueError:
+        unchanged = False
+    if unchanged:  # a space that became a tab, for instance
+        load(Checkpoints(run))
+    else:
+        with pytest.raises(CheckpointError, match=name):
+            load(Checkpoints(run))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("left", [0, 0.5])
+def test_a_truncated_file_is_noticed_and_a_way_out_named(
+    name: str, left: float, whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    file = run / "checkpoints" / "step-00000020" / name
+    file.write_bytes(file.read_bytes()[: int(left * file.stat().st_size)])
+    with pytest.raises(CheckpointError) as raised:
+        load(Checkpoints(run))
+    assert str(raised.value).startswith(f"{file}: expected ")
+    if name != "state.json":
+        assert f"write step-00000010 into {run / 'latest'} to go on from there" in str(raised.value)
+    (run / "latest").write_text("step-00000010\n")
+    assert load(Checkpoints(run)).step == 10
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_noticed(name: str, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "checkpoints" / "step-00000020" / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        load(Checkpoints(run))
+
+
+def test_other_data_is_refused(whole: Path) -> None:
+    with pytest.raises(CheckpointError, match="data fedcba987654, found one with 0123456789ab"):
+        load(Checkpoints(whole), identity={**IDENTITY, "data": "fedcba987654"})
+
+
+def test_another_model_is_refused(whole: Path) -> None:
+    checkpoints, path = Checkpoints(whole), Checkpoints(whole).path(20)
+    for model in (nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 2, bias=False), nn.Tanh(), nn.Linear(2, 3))):
+        with pytest.raises(CheckpointError, match="expected the parameters of this model"):
+            checkpoints.load(path, model, optimizer_of(model), IDENTITY)
+
+
+def test_something_else_in_json_is_refused(tmp_path: Path) -> None:
+    for content, message in {
+        "[]": "expected the state of a Headwise checkpoint",
+        json.dumps({"format": 9, "progress": {}, "identity": {}, "sha256": {}}): "of format 1, found 9",
+        "\xff": "expected JSON, found a damaged file",
+    }.items():
+        (tmp_path / "state.json").write_text(content, encoding="latin-1")
+        with pytest.raises(CheckpointError, match=message):
+            read_state(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["step-00000030\n", "", "../..", "\xff"])
+def test_a_name_that_points_nowhere_is_refused(content: str, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "latest").write_text(content, encoding="latin-1")
+    with pytest.raises(CheckpointError, match=r"latest: names checkpoint|state.json: there is no"):
+        load(Checkpoints(run))
+
+
+def test_a_run_without_checkpoints_has_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for run in (tmp_path, tmp_path / "nowhere", tmp_path / "file"):
+        checkpoints = Checkpoints(run)
+        assert (checkpoints.latest(), checkpoints.best(), checkpoints.steps()) == (None, None, [])
+
+
+def test_the_last_planned_checkpoints_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 4, 8, 10, 12)
+    (checkpoints.folder / "step-00000008.bak").mkdir()  # a user's own copy
+    (checkpoints.folder / ".step-00000012.partial-x").mkdir()  # what a kill left
+    checkpoints.mark_best(4)
+    assert checkpoints.to_average(2, every=4) == [8, 12]
+    assert checkpoints.to_average(9, every=4) == [4, 8, 12]
+    assert checkpoints.to_average(2, every=5) == [10, 12]  # the newest counts, planned or not
+    checkpoints.prune(2, every=4)
+    assert checkpoints.steps() == [4, 8, 12]
+    checkpoints.mark_best(12)
+    checkpoints.prune(1, every=4)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == [
+        "step-00000008.bak",
+        "step-00000012",
+    ]
+
+
+def test_going_on_from_an_older_checkpoint_forgets_the_newer_ones(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 4, 8, 12)
+    checkpoints.mark_best(12)
+    checkpoints.rewind(Progress(step=8, best=0.1, best_step=4))
+    assert checkpoints.steps() == [4, 8]
+    assert checkpoints.best() == checkpoints.path(4)
+    checkpoints.rewind(Progress(step=4))
+    assert checkpoints.best() is None
+
+
+def test_removing_leaves_nothing_of_ours(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 4, 8)
+    checkpoints.mark_best(4)
+    (tmp_path / "notes.txt").touch()
+    checkpoints.remove()
+    assert checkpoints.latest() is None
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["checkpoints", "notes.txt"]
+
+
+def test_averaging_is_the_mean_of_each_parameter(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    tensors = [{"a": draw.normal(size=(3, 2)), "b": 1e8 + draw.normal(size=4)} for _ in range(7)]
+    checkpoints = saved(tmp_path, *range(1, 8))
+    for step, parameters in enumerate(tensors, start=1):
+        replace(
+            checkpoints.path(step), {k: torch.tensor(v, dtype=torch.float32) for k, v in parameters.items()}
+        )
+    averaged = average([checkpoints.path(step) for step in range(1, 8)])
+    for name in ("a", "b"):
+        expected = np.mean([p[name].astype(np.float32).astype(np.float64) for p in tensors], axis=0)
+        assert averaged[name].dtype == torch.float32
+        np.testing.assert_array_equal(averaged[name].numpy(), expected.astype(np.float32))
+
+
+def replace(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """Put other parameters into a checkpoint, as if it had been saved with them."""
+    record = read_state(folder)
+    save_file(tensors, folder / "model.safetensors")
+    record["sha256"]["model.safetensors"] = checkpoint._sha256(folder / "model.safetensors")
+    record["sha256"]["state.json"] = checkpoint._state_sha256(record)
+    (folder / "state.json").write_text(json.dumps(record))
+
+
+def test_averaging_refuses_what_does_not_belong_together(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 1, 2, 3)
+    with pytest.raises(CheckpointError, match="at least one checkpoint"):
+        average([])
+    replace(checkpoints.path(2), {"0.weight": torch.zeros(3, 3)})
+    with pytest.raises(
+        CheckpointError, match=r"step-00000002: expected the same parameters as .*step-00000001"
+    ):
+        average([checkpoints.path(1), checkpoints.path(2)])
+    file = checkpoints.path(3) / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(CheckpointError, match=r"step-00000003/model.safetensors: expected the file"):
+        average([checkpoints.path(1), checkpoints.path(3)])
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [("code: 28, kind: StorageFull", "the disk is full"), ("strange", "can't be written")],
+)
+def test_a_disk_that_fills_while_tensors_are_written(
+    code: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = saved(tmp_path, 1)
+
+    def full(*_: object) -> None:
+        raise checkpoint.SafetensorError(f"Error while serializing: IoError(Os {{ {code} }})")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(TrainingError, match=rf"step-00000002: can't be written.*{sentence}|{sentence}"):
+        saved(tmp_path, 2)
+    assert checkpoints.latest() == checkpoints.path(1)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["step-00000001"]
+
+
+def test_progress_is_plain_json() -> None:
+    progress = Progress(3, 120, 1.5, -0.25, 2, positions=[{"epoch": 1, "weights": [0.5]}])
+    assert Progress(**json.loads(json.dumps(asdict(progress)))) == progress
