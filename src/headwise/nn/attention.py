@@ -92,7 +92,7 @@ def reference(
 
 
 # Up to this many keys, plain matrix products beat torch's fused CPU kernel, whose backward pass is
-# several times slower for short sentences (benchmarks/README.md).
+# several times slower for short sentences (benchmarks/attention_backends.py).
 _FUSED_FROM_KEYS_ON_CPU = 128
 
 
