@@ -191,17 +191,29 @@ class Clauses(Phrases):
         assert verb is not None
         definite = clause.negated or subject.determiner == "no"
         if verb.frame == "giving":
-            noun = self.fresh(verb.recipients)
-            clause.recipient = self.phrase(noun, "recipient", subject=subject, definite=True, plain=True)
-        if verb.frame in ("transitive", "dative", "giving", "placing") and clause.direct is None:
-            noun = self.fresh(verb.objects)
-            direct = self.phrase(noun, "object", subject=subject, single="1" in verb.flags)
-            if definite and (direct.determiner in QUANTIFIED or (verb.case == "dat" and not direct.definite)):
-                direct.determiner = "the"
-            clause.direct = direct
-        if verb.frame == "prepositional" and clause.oblique is None:
-            noun = self.fresh(verb.objects)
-            clause.oblique = self.phrase(noun, "object", subject=subject, definite=definite)
+            if self.chance(0.2):
+                clause.recipient = self.somebody(subject)
+            else:
+                noun = self.fresh(verb.recipients)
+                clause.recipient = self.phrase(noun, "recipient", subject=subject, definite=True, plain=True)
+        pronoun = MAN in verb.objects and self.chance(0.15)
+        if verb.frame == "prepositional":
+            if pronoun:
+                clause.oblique = self.somebody(subject)
+            else:
+                noun = self.fresh(verb.objects)
+                clause.oblique = self.phrase(noun, "object", subject=subject, definite=definite)
+        elif verb.objects and clause.direct is None:
+            if pronoun:
+                clause.direct = self.somebody(subject)
+            else:
+                noun = self.fresh(verb.objects)
+                direct = self.phrase(noun, "object", subject=subject, single="1" in verb.flags)
+                if definite and (
+                    direct.determiner in QUANTIFIED or (verb.case == "dat" and not direct.definite)
+                ):
+                    direct.determiner = "the"
+                clause.direct = direct
         if clause.place is None:
             if verb.frame == "located":
                 self.place(clause, lx.HOMES if verb.base == "live" else lx.LOCATIONS)

@@ -12,12 +12,14 @@ from random import Random
 from headwise.errors import DataError
 from headwise.files import write_text
 from headwise.text.miniature import english, german
+from headwise.text.miniature.entries import Adjective, Noun, Verb
 from headwise.text.miniature.phrases import Retry
 from headwise.text.miniature.sentences import Constructions
 from headwise.text.miniature.syntax import Clause, Linearized, Phrase, Sentence
 
 _SHORTEST, _LONGEST = 4, 17  # tokens, the final mark included
 _HELD_OUT_SHARE = 20  # one combination in so many is kept for dev and test
+_FEWEST_CHOICES = 10  # words with fewer partners have none held out, or training might never show some word
 _CLITICS = frozenset([".", "?", ",", "'s", "'"])
 
 
@@ -102,7 +104,7 @@ def _draw(count: int, stream: str, *, held_out: bool, taken: set[str]) -> list[M
             sentence = sampler.sentence()
         except Retry:
             continue
-        if any(map(_is_held_out, combinations(sentence))) is not held_out:
+        if any(map(is_held_out, combinations(sentence))) is not held_out:
             continue
         pair = annotate(sentence)
         shortest = min(len(pair.source_tokens), len(pair.target_tokens))
@@ -114,7 +116,7 @@ def _draw(count: int, stream: str, *, held_out: bool, taken: set[str]) -> list[M
 
 
 @cache
-def _is_held_out(combination: tuple[str, str]) -> bool:
+def is_held_out(combination: tuple[str, str]) -> bool:
     """Whether a combination is kept out of the training set: by a fixed hash, the same for all seeds."""
     return zlib.crc32("|".join(combination).encode()) % _HELD_OUT_SHARE == 0
 
@@ -123,7 +125,8 @@ def combinations(sentence: Sentence) -> Iterator[tuple[str, str]]:
     """The word pairs that a sentence combines.
 
     Verb with the nouns of its subject, objects and prepositional object, and adjective with its noun, as
-    attribute or predicate; a pronoun counts as the noun it refers to. One in twenty of them is held out.
+    attribute or predicate; a pronoun counts as the noun it refers to. Verbs and adjectives with few partners
+    are left out. One combination in twenty is held out.
     """
     yield from _clause_combinations(sentence.clause)
     if sentence.second is not None:
@@ -131,18 +134,17 @@ def combinations(sentence: Sentence) -> Iterator[tuple[str, str]]:
 
 
 def _clause_combinations(clause: Clause) -> Iterator[tuple[str, str]]:
-    head = clause.verb.key if clause.verb is not None else ""
-    roles = ("subject", "direct", "recipient", "oblique", "agent")
-    for role in roles:
+    verb = clause.verb
+    for role in ("subject", "direct", "recipient", "oblique", "agent"):
         phrase: Phrase | None = getattr(clause, role)
         if phrase is None:
             continue
-        noun = phrase.origin
-        if head and noun.kind == "noun":
-            yield (f"{head}:{role}", noun.noun.english)
+        origin = phrase.origin
+        if verb is not None and origin.kind == "noun" and len(_choices(verb, role)) >= _FEWEST_CHOICES:
+            yield (f"{verb.key}:{role}", origin.noun.english)
         yield from _phrase_combinations(phrase)
     if clause.adjective is not None and clause.subject.origin.kind == "noun":
-        yield (clause.adjective.english, clause.subject.noun.english)
+        yield from _described(clause.adjective, clause.subject.noun)
     for phrase in (clause.standard, clause.beneficiary, clause.place and clause.place.phrase):
         if phrase is not None:
             yield from _phrase_combinations(phrase)
@@ -150,11 +152,25 @@ def _clause_combinations(clause: Clause) -> Iterator[tuple[str, str]]:
         yield from _clause_combinations(clause.complement)
 
 
+def _choices(verb: Verb, role: str) -> tuple[Noun, ...]:
+    """The nouns among which some can be held out."""
+    if verb.base == "eat" and role in ("subject", "agent"):  # who eats decides between essen and fressen
+        return ()
+    if role == "recipient":
+        return verb.recipients
+    return verb.subjects if role in ("subject", "agent") else verb.objects
+
+
 def _phrase_combinations(phrase: Phrase) -> Iterator[tuple[str, str]]:
     for adjective in phrase.adjectives:
-        yield (adjective.english, phrase.noun.english)
+        yield from _described(adjective, phrase.noun)
     if phrase.relative is not None:
         yield from _clause_combinations(phrase.relative)
+
+
+def _described(adjective: Adjective, noun: Noun) -> Iterator[tuple[str, str]]:
+    if len(adjective.nouns) >= _FEWEST_CHOICES:
+        yield (adjective.english, noun.english)
 
 
 # ---------------------------------------------------------------------------------------------- annotation

@@ -73,12 +73,8 @@ GROUPS["indoors"] = tuple(NOUNS[name] for name in nouns.INDOORS.split())
 GROUPS["person"] = GROUPS["he"] + GROUPS["she"] + GROUPS["name"]
 GROUPS["being"] = GROUPS["he"] + GROUPS["she"] + GROUPS["child"] + GROUPS["animal"]
 GROUPS["goods"] = GROUPS["vehicle"] + GROUPS["furniture"] + GROUPS["ware"] + GROUPS["clothing"]
-GROUPS["predator"] = tuple(
-    NOUNS[name] for name in ["lion", "wolf", "fox", "bear", "cat", "snake", "crocodile", "dog"]
-)
-GROUPS["prey"] = tuple(
-    NOUNS[name] for name in ["mouse", "rabbit", "bird", "duck", "frog", "squirrel", "goose", "goat"]
-)
+GROUPS["predator"] = tuple(NOUNS[name] for name in nouns.PREDATORS.split())
+GROUPS["prey"] = tuple(NOUNS[name] for name in nouns.PREY.split())
 KIN = frozenset(NOUNS[name] for name in nouns.KIN.split())
 # Nouns that one doesn't say my or your of
 _GROUPED = GROUPS["place"] + GROUPS["weather"] + GROUPS["event"] + GROUPS["he"] + GROUPS["she"]
@@ -221,6 +217,7 @@ def _reasons() -> dict[Verb, tuple[tuple[Adjective, ...], tuple[Adjective, ...]]
         )
         for row in _rows(modifiers.REASONS)
         for verb in VERBS_BY_KEY[row[0]]
+        if verb.objects
     }
 
 

@@ -13,7 +13,7 @@ from headwise.text.miniature.phrases import ADJECTIVES_OF, MAN, Retry
 from headwise.text.miniature.syntax import Clause, Link, Phrase, Sentence
 
 _BECAUSE, _ALTHOUGH, *_OTHERS = lx.SUBORDINATORS
-_FREQUENT = {"when": 2, "if": 3, "so": 2, "while": 2}
+_FREQUENT = {"when": 2, "if": 3, "so": 5, "while": 4, "before": 3, "until": 2}
 _SUBORDINATORS = tuple(link for link in _OTHERS for _ in range(_FREQUENT.get(link.english[0], 1)))
 _WEATHER = tuple(link for link in lx.SUBORDINATORS if link.kind in ("reason", "contrast", "present", "past"))
 _MOTIVES, _REASONS = tuple(lx.MOTIVES.items()), tuple(lx.REASONS.items())
@@ -22,6 +22,7 @@ _AIMS = tuple(
     for verb in lx.VERBS["transitive"] + lx.VERBS["dative"]
     if not verb.flags & {"s", "n"} and MAN in verb.subjects
 )
+_LASTING = tuple(verb for verb in lx.PREDICATES if "d" in verb.flags)
 _NO_ERRAND = frozenset(["wear", "hold", "carry", "turn", "put", "take", "praise"])
 _ERRANDS = tuple(
     verb for verb in lx.VERBS["directed"] if verb.base in ("go", "run", "drive", "travel", "come")
@@ -126,11 +127,11 @@ class LinkedClauses(Clauses):
 
     # ----------------------------------------------------------------------------------- taking something up
 
-    def part(self, tense: str, *, states: float) -> Clause:
+    def part(self, tense: str, *, states: float, verb: Verb | None = None) -> Clause:
         """The first clause of two: short, so that the sentence does not grow too long."""
         if tense in ("present", "past") and self.chance(states):
             return self.state(tense=tense, temporary=True, negation=0.0)
-        return self.clause(tense=tense, adverbials=self.chance(0.2), definite=True)
+        return self.clause(verb=verb, tense=tense, adverbials=self.chance(0.2), definite=True)
 
     def candidates(self, clause: Clause) -> list[Phrase]:
         """What a pronoun in the next clause can refer to, without a doubt."""
@@ -190,7 +191,11 @@ class LinkedClauses(Clauses):
             main_tense, other_tense = ("future" if self.chance(0.7) else "present"), "present"
         steady = kind in ("simultaneous", "sequence", "purpose")
         first = kind not in ("purpose", "sequence") and self.chance(0.4)
-        opening = self.part(other_tense if first else main_tense, states=0.3 if first and not steady else 0.0)
+        opening = self.part(
+            other_tense if first else main_tense,
+            states=0.3 if first and not steady else 0.0,
+            verb=self.pick(_LASTING) if conjunction.german == "bis" else None,
+        )
         closing = self.follow(
             opening,
             main_tense if first else other_tense,
@@ -208,10 +213,8 @@ class LinkedClauses(Clauses):
 
     @staticmethod
     def steady(main: Clause, second: Clause, conjunction: str) -> None:
-        """Check what while, before, until and so that ask of their clauses; give so that its can."""
+        """Check what while, before, until and so that ask of their clauses; give so that its *can*."""
         if main.negated or second.negated or main.verb is None or second.verb is None:
-            raise Retry
-        if conjunction == "bis" and ("d" not in main.verb.flags or main.progressive):
             raise Retry
         if conjunction == "damit":
             if "s" in main.verb.flags or main.modal is not None:

@@ -23,24 +23,16 @@ son Sohn m es Söhne
 uncle Onkel m s Onkel
 grandfather Großvater m s Großväter
 king König m s Könige
-prince Prinz m en! Prinzen
 teacher Lehrer m s Lehrer
 student Student m en! Studenten
 farmer Bauer m n! Bauern
 neighbor Nachbar m n! Nachbarn
 baker Bäcker m s Bäcker
-gardener Gärtner m s Gärtner
 cook Koch m s Köche
-singer Sänger m s Sänger
 policeman/policemen Polizist m en! Polizisten
-soldier Soldat m en! Soldaten
-hunter Jäger m s Jäger
 fisherman/fishermen Fischer m s Fischer
 thief/thieves Dieb m es Diebe
-guest Gast m es Gäste
-waiter Kellner m s Kellner
 friend Freund m es Freunde
-tourist Tourist m en! Touristen
 """
 
 SHE = """
@@ -52,18 +44,13 @@ aunt Tante f - Tanten
 grandmother Großmutter f - Großmütter
 queen Königin f - Königinnen
 princess Prinzessin f - Prinzessinnen
-lady Dame f - Damen
 doctor Ärztin f - Ärztinnen
 nurse Krankenschwester f - Krankenschwestern
-waitress Kellnerin f - Kellnerinnen
 witch Hexe f - Hexen
-saleswoman/saleswomen Verkäuferin f - Verkäuferinnen
 judge Richterin f - Richterinnen
 painter Malerin f - Malerinnen
 dancer Tänzerin f - Tänzerinnen
-scientist Wissenschaftlerin f - Wissenschaftlerinnen
 pilot Pilotin f - Pilotinnen
-actress Schauspielerin f - Schauspielerinnen
 girl Mädchen n s Mädchen
 """
 
@@ -80,7 +67,6 @@ bird Vogel m s Vögel
 mouse/mice Maus f - Mäuse
 rabbit Kaninchen n s Kaninchen
 pig Schwein n s Schweine
-goat Ziege f - Ziegen
 bear Bär m en! Bären
 lion Löwe m n! Löwen
 monkey Affe m n! Affen
@@ -90,15 +76,10 @@ wolf/wolves Wolf m es Wölfe
 duck Ente f - Enten
 snake Schlange f - Schlangen
 frog Frosch m es Frösche
-donkey Esel m s Esel
-goose/geese Gans f - Gänse
-squirrel Eichhörnchen n s Eichhörnchen
-crocodile Krokodil n s Krokodile
 """
 
 FOOD = """
 apple Apfel m s Äpfel
-pear Birne f - Birnen
 egg Ei n s Eier
 cake Kuchen m s Kuchen
 potato Kartoffel f - Kartoffeln
@@ -107,9 +88,6 @@ carrot Karotte f - Karotten
 tomato Tomate f - Tomaten
 cookie Keks m es Kekse
 sausage Wurst f - Würste
-roll Brötchen n s Brötchen
-orange Orange f - Orangen
-pancake Pfannkuchen m s Pfannkuchen
 """
 
 STUFF = """
@@ -118,8 +96,6 @@ cheese Käse m s -
 soup Suppe f - -
 meat Fleisch n es -
 rice Reis m es -
-honey Honig m s -
-chocolate Schokolade f - -
 """
 
 DRINK = """
@@ -127,8 +103,6 @@ water Wasser n s -
 milk Milch f - -
 coffee Kaffee m s -
 tea Tee m s -
-beer Bier n s -
-wine Wein m s -
 juice Saft m es -
 """
 
@@ -136,14 +110,11 @@ READING = """
 book Buch n es Bücher
 letter Brief m es Briefe
 newspaper Zeitung f - Zeitungen
-magazine Zeitschrift f - Zeitschriften
 poem Gedicht n s Gedichte
 novel Roman m s Romane
-report Bericht m s Berichte
 recipe Rezept n s Rezepte
 message Nachricht f - Nachrichten
 diary Tagebuch n s Tagebücher
-postcard Postkarte f - Postkarten
 """
 
 VEHICLE = """
@@ -152,10 +123,8 @@ bicycle Fahrrad n s Fahrräder
 train Zug m es Züge
 bus Bus m ses Busse
 ship Schiff n s Schiffe
-boat Boot n s Boote
 airplane Flugzeug n s Flugzeuge
 truck Lastwagen m s Lastwagen
-tram Straßenbahn f - Straßenbahnen
 """
 
 FURNITURE = """
@@ -165,25 +134,20 @@ bed Bett n es Betten
 sofa Sofa n s Sofas
 lamp Lampe f - Lampen
 cupboard Schrank m s Schränke
-shelf/shelves Regal n s Regale
 bench Bank f - Bänke
-carpet Teppich m s Teppiche
 mirror Spiegel m s Spiegel
 clock Uhr f - Uhren
-piano Klavier n s Klaviere
 """
 
 OPENING = """
 door Tür f - Türen
 window Fenster n s Fenster
-gate Tor n es Tore
 """
 
 WARE = """
 key Schlüssel m s Schlüssel
 knife/knives Messer n s Messer
 spoon Löffel m s Löffel
-fork Gabel f - Gabeln
 plate Teller m s Teller
 glass Glas n es Gläser
 cup Tasse f - Tassen
@@ -193,20 +157,12 @@ doll Puppe f - Puppen
 umbrella Regenschirm m s Regenschirme
 camera Kamera f - Kameras
 computer Computer m s Computer
-hammer Hammer m s Hämmer
-candle Kerze f - Kerzen
 picture Bild n es Bilder
 flower Blume f - Blumen
 gift Geschenk n s Geschenke
 ring Ring m s Ringe
-coin Münze f - Münzen
-suitcase Koffer m s Koffer
 bag Tasche f - Taschen
 basket Korb m es Körbe
-box Kiste f - Kisten
-vase Vase f - Vasen
-bucket Eimer m s Eimer
-guitar Gitarre f - Gitarren
 """
 
 CLOTHING = """
@@ -215,12 +171,9 @@ coat Mantel m s Mäntel
 dress Kleid n es Kleider
 shirt Hemd n es Hemden
 jacket Jacke f - Jacken
-skirt Rock m s Röcke
 shoe Schuh m s Schuhe
 scarf/scarves Schal m s Schals
 sweater Pullover m s Pullover
-cap Mütze f - Mützen
-blouse Bluse f - Blusen
 """
 
 PLACE = """
@@ -242,14 +195,8 @@ station Bahnhof m s Bahnhöfe
 hospital Krankenhaus n es Krankenhäuser
 hotel Hotel n s Hotels
 restaurant Restaurant n s Restaurants
-library Bibliothek f - Bibliotheken
 museum Museum n s Museen
-theater Theater n s Theater
 castle Schloss n es Schlösser
-office Büro n s Büros
-island Insel f - Inseln
-tower Turm m es Türme
-stable Stall m es Ställe
 cellar Keller m s Keller
 tree Baum m es Bäume
 """
@@ -260,15 +207,12 @@ meal Essen n s Essen
 party Fest n es Feste
 concert Konzert n s Konzerte
 wedding Hochzeit f - Hochzeiten
-journey Reise f - Reisen
 """
 
 WEATHER = """
 rain Regen m s -
 snow Schnee m s -
-storm Sturm m es Stürme
 heat Hitze f - -
-cold Kälte f - -
 noise Lärm m s -
 """
 
@@ -277,31 +221,29 @@ question Frage f - Fragen
 problem Problem n s Probleme
 plan Plan m es Pläne
 secret Geheimnis n ses Geheimnisse
-mistake Fehler m s Fehler
 rule Regel f - Regeln
-task Aufgabe f - Aufgaben
 riddle Rätsel n s Rätsel
 """
 
 SHOW = """
 film Film m s Filme
 song Lied n es Lieder
-fairy_tale Märchen n s Märchen
 story Geschichte f - Geschichten
-joke Witz m es Witze
 dream Traum m es Träume
 """
 
-MEN = "Paul Peter Martin Jan Leo Oskar"
-WOMEN = "Anna Clara Emma Julia Laura Maria"
-CITIES = "Berlin/Berlin Hamburg/Hamburg Munich/München Vienna/Wien Cologne/Köln Zurich/Zürich"
+MEN = "Paul Peter Martin Leo Oskar"
+WOMEN = "Anna Clara Emma Laura Maria"
+CITIES = "Berlin/Berlin Hamburg/Hamburg Munich/München Vienna/Wien Cologne/Köln"
 
 KIN = "father brother son uncle grandfather mother sister daughter aunt grandmother friend neighbor"
 # The tables above that don't name persons or animals, and lists that cut across them
 THINGS = "food stuff drink reading vehicle furniture opening ware clothing place event weather idea show"
 INDOORS = """
-house garden school church city village forest park kitchen room hospital hotel restaurant library museum theater
-castle office stable cellar tower
+house garden school church city village forest park kitchen room hospital hotel restaurant museum castle
+cellar
 """
-WILD = "bear lion wolf fox elephant snake crocodile squirrel frog"
-OWNED = "house garden school village kitchen room office stable cellar teacher doctor cook gardener nurse"
+WILD = "bear lion wolf fox elephant snake frog"
+OWNED = "house garden school village kitchen room cellar teacher doctor cook nurse"
+PREDATORS = "lion wolf fox bear cat snake dog"
+PREY = "mouse rabbit bird duck frog"

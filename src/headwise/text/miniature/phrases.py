@@ -168,6 +168,13 @@ class Phrases:
         self.mentions.append(phrase)
         return phrase
 
+    def somebody(self, subject: Phrase) -> Phrase:
+        """A pronoun for an object: me, you, us, him, her or them, but nobody that the subject is or includes."""
+        phrase = self.speaker()
+        if phrase.person == subject.person < 3 or (phrase.person < 3 and subject.kind == "question"):
+            raise Retry
+        return phrase
+
     def again(self, phrase: Phrase) -> Phrase:
         """A pronoun for something mentioned; I, you and we stay what they are."""
         antecedent = None if phrase.person < 3 else phrase

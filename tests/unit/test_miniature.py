@@ -1,0 +1,395 @@
+"""The miniature corpus as data: determinism, splits, held-out combinations, annotation, files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from headwise.errors import DataError
+from headwise.text.miniature import MiniatureCorpus, MiniaturePair, generate, write
+from headwise.text.miniature.corpus import annotate, combinations, is_held_out
+from headwise.text.miniature.entries import Noun
+from headwise.text.miniature.lexicon import ADJECTIVES, GROUPS, NOUNS, VERBS, lemma_count
+from headwise.text.miniature.phrases import Retry
+from headwise.text.miniature.sentences import CONSTRUCTIONS, Constructions
+
+CONTENT = {"NOUN", "PROPN", "VERB", "ADJ", "NUM"}
+
+
+@pytest.fixture(scope="module")
+def corpus() -> MiniatureCorpus:
+    return generate(train=6000, dev=200, test=200, seed=1)
+
+
+def draw(sampler: Constructions, name: str = "sentence") -> MiniaturePair:
+    while True:
+        sampler.mentions.clear()
+        try:
+            return annotate(getattr(sampler, name)())
+        except Retry:
+            continue
+
+
+# ------------------------------------------------------------------------------------------ what was asked for
+
+
+def test_sizes_are_as_asked_and_sources_are_distinct(corpus: MiniatureCorpus) -> None:
+    sources = [[pair.source for pair in part] for part in (corpus.train, corpus.dev, corpus.test)]
+    assert [len(part) for part in sources] == [6000, 200, 200]
+    everything = [source for part in sources for source in part]
+    assert len(set(everything)) == len(everything)
+
+
+def test_the_same_seed_gives_the_same_corpus_in_another_process() -> None:
+    program = (
+        "import hashlib; from headwise.text.miniature import generate; c = generate(300, 40, 40, seed=5);"
+        "rows = [(p.source, p.target, sorted(p.alignment), p.target_coreference, p.source_heads)"
+        " for part in (c.train, c.dev, c.test) for p in part];"
+        "print(hashlib.sha256(repr(rows).encode()).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1", "4242")
+    }
+    assert len(digests) == 1
+
+
+def test_other_seeds_give_other_corpora_and_larger_sets_begin_with_smaller_ones(
+    corpus: MiniatureCorpus,
+) -> None:
+    small = generate(train=200, dev=200, test=200, seed=1)
+    assert small.train == corpus.train[:200]
+    assert (small.dev, small.test) == (corpus.dev, corpus.test)
+    other = generate(train=200, dev=0, test=0, seed=2)
+    assert len({pair.source for pair in other.train} & {pair.source for pair in small.train}) < 5
+
+
+def test_negative_sizes_are_the_users_mistake() -> None:
+    with pytest.raises(DataError, match=r"dev: .* 0 or more, found -1"):
+        generate(train=1, dev=-1)
+
+
+# ------------------------------------------------------------------------------------------ held-out combinations
+
+
+def word_pairs(pair: MiniaturePair) -> set[tuple[str, str, str]]:
+    """Attribute and argument pairs, read off the English tree by words alone; pronouns as their nouns.
+
+    Coarser than the generator's own combinations: forms of one verb count as different, sit and sit down not.
+    """
+    links = dict(pair.source_coreference)
+    found = set()
+    for index, (head, relation) in enumerate(zip(pair.source_heads, pair.source_relations, strict=True)):
+        if relation in ("amod", "obj", "obl", "iobj", "nsubj", "nsubj:pass", "obl:agent"):
+            noun = pair.source_tokens[links.get(index, index)].lower()
+            found.add((relation, noun, pair.source_tokens[head].lower()))
+    return found
+
+
+def test_test_sentences_combine_words_that_training_knows_but_never_combines(corpus: MiniatureCorpus) -> None:
+    words = {token.lower() for pair in corpus.train for token in pair.source_tokens}
+    combined = set().union(*map(word_pairs, corpus.train))
+    for pair in corpus.test:
+        assert {token.lower() for token in pair.source_tokens} <= words, pair.source
+    new = sum(bool(word_pairs(pair) - combined) for pair in corpus.test)
+    assert new >= 0.98 * len(corpus.test)
+
+
+def test_held_out_combinations_never_occur_in_training() -> None:
+    sampler = Constructions(Random("combinations"))
+    held_out: set[tuple[str, str]] = set()
+    trained = {pair.source for pair in generate(train=8000, dev=0, test=0, seed=1).train}
+    for _ in range(8000):
+        sampler.mentions.clear()
+        try:
+            sentence = sampler.sentence()
+        except Retry:
+            continue
+        held = {combination for combination in combinations(sentence) if is_held_out(combination)}
+        held_out |= held
+        assert not held or annotate(sentence).source not in trained
+    assert len(held_out) > 100
+
+
+# ------------------------------------------------------------------------------------------ one German for one English
+
+
+class Dense(Constructions):
+    """Draws from three options of each long list, so that sources repeat often."""
+
+    offset = 0
+
+    def pick(self, options):  # type: ignore[override]
+        if len(options) > 6 and not isinstance(options[0], str):
+            return options[(self.offset + int(self.random() * 3) * 7) % len(options)]
+        return super().pick(options)
+
+
+def test_english_determines_german() -> None:
+    translations: dict[str, str] = {}
+    repeated = 0
+    for offset in range(5):
+        sampler = Dense(Random(f"dense {offset}"))
+        sampler.offset = 11 * offset
+        for _ in range(1500):
+            pair = draw(sampler)
+            repeated += pair.source in translations
+            assert translations.setdefault(pair.source, pair.target) == pair.target, pair.source
+    assert repeated > 300  # otherwise this would test nothing
+
+
+def test_over_a_hundred_thousand_pairs_can_be_drawn() -> None:
+    """Count one construction from the lexicon: singular definite subject and object, present and past."""
+
+    def singles(nouns: tuple[Noun, ...]) -> int:
+        return sum(not noun.proper for noun in nouns)
+
+    count = 2 * sum(
+        singles(verb.subjects) * singles(verb.objects) - len(set(verb.subjects) & set(verb.objects))
+        for verb in VERBS["transitive"]
+    )
+    assert count > 100_000
+    # distinct English: no two transitive verbs that look alike share a subject and an object
+    for one in VERBS["transitive"]:
+        for other in VERBS["transitive"]:
+            alike = (one.base, one.particle, one.preposition) == (
+                other.base,
+                other.particle,
+                other.preposition,
+            )
+            assert one is other or not alike or not set(one.subjects) & set(other.subjects)
+
+
+def test_large_samples_hardly_repeat() -> None:
+    sampler = Constructions(Random("distinct"))
+    sources = {draw(sampler).source for _ in range(4_000)}
+    assert len(sources) > 3_800
+
+
+def test_there_are_several_hundred_lemmas_and_all_are_used() -> None:
+    assert lemma_count() >= 350
+    pairs = generate(train=20_000, dev=0, test=0, seed=3).train
+    counts: dict[str, int] = {}
+    for pair in pairs:
+        for token in pair.source_tokens:
+            counts[token.lower()] = counts.get(token.lower(), 0) + 1
+    for noun in NOUNS.values():
+        used = {noun.english.split()[-1].lower(), noun.english_plural.split()[-1].lower()}
+        assert sum(counts.get(form, 0) for form in used) >= 30, noun.english
+    for verb in (verb for verbs in VERBS.values() for verb in verbs):
+        used = {verb.base, verb.third, verb.past, verb.participle, verb.gerund}
+        assert sum(counts.get(form, 0) for form in used) >= 30, verb.key
+    for adjective in ADJECTIVES:
+        assert counts.get(adjective.english, 0) >= 30, adjective.english
+    lengths = [len(pair.target_tokens) for pair in pairs]
+    assert 8 <= sum(lengths) / len(lengths) <= 10
+    assert min(lengths) >= 4
+    assert max(lengths) <= 17
+
+
+# ------------------------------------------------------------------------------------------ annotation
+
+
+def side(pair: MiniaturePair, german: bool) -> tuple:
+    if german:
+        return (
+            pair.target,
+            pair.target_tokens,
+            pair.target_heads,
+            pair.target_relations,
+            pair.target_coreference,
+        )
+    return pair.source, pair.source_tokens, pair.source_heads, pair.source_relations, pair.source_coreference
+
+
+@pytest.mark.parametrize("german", [False, True])
+def test_heads_form_a_tree_with_one_root(corpus: MiniatureCorpus, german: bool) -> None:
+    for pair in corpus.test + corpus.train[:2000]:
+        text, tokens, heads, relations, _ = side(pair, german)
+        assert len(tokens) == len(heads) == len(relations)
+        assert list(heads).count(-1) == 1, text
+        assert relations[heads.index(-1)] == "root"
+        assert all(relations[i] and relations[i] != "root" for i, head in enumerate(heads) if head != -1), (
+            text
+        )
+        for index in range(len(heads)):
+            steps, node = 0, index
+            while node != -1:
+                node, steps = heads[node], steps + 1
+                assert steps <= len(heads), text
+
+
+@pytest.mark.parametrize("german", [False, True])
+def test_tokens_make_the_text(corpus: MiniatureCorpus, german: bool) -> None:
+    for pair in corpus.test + corpus.train[:2000]:
+        text, tokens, *_ = side(pair, german)
+        assert text.replace(" ", "") == "".join(tokens)
+        assert text[0].isupper()
+        assert text[-1] in ".?"
+        assert not any(mark in text for mark in (" .", " ?", " ,", "  ", " 's", ",,"))
+        assert all(" " not in token and token for token in tokens)
+
+
+def test_alignments_are_in_range_and_cover_the_content_words(corpus: MiniatureCorpus) -> None:
+    for pair in corpus.test + corpus.train[:2000]:
+        left, right = {i for i, _ in pair.alignment}, {j for _, j in pair.alignment}
+        assert left <= set(range(len(pair.source_tokens)))
+        assert right <= set(range(len(pair.target_tokens)))
+        assert {i for i, tag in enumerate(pair.source_tags) if tag in CONTENT} <= left, pair.source
+        assert {j for j, tag in enumerate(pair.target_tags) if tag in CONTENT} <= right, pair.target
+        assert (len(pair.source_tokens) - 1, len(pair.target_tokens) - 1) in pair.alignment
+        assert any(i != j for i, j in pair.alignment) or len(pair.source_tokens) == len(pair.target_tokens)
+
+
+def test_aligned_nouns_translate_each_other(corpus: MiniatureCorpus) -> None:
+    known: dict[str, set[str]] = {}
+    for noun in NOUNS.values():
+        forms = {noun.german, noun.oblique, noun.genitive, noun.german_plural, noun.german_plural + "n"}
+        for english in (noun.english.split()[-1], noun.english_plural.split()[-1]):
+            known.setdefault(english, set()).update(forms)
+    checked = 0
+    for pair in corpus.test:
+        for i, j in pair.alignment:
+            word = pair.source_tokens[i]
+            nouns = {pair.source_tags[i], pair.target_tags[j]} <= {"NOUN", "PROPN"}
+            if nouns and word in known:
+                assert pair.target_tokens[j] in known[word], pair.source
+                checked += 1
+    assert checked > 400
+
+
+@pytest.mark.parametrize("german", [False, True])
+def test_coreference_leads_from_pronouns_to_nouns(corpus: MiniatureCorpus, german: bool) -> None:
+    links = 0
+    for pair in corpus.test + corpus.train[:2000]:
+        text, *_, coreference = side(pair, german)
+        tags = pair.target_tags if german else pair.source_tags
+        for pronoun, noun in coreference:
+            assert tags[noun] in ("NOUN", "PROPN"), text
+            assert tags[pronoun] in ("PRON", "DET"), text
+            assert pronoun != noun
+            links += 1
+    assert links > 500
+
+
+def test_english_pronouns_fit_what_they_refer_to(corpus: MiniatureCorpus) -> None:
+    classes = {"he": "he", "him": "he", "his": "he", "she": "she", "her": "she", "it": "it", "its": "it"}
+    singular = {noun.english.split()[-1]: noun.pronoun for noun in NOUNS.values()}
+    plural = {noun.english_plural.split()[-1] for noun in NOUNS.values() if not noun.mass and not noun.proper}
+    for pair in corpus.train:
+        for pronoun, noun in pair.source_coreference:
+            word, antecedent = pair.source_tokens[pronoun].lower(), pair.source_tokens[noun]
+            if word in classes:
+                assert singular[antecedent] == classes[word], pair.source
+            elif word in ("they", "them", "their"):
+                joined = any(
+                    h == noun and r == "conj"
+                    for h, r in zip(pair.source_heads, pair.source_relations, strict=True)
+                )
+                assert joined or antecedent in plural, pair.source
+            elif word in ("who", "whom"):
+                assert any(antecedent in (n.english, n.english_plural) for n in GROUPS["being"] if n.human), (
+                    pair.source
+                )
+
+
+# ------------------------------------------------------------------------------------------ English
+
+
+def test_english_agrees_and_has_its_articles_right(corpus: MiniatureCorpus) -> None:
+    for pair in corpus.train:
+        tokens = [token.lower() for token in pair.source_tokens]
+        question = pair.source.endswith("?")  # did she have to work?
+        for index, (here, following) in enumerate(pairwise(tokens)):
+            if here in ("a", "an"):
+                vowel = following[0] in "aeiou" or following == "honest"
+                assert (here == "an") == vowel, pair.source
+            if question or pair.source_relations[index] != "nsubj":
+                continue
+            if here in ("he", "she", "it"):
+                assert following not in ("are", "were", "have", "do", "am"), pair.source
+            if here in ("they", "we", "you"):
+                assert following not in ("is", "was", "has", "does", "am"), pair.source
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_every_construction_can_be_drawn(name: str) -> None:
+    sampler = Constructions(Random(name))
+    sources = {draw(sampler, name).source for _ in range(50)}
+    assert len(sources) > 40
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        (lambda s: " it " in s and " because " in s, ", weil sie "),
+        (lambda s: s.startswith("Because the "), "Weil de"),
+        (lambda s: " does not have to " in s, "muss"),
+        (lambda s: s.startswith("Whom "), "We"),
+        (lambda s: " must not " in s, "darf"),
+        (lambda s: " whose " in s, ", de"),
+        (lambda s: " cannot " in s, "kann"),
+    ],
+)
+def test_what_the_corpus_is_there_for_occurs(
+    corpus: MiniatureCorpus, english: Callable[[str], bool], german: str
+) -> None:
+    assert any(german in pair.target for pair in corpus.train if english(pair.source))
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
+    corpus = generate(train=50, dev=20, test=30, seed=9)
+    write(corpus, tmp_path / "new" / "corpus")
+    folder = tmp_path / "new" / "corpus"
+    for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
+        assert (folder / f"{name}.en").read_text(encoding="utf-8").splitlines() == [p.source for p in pairs]
+        assert (folder / f"{name}.de").read_text(encoding="utf-8").splitlines() == [p.target for p in pairs]
+    lines = (folder / "test.align").read_text(encoding="utf-8").splitlines()
+    read = [frozenset(tuple(map(int, link.split("-"))) for link in line.split()) for line in lines]
+    assert read == [pair.alignment for pair in corpus.test]
+
+
+def test_conllu_files_hold_the_trees_and_the_coreference(tmp_path: Path) -> None:
+    corpus = generate(train=0, dev=10, test=60, seed=9)
+    write(corpus, tmp_path)
+    blocks = (tmp_path / "test.de.conllu").read_text(encoding="utf-8").strip().split("\n\n")
+    assert len(blocks) == 60
+    for block, pair in zip(blocks, corpus.test, strict=True):
+        rows = [line.split("\t") for line in block.splitlines() if not line.startswith("#")]
+        assert all(len(row) == 10 for row in rows)
+        assert [row[0] for row in rows] == [str(i + 1) for i in range(len(rows))]
+        assert tuple(row[1] for row in rows) == pair.target_tokens
+        assert tuple(row[3] for row in rows) == pair.target_tags
+        assert tuple(int(row[6]) - 1 for row in rows) == pair.target_heads
+        assert tuple(row[7] for row in rows) == pair.target_relations
+        notes = [dict(note.split("=") for note in row[9].split("|") if "=" in note) for row in rows]
+        links = tuple(
+            (i, int(note["Antecedent"]) - 1) for i, note in enumerate(notes) if "Antecedent" in note
+        )
+        assert links == pair.target_coreference
+        text = "".join(
+            row[1] + ("" if "SpaceAfter" in note else " ") for row, note in zip(rows, notes, strict=True)
+        )
+        assert text.strip() == pair.target
+        assert f"# text = {pair.target}" in block
+
+
+def test_the_generator_needs_no_torch() -> None:
+    program = "import sys, headwise.text.miniature; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
