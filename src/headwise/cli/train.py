@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.main import INTERRUPTED
-from headwise.config import Config, DataConfig
+from headwise.config import Config
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def command(
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:
         raise ConfigError("-o: expected the run directory that training writes to, found none")
-    config, reasons = _configuration(configuration, source, changes, run, restart, seed or 1)
+    config, reasons = _configuration(configuration, source, changes, run, restart)
     _say(reasons)
 
     from headwise.tasks.translation import train
@@ -99,7 +99,7 @@ def command(
 
 
 def _configuration(
-    file: Path | None, source: list[str] | None, changes: list[str], run: Path, restart: bool, seed: int
+    file: Path | None, source: list[str] | None, changes: list[str], run: Path, restart: bool
 ) -> tuple[Config, list[str]]:
     """Find the configuration: a file's, the run's own when it goes on, or one chosen from the corpus."""
     if file is not None:
@@ -109,15 +109,16 @@ def _configuration(
         return Config.load(own, changes), [f"{run}: going on with its own configuration"]
     if source is None:
         raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
-    recipe = _choose(changes, seed)
+    recipe = _choose(changes)
     return recipe.config.with_overrides(changes), recipe.reasons
 
 
-def _choose(changes: list[str], seed: int) -> Recipe:
+def _choose(changes: list[str]) -> Recipe:
     from headwise.tasks.recipes import choose, measure
 
-    data: DataConfig = Config().with_overrides([c for c in changes if c.startswith("data.")]).data
-    return choose(measure(data), data, seed)
+    wanted = Config().with_overrides([c for c in changes if c.startswith(("data.", "training."))])
+    timed = wanted.training.max_minutes is not None
+    return choose(measure(wanted.data), wanted.data, seed=wanted.training.seed, timed=timed)
 
 
 def _say(lines: list[str]) -> None:

@@ -13,6 +13,7 @@ from headwise.config import BatchConfig, Config, DataConfig, ScheduleConfig, Sub
 from headwise.presets import preset
 from headwise.text.corpus import CleaningReport, clean_pairs, read_pairs, training_files
 
+_FILLED = 0.9  # of a batch's budget: the rest is padding, and room that no sentence fits
 _DISTINCT_WORDS_COUNTED = 2_000_000  # enough to know that there are plenty
 
 
@@ -60,8 +61,12 @@ class Recipe:
     reasons: list[str]
 
 
-def choose(size: CorpusSize, data: DataConfig, seed: int = 1) -> Recipe:
-    """Choose subwords, model, dropout, batch and steps for a corpus."""
+def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = False) -> Recipe:
+    """Choose subwords, model, dropout, batch and steps for a corpus.
+
+    `timed` says that training will be stopped by the clock: the learning rate then follows a schedule that is good
+    to stop at any time, otherwise it falls to zero at the last step.
+    """
     subwords = subword_count(size)
     reasons = [
         f"subwords.size={subwords}: {len(size.alphabet):,} characters and 32·√{size.pairs:,} merges, "
@@ -84,9 +89,14 @@ def choose(size: CorpusSize, data: DataConfig, seed: int = 1) -> Recipe:
         f"label smoothing {training.label_smoothing}: "
         f"{'strong' if config.model.dropout > 0.25 else 'moderate'} regularization for this much text",
         f"batch.tokens={config.batch.tokens}, {training.max_steps:,} steps: "
-        f"about {training.max_steps * config.batch.tokens * 0.9 / size.target_tokens:.0f} passes over "
-        f"{size.target_tokens:,.0f} target subwords; training ends before where nothing improves",
+        f"about {training.max_steps * config.batch.tokens * _FILLED / size.target_tokens:.0f} passes over "
+        f"{size.target_tokens:,.0f} target subwords",
     ]
+    if timed and config.schedule.name == "linear":
+        config.schedule.name = "inverse_sqrt"
+        reasons.append(
+            "schedule.name=inverse_sqrt: training ends by the clock, so the rate can't be timed to reach zero"
+        )
     return Recipe(Config.from_tree(config.model_dump()), reasons)
 
 
@@ -101,34 +111,34 @@ def subword_count(size: CorpusSize) -> int:
 
 def _steps(size: CorpusSize, tokens: int, *, least: int = 1_000) -> int:
     """Passes fall from 120 for the smallest corpora to about 25 for millions of pairs (the paper: 20)."""
-    passes = min(120.0, 20 + 80 * math.sqrt(30_000 / max(size.pairs, 1)))
-    steps = passes * size.target_tokens / (0.9 * tokens)  # a tenth of a batch is padding or left empty
+    passes = min(120.0, 20 + 55 * math.sqrt(30_000 / max(size.pairs, 1)))
+    steps = passes * size.target_tokens / (_FILLED * tokens)
     return max(least, 100 * round(steps / 100))
 
 
-def _training(steps: int, *, average: int = 10, patience: int = 10) -> TrainingConfig:
-    every = max(50, 50 * round(steps / 40 / 50))
+def _training(steps: int, *, average: int) -> TrainingConfig:
+    """Average the last fifth of training; validate ten times."""
+    every = max(10, round(steps / 5 / average))
     return TrainingConfig(
         max_steps=steps,
-        validate_every=every,
+        validate_every=every * math.ceil(steps / 10 / every),
         checkpoint_every=every,
         average_last=average,
-        patience=patience,
         best_by="bleu",
     )
 
 
 def _small(size: CorpusSize) -> Config:
     model = preset("tiny")
-    model.d_ff, model.dropout = 512, 0.3
+    model.d_ff, model.dropout, model.norm = 512, 0.3, "pre"
     steps = _steps(size, 4096)
-    schedule = ScheduleConfig(name="inverse_sqrt", peak=5e-3, warmup=min(2000, steps // 5))
+    schedule = ScheduleConfig(name="linear", peak=3e-3, warmup=min(600, steps // 5))
     return Config(
         model=model,
         subwords=SubwordConfig(dropout=0.1),
         batch=BatchConfig(tokens=4096),
         schedule=schedule,
-        training=_training(steps),
+        training=_training(steps, average=10),
     )
 
 
@@ -137,8 +147,14 @@ def _medium(size: CorpusSize) -> Config:
     model.d_model, model.d_ff, model.heads, model.dropout = 256, 1024, 4, 0.2
     steps = _steps(size, 12_500)
     schedule = ScheduleConfig(name="inverse_sqrt", peak=2e-3, warmup=4000)
-    return Config(model=model, batch=BatchConfig(tokens=12_500), schedule=schedule, training=_training(steps))
+    return Config(
+        model=model,
+        batch=BatchConfig(tokens=12_500),
+        schedule=schedule,
+        training=_training(steps, average=10),
+    )
 
 
 def _large() -> Config:
-    return Config(training=_training(100_000, average=5, patience=0))
+    training = TrainingConfig(max_steps=100_000, validate_every=2000, checkpoint_every=1000, average_last=5)
+    return Config(training=training)
