@@ -207,6 +207,8 @@ class LinkedClauses(Clauses):
             raise Retry
         if any(clause.verb is not None and "n" in clause.verb.flags for clause in (main, second)):
             raise Retry
+        if main.verb is second.verb:
+            raise Retry
         if steady:
             self.steady(main, second, conjunction.german)
         return Sentence(main, second, Link("subordinate", conjunction, first))

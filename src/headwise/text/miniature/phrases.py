@@ -138,7 +138,8 @@ class Phrases:
         elif draw > 0.72 and (not phrase.noun.human or phrase.noun in lx.KIN):
             named = self.chance(0.6)
             people = lx.GROUPS["name"] if named else lx.GROUPS["he"] + lx.GROUPS["she"]
-            phrase.owner = Phrase(self.fresh(people), not named and self.chance(0.15))
+            owner = self.fresh(people)
+            phrase.owner = Phrase(owner, not named and owner not in _ALWAYS_ONE and self.chance(0.15))
             self.mentions.append(phrase.owner)
         else:
             phrase.determiner = self.pick(("my", "my", "your", "our"))
@@ -150,10 +151,10 @@ class Phrases:
             return
         first = self.pick(options)
         phrase.adjectives = (first,)
-        if first.english not in COLORS and self.chance(0.15):
-            second = self.pick(options)
-            if second.english in COLORS:
-                phrase.adjectives = (first, second)
+        if first.english not in COLORS and self.chance(0.12):
+            colors = [adjective for adjective in options if adjective.english in COLORS]
+            if colors:
+                phrase.adjectives = (first, self.pick(colors))
 
     def speaker(self) -> Phrase:
         """I, you, we; he, she or they whom nobody has mentioned."""

@@ -15,9 +15,9 @@ CONSTRUCTIONS = {
     "predicate": 6,
     "comparison": 3,
     "passive": 4,
-    "topic": 3,
+    "topic": 2,
     "relative": 12,
-    "question": 8,
+    "question": 9,
     "motive": 7,
     "reason": 7,
     "weather": 2,
@@ -32,6 +32,7 @@ _PASSIVES = tuple(
     for verb in lx.VERBS["transitive"]
     if "v" in verb.flags
 )
+_QUESTIONS = ("polar",) * 6 + ("why", "where", "when", "who", "who", "what", "which")
 _COMPARABLE = tuple(adjective for adjective in lx.ADJECTIVES if adjective.english_comparative)
 _THINGS = frozenset(nouns.THINGS.split()) - {"event", "weather"}
 _TOPICS = tuple(
@@ -176,7 +177,7 @@ class Constructions(LinkedClauses):
         """Does the dog like the soup? Whom has the king invited? Which letter must I read?"""
         draw = self.random()
         tense = "present" if draw < 0.4 else "perfect" if draw < 0.7 else "modal" if draw < 0.9 else "future"
-        kind = self.pick(("polar", "polar", "polar", "why", "where", "when", "who", "who", "what", "which"))
+        kind = self.pick(_QUESTIONS)
         if kind == "who":
             return Sentence(self.asked_person(tense))
         if kind in ("what", "which"):
