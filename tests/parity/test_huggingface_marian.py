@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from seq2seq import VOCABULARY, PaddedBatch, assert_same, gradients, padded_batch, random_projection
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
 from headwise.nn.positions import sinusoids
+from seq2seq import VOCABULARY, PaddedBatch, assert_same, gradients, padded_batch, random_projection
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 

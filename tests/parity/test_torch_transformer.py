@@ -6,6 +6,10 @@ import math
 
 import pytest
 import torch
+from torch import Tensor, nn
+
+from headwise.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from headwise.nn.multihead import MultiHeadAttention
 from seq2seq import (
     VOCABULARY,
     PaddedBatch,
@@ -16,10 +20,6 @@ from seq2seq import (
     random_projection,
     small_model,
 )
-from torch import Tensor, nn
-
-from headwise.models.transformer import DecoderLayer, EncoderLayer, Transformer
-from headwise.nn.multihead import MultiHeadAttention
 
 BATCHES = {
     "one-sentence": padded_batch(1, [7], [5]),

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from translator_run import ENGLISH, GERMAN, make_run
 
 from headwise.cli.main import run as headwise
 from headwise.decoding.translator import Translator
+from translator_run import ENGLISH, GERMAN, make_run
 
 PROGRAM = [sys.executable, "-c", "from headwise.cli.main import main; main()"]
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from decoding_models import (
     BOS,
     EOS,
@@ -18,7 +19,6 @@ from decoding_models import (
     sentences,
     tiny_transformer,
 )
-
 from headwise.decoding.constraints import Symbols
 from headwise.decoding.engine import Ensemble, batches, decode, padded
 from headwise.decoding.options import SearchOptions

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from decoding_models import EOS, PAD, SYMBOLS, TreeModel, plain_beam_search, sentences, tiny_transformer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoding_models import EOS, PAD, SYMBOLS, TreeModel, plain_beam_search, sentences, tiny_transformer
 from headwise.decoding.engine import decode, padded
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.scoring import score

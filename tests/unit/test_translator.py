@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from translator_run import ENGLISH, GERMAN, make_run
 
 import headwise
 from headwise.decoding.alignment import cross_attention, word_links, word_numbers
@@ -20,6 +19,7 @@ from headwise.decoding.splitting import join_texts, split_text
 from headwise.decoding.translator import LongLineWarning, Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError
 from headwise.text.subword import BOS, EOS, PAD, UNK
+from translator_run import ENGLISH, GERMAN, make_run
 
 LONG = " ".join(ENGLISH)
 

@@ -71,8 +71,8 @@ def _by_words(
     target_pieces: Sequence[str],
 ) -> CrossAttention:
     """Go from subwords to words; weights (layers, heads, target, source) have end symbols on both sides."""
-    columns = _overlap(source.words, source_pieces)  # (words, pieces)
-    rows = _overlap(target.words, target_pieces)
+    columns = _overlap(source, source_pieces)  # (words, pieces)
+    rows = (_overlap(target, target_pieces) > 0).astype(np.float64)
     pieces, end = weights[:, :, :-1, :-1], weights[:, :, :-1, -1:]
     by_word = pieces @ (columns / np.maximum(columns.sum(axis=0), 1)).T
     rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
@@ -80,16 +80,20 @@ def _by_words(
     return CrossAttention((*source.words, "</s>"), target.words, joined.astype(np.float32))
 
 
-def _overlap(words: Sequence[str], pieces: Sequence[str]) -> NDArray[np.float64]:
-    """Count the bytes that each word and each subword share, (words, pieces)."""
-    word_ends = np.cumsum([len(word.encode()) for word in words])
-    piece_ends = np.cumsum([_width(piece) for piece in pieces])
+def _overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
+    """Count the bytes that each word and each subword share, (words, pieces); a space belongs to the word after it."""
+    text = " " + " ".join(sentence.text.split())
+    ends, place = [], 0
+    for word in sentence.words:
+        place = text.index(word, place) + len(word)
+        ends.append(len(text[:place].encode()))
+    word_ends, piece_ends = np.array(ends), np.cumsum([_width(piece) for piece in pieces])
     word_starts, piece_starts = np.r_[0, word_ends[:-1]], np.r_[0, piece_ends[:-1]]
-    starts = np.maximum(word_starts[:, None], piece_starts)
-    ends = np.minimum(word_ends[:, None], piece_ends)
-    return np.maximum(ends - starts, 0).astype(np.float64)
+    first = np.maximum(word_starts[:, None], piece_starts)
+    last = np.minimum(word_ends[:, None], piece_ends)
+    return np.maximum(last - first, 0).astype(np.float64)
 
 
 def _width(piece: str) -> int:
     """Bytes of text that a subword stands for: `▁` is a space, `<0xE2>` a single byte."""
-    return 1 if _BYTE.fullmatch(piece) else len(piece.replace("▁", "").encode())
+    return 1 if _BYTE.fullmatch(piece) else len(piece.replace("▁", " ").encode())

@@ -144,9 +144,9 @@ def _small(size: CorpusSize) -> Config:
 
 def _medium(size: CorpusSize) -> Config:
     model = preset("base")
-    model.d_model, model.d_ff, model.heads, model.dropout = 256, 1024, 4, 0.2
+    model.d_model, model.d_ff, model.heads, model.dropout, model.norm = 256, 1024, 4, 0.2, "pre"
     steps = _steps(size, 12_500)
-    schedule = ScheduleConfig(name="inverse_sqrt", peak=2e-3, warmup=4000)
+    schedule = ScheduleConfig(name="linear", peak=2e-3, warmup=min(2000, steps // 5))
     return Config(
         model=model,
         batch=BatchConfig(tokens=12_500),

@@ -1,0 +1,102 @@
+"""Cross-attention over words, alignments read off it, and the picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.analysis.alignment import Rule, align, best_rule, error_rate
+from headwise.analysis.attention import CrossAttention, Sentence, _by_words, _overlap, cross_attention
+from headwise.analysis.picture import draw_cross_attention
+from headwise.decoding.translator import Translator
+from translator_run import ENGLISH, GERMAN, make_run
+
+WORDS = st.lists(st.text("abcäß", min_size=1, max_size=5), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de"))
+
+
+def attention(weights: list[list[float]]) -> CrossAttention:
+    """One layer with two equal heads."""
+    rows, columns = len(weights), len(weights[0])
+    array = np.array([[weights, weights]], np.float32)
+    return CrossAttention(
+        (*(f"s{i}" for i in range(columns - 1)), "</s>"), tuple(f"t{i}" for i in range(rows)), array
+    )
+
+
+def test_overlap_counts_shared_bytes() -> None:
+    assert _overlap(Sentence("müde.", ("müde", ".")), ["▁mü", "de", "."]).tolist() == [[4, 2, 0], [0, 0, 1]]
+    assert _overlap(Sentence("abc", ("ab", "c")), ["▁a", "bc"]).tolist() == [[2, 1], [0, 1]]
+    assert _overlap(Sentence.of("a ü"), ["▁a", "▁", "<0xC3>", "<0xBC>"]).tolist() == [
+        [2, 0, 0, 0],
+        [0, 1, 1, 1],
+    ]
+
+
+@given(words=WORDS, cuts=st.sets(st.integers(1, 40)))
+def test_overlap_loses_no_byte_however_the_text_is_cut(words: list[str], cuts: set[int]) -> None:
+    text = "".join(f" {word}" for word in words)
+    ends = sorted({cut for cut in cuts if cut < len(text)} | {len(text)})
+    pieces = [text[start:end].replace(" ", "▁") for start, end in zip([0, *ends], ends, strict=False)]
+    shared = _overlap(Sentence.of(text[1:]), pieces)
+    assert shared.sum(axis=1).tolist() == [len(word.encode()) + 1 for word in words]
+    assert shared.sum(axis=0).tolist() == [len(piece.replace("▁", " ").encode()) for piece in pieces]
+
+
+def test_subwords_become_words_by_sum_over_columns_and_mean_over_rows() -> None:
+    # Two target subwords of one word over a source word of two subwords, another, and the end symbol.
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.0, 0.0, 0.0, 1.0]], np.float32)
+    joined = _by_words(
+        weights[None, None],
+        Sentence("abc d", ("abc", "d")),
+        Sentence("xy", ("xy",)),
+        ["▁ab", "c", "▁d"],
+        ["▁x", "y"],
+    )
+    assert joined.source_words == ("abc", "d", "</s>")
+    assert joined.weights[0, 0].tolist() == [pytest.approx([0.45, 0.2, 0.35])]
+
+
+def test_cross_attention_of_a_model_sums_to_one(translator: Translator) -> None:
+    sources, targets = [Sentence.of(t) for t in ENGLISH], [Sentence.of(t) for t in GERMAN]
+    for found, source, target in zip(
+        cross_attention(translator, sources, targets), sources, targets, strict=True
+    ):
+        assert found.source_words == (*source.words, "</s>")
+        assert found.weights.shape[2:] == (len(target.words), len(source.words) + 1)
+        assert np.allclose(found.weights.sum(-1), 1.0, atol=1e-5)
+
+
+def test_an_alignment_takes_the_largest_weight_that_is_not_the_end_symbols() -> None:
+    found = attention([[0.2, 0.1, 0.7], [0.1, 0.8, 0.1]])
+    assert align(found, Rule()) == {(0, 0), (1, 1)}
+    assert align(attention([[1.0]]), Rule()) == frozenset()
+
+
+def test_the_best_rule_is_the_one_with_the_fewest_errors() -> None:
+    right, wrong = [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0]], [[0.1, 0.9, 0.0], [0.9, 0.1, 0.0]]
+    weights = np.array([[wrong, wrong], [wrong, right]], np.float32)
+    found = [CrossAttention(("a", "b", "</s>"), ("x", "y"), weights)]
+    gold = [frozenset({(0, 0), (1, 1)})]
+    rule = best_rule(found, gold)
+    assert rule == Rule(layer=1, head=1)
+    assert str(rule) == "layer 2, head 2"
+    assert error_rate(found, gold, rule) == 0.0
+    assert error_rate(found, gold, Rule(0)) == 1.0
+
+
+def test_the_picture_is_a_png(tmp_path: Path) -> None:
+    file = tmp_path / "attention.png"
+    found = attention([[0.2, 0.1, 0.7], [0.1, 0.8, 0.1]])
+    draw_cross_attention(found, file, title="both layers")
+    assert file.read_bytes().startswith(b"\x89PNG")
+    draw_cross_attention(found, file, title="one head", shown=(0, 1))
+    assert file.stat().st_size > 1000

@@ -1,0 +1,104 @@
+"""`headwise evaluate` and `headwise average` against the libraries they stand on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+from safetensors.torch import load_file
+
+from headwise.cli.main import run as run_program
+from headwise.decoding.translator import Translator
+from headwise.training.checkpoint import Checkpoints, Progress, random_state
+from translator_run import ENGLISH, GERMAN, make_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "de")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    for name, lines in {"en": ENGLISH, "de": GERMAN}.items():
+        (tmp_path / f"test.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return ["--source", str(tmp_path / "test.en"), "--reference", str(tmp_path / "test.de")]
+
+
+def test_evaluate_equals_sacrebleu_on_its_own_translations(
+    run: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.de"
+    assert run_program(["evaluate", str(run), *files, "-o", str(out), "--lowercase", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    translations = out.read_text(encoding="utf-8").split("\n")[:-1]
+    assert translations == [t.text for t in Translator.load(run).translate(ENGLISH)]
+    assert record["bleu"]["score"] == pytest.approx(sacrebleu.corpus_bleu(translations, [GERMAN]).score)
+    assert record["chrf"]["score"] == pytest.approx(sacrebleu.corpus_chrf(translations, [GERMAN]).score)
+    lowered = sacrebleu.corpus_bleu(translations, [GERMAN], tokenize="none", lowercase=True, force=True)
+    assert record["tokenized_bleu"]["score"] == pytest.approx(lowered.score)
+    assert "tok:none" in record["tokenized_bleu"]["signature"]
+    scored = Translator.load(run).score(ENGLISH, GERMAN)
+    total, tokens = sum(o.log_probability for o in scored), sum(len(o.pieces) for o in scored)
+    assert record["perplexity"]["subword"] == pytest.approx(math.exp(-total / tokens), rel=1e-4)
+    words = sum(len(line.split()) + 1 for line in GERMAN)
+    assert record["perplexity"]["word"] == pytest.approx(math.exp(-total / words), rel=1e-4)
+
+
+def test_a_run_does_not_differ_from_itself(
+    run: Path, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run_program(["evaluate", str(run), *files, "--compare", str(run), "--samples", "50", "--json"]) == 0
+    )
+    comparison = json.loads(capsys.readouterr().out)["comparison"]
+    assert comparison["p_value"] == 1.0
+    assert run_program(["evaluate", str(run), *files, "--compare", str(run), "--samples", "50"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("BLEU", "chrF2", "tokenized BLEU", "perplexity", "tok:13a"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--tokenize", "morse"], "--tokenize: expected one of"),
+        (["--metric", "ter", "--compare", "RUN"], "metric"),
+        (["--beam", "0"], "beam: expected a whole number of at least 1, found 0"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(
+    run: Path, files: list[str], capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    arguments = [str(run) if word == "RUN" else word for word in arguments]
+    assert run_program(["evaluate", str(run), *files, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "Traceback" not in error
+
+
+def test_lines_must_match(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("eins\n")
+    arguments = ["--source", str(tmp_path / "a"), "--reference", str(tmp_path / "b")]
+    assert run_program(["evaluate", str(run), *arguments]) == 2
+    assert "found 2" in capsys.readouterr().err
+
+
+def test_average_is_the_mean_of_the_last_checkpoints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = {}
+    for step in (100, 200, 300):
+        model = torch.nn.Linear(3, 2, bias=False)
+        optimizer = torch.optim.AdamW(model.parameters())
+        Checkpoints(tmp_path).save(model, optimizer, Progress(step=step), {}, [random_state()])
+        weights[step] = model.weight.detach()
+    assert run_program(["average", str(tmp_path), "--last", "2"]) == 0
+    averaged = load_file(tmp_path / "model.safetensors")["weight"]
+    assert torch.allclose(averaged, (weights[200] + weights[300]) / 2)
+    assert run_program(["average", str(tmp_path), "--last", "4"]) == 2
+    assert "expected at least 4 checkpoints to average, found 3" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""The recipe for two text files: what it chooses, and that every choice can be trained."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.config import Config, DataConfig
+from headwise.tasks.recipes import CorpusSize, choose, measure, subword_count
+
+
+def size(pairs: int, words: int = 10) -> CorpusSize:
+    return CorpusSize(
+        pairs=pairs,
+        target_words=words * pairs,
+        target_characters=6 * words * pairs,
+        alphabet=set("abcdefghijklmnopqrstuvwxyz .,"),
+        vocabulary={str(number) for number in range(min(pairs, 200_000))},
+    )
+
+
+def test_measure_counts_what_cleaning_keeps(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.gz", "wt", encoding="utf-8") as file:
+        file.write("one two\n\nthree\n")
+    (tmp_path / "b").write_text("eins zwei\nleer\ndrei vier fünf\n", encoding="utf-8")
+    found = measure(DataConfig(source=[str(tmp_path / "a.gz")], target=[str(tmp_path / "b")]))
+    assert (found.pairs, found.target_words) == (2, 5)
+    assert found.target_characters == len("eins zwei") + len("drei vier fünf")
+    assert found.vocabulary == {"one", "two", "three", "eins", "zwei", "drei", "vier", "fünf"}
+    assert {"ü", " ", "t"} <= found.alphabet
+    assert "l" not in found.alphabet
+
+
+def test_text_without_spaces_counts_by_characters() -> None:
+    spaced, unspaced = size(1000), size(1000)
+    unspaced.target_words = 1000
+    assert spaced.target_tokens == pytest.approx(1000 + 1.15 * 10_000)
+    assert unspaced.target_tokens == 1000 + 60_000 / 2
+
+
+@given(pairs=st.integers(1, 50_000_000), words=st.integers(1, 60))
+def test_every_choice_is_a_valid_configuration_with_reasons(pairs: int, words: int) -> None:
+    recipe = choose(size(pairs, words), DataConfig())
+    config = Config.from_tree(recipe.config.model_dump())
+    assert config.training.max_steps >= 1000
+    assert config.training.checkpoint_every * config.training.average_last <= config.training.max_steps
+    assert config.training.validate_every <= config.training.max_steps
+    assert config.schedule.warmup <= config.training.max_steps / 5
+    assert f"subwords.size={config.subwords.size}" in recipe.reasons[0]
+
+
+@given(st.integers(1, 50_000_000), st.integers(1, 50_000_000))
+def test_more_text_never_means_fewer_subwords_or_a_smaller_model(one: int, other: int) -> None:
+    few, many = (choose(size(pairs), DataConfig()).config for pairs in sorted((one, other)))
+    assert few.subwords.size <= many.subwords.size
+    assert few.model.d_model <= many.model.d_model
+    assert few.model.dropout >= many.model.dropout
+
+
+def test_millions_of_pairs_get_the_papers_recipe() -> None:
+    config = choose(size(4_500_000), DataConfig()).config
+    paper = Config()
+    assert (config.model, config.schedule, config.batch) == (paper.model, paper.schedule, paper.batch)
+    assert config.training.max_steps == 100_000
+    assert subword_count(size(4_500_000)) == 37_000 + len(size(1).alphabet)
+
+
+def test_a_run_against_the_clock_gets_a_rate_that_may_be_stopped() -> None:
+    assert choose(size(30_000), DataConfig()).config.schedule.name == "linear"
+    timed = choose(size(30_000), DataConfig(), timed=True)
+    assert timed.config.schedule.name == "inverse_sqrt"
+    assert "clock" in timed.reasons[-1]
