@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from typing import Any
 
 from headwise.config import ModelConfig
@@ -55,6 +56,20 @@ def preset(name: str) -> ModelConfig:
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(PRESETS)}"
         raise ConfigError(f"preset: expected a known model size, found {name!r} ({hint})")
     return ModelConfig(**_DIFFERENCES[name])
+
+
+def preset_changes(name: str) -> list[str]:
+    """Return `key.sub=value` overrides that turn any configuration's model into preset `name`.
+
+    A row of Table 3 that differs in training (label smoothing, steps) brings that too. Raises as `preset` does.
+    """
+    model = preset(name).model_dump(mode="json")
+    tree = {"model": model, "training": TRAINING_DIFFERENCES.get(name, {})}
+    return [
+        f"{section}.{key}={json.dumps(value)}"
+        for section, values in tree.items()
+        for key, value in values.items()
+    ]
 
 
 def parameter_count(model: ModelConfig, source_size: int, target_size: int) -> int:

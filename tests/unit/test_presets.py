@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headwise.config import ModelConfig
+from headwise.config import Config, ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.transformer import Transformer
-from headwise.presets import PRESETS, TRAINING_DIFFERENCES, parameter_count, preset
+from headwise.presets import PRESETS, TRAINING_DIFFERENCES, parameter_count, preset, preset_changes
 
 # Vaswani et al. 2017, Table 3: N, d_model, d_ff, h, d_k, d_v, P_drop, ε_ls, train steps (thousands), parameters
 # (millions). Blank cells are filled with the base model's values, as its caption says.
@@ -137,3 +137,12 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         preset("bse")
     with pytest.raises(ConfigError, match="known: base, tiny"):
         preset("qqqq")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_replaces_any_model(name: str) -> None:
+    other = Config(model=ModelConfig(encoder_layers=1, d_model=16, heads=2, d_k=5, norm="pre"))
+    changed = other.with_overrides(preset_changes(name))
+    assert changed.model == preset(name)
+    for key, value in TRAINING_DIFFERENCES.get(name, {}).items():
+        assert getattr(changed.training, key) == value

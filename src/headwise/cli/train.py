@@ -11,6 +11,7 @@ import typer
 from headwise.cli.main import INTERRUPTED
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.presets import preset_changes
 
 if TYPE_CHECKING:
     from headwise.tasks.recipes import Recipe
@@ -61,7 +62,7 @@ def command(
 
     Example: headwise train -c configs/multi30k-en-de.yaml training.seed=2 -o runs/seed2
     """
-    changes = list(overrides or [])
+    changes = [*(preset_changes(preset) if preset else []), *(overrides or [])]
     options = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
     changes += [f"training.{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
     files: dict[str, Any] = {
