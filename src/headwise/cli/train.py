@@ -40,6 +40,10 @@ def command(
     ] = None,
     dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", help="Model size: tiny, base, big, or a row of the paper's Table 3."),
+    ] = None,
     max_steps: Annotated[
         int | None, typer.Option("--max-steps", help="Stop after so many steps in all.")
     ] = None,
