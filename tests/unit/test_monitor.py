@@ -126,5 +126,5 @@ def test_a_validation_without_scores_is_recorded_and_not_shown(
 
 def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
-    with pytest.raises(TrainingError, match=r"run/metrics.jsonl: can't be written \(Not a directory\)"):
+    with pytest.raises(TrainingError, match=r"run/metrics.jsonl: can't be written \(File exists\)"):
         Monitor(tmp_path / "run", max_steps=1, quiet=True).start(0)

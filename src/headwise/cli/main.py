@@ -82,14 +82,12 @@ def _call(name: str, arguments: list[str]) -> int:
         )
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except typer.Exit as done:
-        if done.exit_code == INTERRUPTED:  # typer's own, for a Ctrl-C
-            raise KeyboardInterrupt from None
-        return done.exit_code
     except usage_error as error:
         raise ConfigError(
             f"{name}: {_sentence(error.format_message())} (see headwise {name} --help)"
         ) from None
+    if result == INTERRUPTED:  # the command's own, or typer's for a Ctrl-C
+        raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
 
 

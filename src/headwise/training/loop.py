@@ -226,6 +226,7 @@ class Trainer:
     def _validate(self) -> bool:
         """Score the model on the development data, if there is any; returns whether it is the best so far."""
         progress, wanted = self.progress, self.options.best_by
+        self.model.eval()
         scores = self.world.on_first(self.task.validate)
         if not scores:
             return False

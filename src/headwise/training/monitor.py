@@ -50,6 +50,7 @@ class Monitor:
             kept = [r for r in read_metrics(self.file) if r["step"] <= step]
             write_text(self.file, "".join(json.dumps(r) + "\n" for r in kept))
         with disk_errors(self.file):
+            self.run.mkdir(parents=True, exist_ok=True)
             self._out = self.file.open("a", encoding="utf-8")
         if self.console.is_terminal and not self.console.quiet:
             self._bar = Progress(

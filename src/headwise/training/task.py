@@ -59,9 +59,9 @@ class Task(Protocol):
         ...
 
     def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Scores of the model as it is, `loss` among them; none without development data.
+        """Scores of the model, in evaluation mode, `loss` among them; none without development data.
 
-        `final` may take more time. The model is left in the mode it was in.
+        `final` may take more time.
         """
         ...
 

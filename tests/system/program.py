@@ -1,0 +1,114 @@
+"""The program as its users run it, in a process of its own or, where that makes no difference, in this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwise.cli.main import run as run_program
+
+_SECONDS = 600  # longer than anything here takes, even on a busy machine
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one sentence that the user gets for a mistake; whatever else must not be there isn't."""
+        assert self.code == 2, f"expected exit code 2, found {self.code}\n{self.err}"
+        assert "Traceback" not in self.err
+        lines = [line for line in self.err.splitlines() if line.startswith("headwise: error: ")]
+        assert lines == self.err.splitlines()[-1:], self.err
+        return lines[0].removeprefix("headwise: error: ")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a process that leaves the other cores alone."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", **more}
+
+
+def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
+    """Start `headwise` in a process of its own, as a terminal would: Ctrl-C means something to it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "headwise", *map(str, arguments)],
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> Outcome:
+    """Wait until a process ends."""
+    out, err = process.communicate(timeout=_SECONDS)
+    return Outcome(process.returncode, out, err)
+
+
+def headwise(*arguments: object, **more: str) -> Outcome:
+    """Run `headwise` in a process of its own."""
+    return finish(start(*arguments, **more))
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
+    """Run `headwise` in this process, which has torch imported already."""
+    capsys.readouterr()
+    code = run_program([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return Outcome(code, captured.out, captured.err)
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until something has happened; fails where the process ends before."""
+    deadline = time.monotonic() + _SECONDS
+    while not condition():
+        assert process.poll() is None, f"the process ended too early:\n{finish(process).err}"
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.001)
+
+
+def metrics(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """What a run recorded, without the speed, which differs from one time to the next."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for record in records:
+        record.pop("target_tokens_per_second", None)
+    return [record for record in records if kind in (None, record["kind"])]
+
+
+def saved_step(run: Path) -> int:
+    """The step that a run would go on from; 0 where there is none."""
+    latest = run / "latest"
+    return int(latest.read_text().removeprefix("step-")) if latest.exists() else 0
+
+
+def result(run: Path) -> dict[str, Any]:
+    """Everything that training computed: all parameters, moments, generators, positions, scores and records."""
+    checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
+    state = json.loads((checkpoint / "state.json").read_text())
+    del state["progress"]["seconds"], state["sha256"]
+    files = [run / "model.safetensors", run / "best", run / "spm.model", *checkpoint.glob("*.safetensors")]
+    assert len(files) == 6
+    return {file.name: file.read_bytes() for file in files} | {
+        "averaged": sorted(path.name for path in (run / "checkpoints").iterdir()),
+        "state": state,
+        "metrics": metrics(run),
+    }
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, to tell whether anything was touched."""
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,125 @@
+"""What README and docs show: every command has the options it is shown with, and the main path works as printed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from headwise.cli.main import COMMANDS
+from headwise.config import Config
+from headwise.text.miniature import generate
+from system.program import call, headwise
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONFIGURATIONS = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+def shown_commands() -> list[tuple[str, str]]:
+    """Every `headwise …` line of every shell block, with its document."""
+    found = []
+    for document in DOCUMENTS:
+        for block in re.findall(r"```(?:sh)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.splitlines():
+                match = re.search(r"(?:^|\| |-m )(headwise \w.*)", line)
+                if match:
+                    found.append((document.name, match.group(1).split("  ")[0]))
+    return found
+
+
+def click_command(name: str) -> Any:
+    module = importlib.import_module(COMMANDS[name][0])
+    if hasattr(module, "app"):
+        return typer.main.get_command(module.app)
+    app = typer.Typer()
+    app.command(name)(module.command)
+    return typer.main.get_command(app)
+
+
+@pytest.mark.parametrize(("document", "line"), shown_commands())
+def test_a_shown_command_has_its_options(document: str, line: str) -> None:
+    words = shlex.split(line)[1:]
+    assert words[0] in COMMANDS, f"{document}: {line}"
+    command = click_command(words[0])
+    if hasattr(command, "commands"):
+        command = command.commands[words[1]]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    unknown = [word for word in words[1:] if word.startswith("-") and word not in known]
+    assert not unknown, f"{document}: {line}"
+
+
+def test_there_are_commands_to_check() -> None:
+    assert {line.split()[1] for _, line in shown_commands()} >= {"train", "translate", "evaluate", "data"}
+
+
+def test_the_readme_names_every_command() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(f"`headwise {name}`" in readme for name in COMMANDS)
+
+
+def test_every_file_that_a_document_links_to_is_there() -> None:
+    for document in DOCUMENTS:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text(encoding="utf-8")):
+            if not link.startswith("http"):
+                assert (document.parent / link).exists(), f"{document.name} links to {link}"
+
+
+@pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.stem)
+def test_a_shipped_configuration_trains(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three steps on a small corpus, in the shape that the file asks for."""
+    assert Config.load(file).model
+    corpus = generate(train=300, dev=20, test=20, seed=3)
+    for name, pairs in {"train": corpus.train, "dev": corpus.dev}.items():
+        for side in ("source", "target"):
+            (tmp_path / f"{name}.{side}").write_text("".join(f"{getattr(p, side)}\n" for p in pairs))
+    changes = [
+        f"data.source=[{tmp_path / 'train.source'}]",
+        f"data.target=[{tmp_path / 'train.target'}]",
+        f"data.dev_source={tmp_path / 'dev.source'}",
+        f"data.dev_target={tmp_path / 'dev.target'}",
+        "subwords.size=300",
+        "batch.tokens=500",
+        "training.validate_bleu=false",
+        "training.threads=0",
+    ]
+    done = call(capsys, "train", "-c", file, *changes, "--max-steps", 3, "-o", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    resolved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert resolved["model"]["d_model"] == Config.load(file).model.d_model
+
+
+def test_the_path_for_ones_own_files_as_the_readme_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    corpus = generate(train=400, dev=20, test=20, seed=2)
+    for name, pairs in {"train": corpus.train, "test": corpus.test}.items():
+        Path(f"{name}.en").write_text("".join(f"{p.source}\n" for p in pairs), encoding="utf-8")
+        Path(f"{name}.de").write_text("".join(f"{p.target}\n" for p in pairs), encoding="utf-8")
+    shown = [line for document, line in shown_commands() if document == "README.md"]
+    train = next(line for line in shown if "--source train.en" in line and " train " in line)
+    trained = headwise(*shlex.split(train)[1:], "--max-steps", "8")
+    assert trained.code == 0, trained.err
+    assert "subwords.size=" in trained.err  # what it chose, and why
+    assert "dev" in trained.err
+    evaluate = next(line for line in shown if line.startswith("headwise evaluate runs/de"))
+    scored = call(capsys, *shlex.split(evaluate)[1:], "--beam", 1)
+    assert scored.code == 0, scored.err
+    assert "sacre" not in scored.err
+    assert "BLEU" in scored.out
+    assert "tok:13a" in scored.out
+
+    import headwise as package
+
+    (translation,) = package.load("runs/de").translate(["A man rides a horse."], max_length=5)
+    assert isinstance(translation.text, str)

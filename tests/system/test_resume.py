@@ -1,0 +1,164 @@
+"""A run that was stopped, at whatever moment and by whatever means, ends as if it never had been (contract 6)."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from program import call, finish, headwise, metrics, result, saved_step, snapshot, start, wait_for
+
+from headwise.cli.main import run as run_program
+from toy import Toy, toy_pairs, write_toy
+
+STEPS = 90  # about two seconds of training
+OFTEN = ("training.checkpoint_every=1", "training.validate_every=30")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    assert run_program(["train", "-c", str(toy.config), *OFTEN, f"--max-steps={STEPS}", "-o", str(run)]) == 0
+    return run
+
+
+def test_some_steps_and_the_rest_in_a_new_process_equal_all_steps_in_one_go(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert call(capsys, "train", "-c", toy.config, "-o", whole).code == 0
+    assert call(capsys, "train", "-c", toy.config, "-o", parts, "--max-steps=10").code == 0  # within an epoch
+    assert saved_step(parts) == 10
+    again = headwise("train", "-c", toy.config, "-o", parts)
+    assert again.code == 0
+    assert "resuming from" in again.err
+    whole_result, parts_result = result(whole), result(parts)
+    # The end of the first part was measured, too; that is all.
+    for part in (parts_result, whole_result):
+        part["metrics"] = [record for record in part["metrics"] if record["step"] != 10]
+    assert parts_result == whole_result
+
+
+def test_all_that_is_random_was_on(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else the tests here would show less than they say: another seed changes everything from the first step on."""
+    losses = []
+    for name, changes in {
+        "as-it-is": [],
+        "no-dropout": ["model.dropout=0", "model.attention_dropout=0"],
+        "no-bpe-dropout": ["subwords.dropout=0"],
+        "one-batch": ["batch.accumulate=1"],
+    }.items():
+        assert (
+            call(capsys, "train", "-c", toy.config, "-o", tmp_path / name, "--max-steps=1", *changes).code
+            == 0
+        )
+        losses.append(metrics(tmp_path / name, "train")[0]["loss"])
+    assert len(set(losses)) == len(losses)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interruption_finishes_the_step_and_saves(
+    number: signal.Signals,
+    toy: Toy,
+    undisturbed: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, *OFTEN, "--max-steps", STEPS, "-o", run)
+    process = start(*command, "training.checkpoint_every=1000")  # nothing is saved but by the interruption
+    wait_for(lambda: (run / "metrics.jsonl").exists() and len(metrics(run)) > 2, process)
+    process.send_signal(number)
+    stopped = finish(process)
+    assert stopped.code == 130
+    assert stopped.err.splitlines()[-2:] == [
+        f"stopped after step {saved_step(run)}; saved. Run the same command again to go on.",
+        "headwise: interrupted",
+    ]
+    assert 3 <= saved_step(run) < STEPS
+    assert [record["step"] for record in metrics(run, "train")] == list(range(1, saved_step(run) + 1))
+    assert not (run / "model.safetensors").exists()
+    assert call(capsys, *command).code == 0
+    assert result(run) == result(undisturbed)
+
+
+def test_a_second_interruption_stops_at_once_and_harms_nothing(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, "batch.accumulate=200", "training.checkpoint_every=1", "-o", run)
+    process = start(*command)
+    wait_for(lambda: saved_step(run) == 1, process)
+    time.sleep(0.1)
+    saved = snapshot(run / "checkpoints")
+    process.send_signal(signal.SIGINT)  # in the second step, which takes a second
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    stopped = finish(process)
+    assert stopped.code == 130
+    assert stopped.err.splitlines()[-1] == "headwise: interrupted"
+    assert "stopped after" not in stopped.err
+    assert snapshot(run / "checkpoints") == saved
+    assert headwise(*command, "--max-steps", 1).code == 0
+    assert snapshot(run / "checkpoints") == saved
+
+
+def test_an_interruption_while_the_text_is_prepared_leaves_no_half_store(tmp_path: Path) -> None:
+    toy, run = write_toy(tmp_path, toy_pairs(20_000)), tmp_path / "run"
+    process = start("train", "-c", toy.config, "-o", run)
+    wait_for(lambda: any(run.glob(".prepared.partial-*/*")), process)
+    process.send_signal(signal.SIGINT)
+    stopped = finish(process)
+    assert stopped.code == 130
+    assert stopped.err.splitlines()[-1] == "headwise: interrupted"
+    assert [path.name for path in run.iterdir()] == [".prepared.lock"]
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_in_a_row_change_nothing(
+    kills: int, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(kills)
+    steps = 30 * kills
+    command = ("train", "-c", toy.config, *OFTEN, "--max-steps", steps, "-o")
+    assert call(capsys, *command, tmp_path / "undisturbed").code == 0
+    run, in_a_save = tmp_path / "run", 0
+    for kill in range(kills):
+        process, before = start(*command, run), saved_step(run)
+        wait_for(lambda before=before: saved_step(run) > before, process)
+        if kill % 2:  # anywhere
+            time.sleep(draw.uniform(0, 0.4))
+        else:  # while a checkpoint is being written
+            wait_for(lambda: any((run / "checkpoints").glob(".step-*")), process)
+        process.kill()
+        finish(process)
+        in_a_save += any((run / "checkpoints").glob(".step-*"))
+        assert before < saved_step(run) < steps, "the run was not killed on its way"
+    assert in_a_save
+    assert headwise(*command, run).code == 0
+    assert [record["step"] for record in metrics(run, "train")] == list(range(1, steps + 1))
+    assert result(run) == result(tmp_path / "undisturbed")
+    assert not list(run.rglob("*.partial-*"))
+
+
+def test_a_kill_after_the_last_step_leaves_the_end_to_the_next_start(
+    toy: Toy, undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, *OFTEN, "--max-steps", STEPS, "-o", run)
+    process = start(*command)
+    wait_for(lambda: saved_step(run) == STEPS, process)
+    process.kill()
+    finish(process)
+    ended = headwise(*command)
+    assert ended.code == 0
+    assert "already trained" not in ended.err
+    assert result(run) == result(undisturbed)
+
+
+def test_a_trained_run_is_left_alone(toy: Toy, undisturbed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(undisturbed)
+    again = call(capsys, "train", "-c", toy.config, *OFTEN, "--max-steps", STEPS, "-o", undisturbed)
+    assert again.code == 0
+    assert f"already trained (reached {STEPS} steps)" in again.err
+    assert snapshot(undisturbed) == before

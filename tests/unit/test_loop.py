@@ -1,0 +1,350 @@
+"""The loop on a task of its own, so small that each step can be checked against torch by hand."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.errors import TrainingError
+from headwise.training.checkpoint import Checkpoints
+from headwise.training.loop import Interruption, Trainer
+from headwise.training.loss import LossSum
+from headwise.training.monitor import read_metrics
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Rows of a linear regression; `target_tokens` differs between batches, as in real ones."""
+
+    x: Tensor
+    y: Tensor
+    name: str
+
+    @property
+    def target_tokens(self) -> int:
+        return len(self.y)
+
+
+class Stream:
+    """Batches of 1, 2, 3, 4, 1, … rows of random numbers, each a function of its place."""
+
+    def __init__(self) -> None:
+        self.place = 0
+        self.closed = False
+
+    def __iter__(self) -> Iterator[Numbers]:
+        return self
+
+    def __next__(self) -> Numbers:
+        self.place += 1
+        return numbers(self.place)
+
+    def state(self) -> dict[str, Any]:
+        return {"place": self.place}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.place = state["place"]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def numbers(place: int) -> Numbers:
+    random = torch.Generator().manual_seed(place)
+    rows = 1 + (place - 1) % 4
+    return Numbers(
+        torch.randn(rows, 3, generator=random), torch.randn(rows, generator=random), f"batch {place}"
+    )
+
+
+class Regression:
+    """The task: least squares."""
+
+    d_model = 4
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Linear(3, 1)
+        self.stream = Stream()
+        self.scores: list[dict[str, float]] = []  # of validations to come; the last one stays
+        self.validated: list[bool] = []  # whether each validation was the final one
+        self.at: dict[
+            str, Callable[[], float | None]
+        ] = {}  # what happens at a batch, and instead of its loss
+
+    def batches(self, rank: int, world: int) -> Stream:
+        return self.stream
+
+    def loss(self, batch: Numbers) -> LossSum:
+        total = squares(self.model, batch)
+        if (instead := self.at.get(batch.name, lambda: None)()) is not None:
+            total = total * instead
+        return LossSum(total, total.detach() / 2, batch.target_tokens)
+
+    def validate(self, *, final: bool = False) -> dict[str, float]:
+        assert not self.model.training
+        self.validated.append(final)
+        return self.scores.pop(0) if len(self.scores) > 1 else (self.scores or [{}])[0]
+
+    def locate(self, batch: Numbers) -> str:
+        return batch.name
+
+    def identity(self) -> dict[str, str]:
+        return {"data": "numbers"}
+
+
+def squares(model: nn.Module, batch: Numbers) -> Tensor:
+    return (model(batch.x).squeeze(1) - batch.y).square().sum()
+
+
+def trainer(run: Path, task: Regression | None = None, **training: Any) -> Trainer:
+    """A trainer whose learning rate is 0.01 throughout."""
+    accumulate, clip = training.pop("accumulate", 1), training.pop("clip_norm", None)
+    tree = {
+        "batch": {"accumulate": accumulate},
+        "optimizer": {"clip_norm": clip, "beta1": 0.0, "beta2": 0.0, "epsilon": 1.0},
+        "schedule": {"name": "constant", "peak": 0.01, "warmup": 0},
+        "training": {
+            "max_steps": 6,
+            "validate_every": 100,
+            "checkpoint_every": 100,
+            "log_every": 1,
+            **training,
+        },
+    }
+    return Trainer(task or Regression(), Config.from_tree(tree), run, device=torch.device("cpu"), quiet=True)
+
+
+def parameters(run: Path) -> Tensor:
+    """All parameters of the newest checkpoint."""
+    from safetensors.torch import load_file
+
+    latest = Checkpoints(run).latest()
+    assert latest is not None
+    return torch.cat(
+        [tensor.flatten() for _, tensor in sorted(load_file(latest / "model.safetensors").items())]
+    )
+
+
+def recorded(run: Path, kind: str = "train") -> list[dict[str, Any]]:
+    return [record for record in read_metrics(run / "metrics.jsonl") if record["kind"] == kind]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+@pytest.mark.parametrize("clip", [None, 0.1])
+def test_a_step_divides_the_summed_loss_once_by_all_its_tokens(
+    accumulate: int, clip: float | None, tmp_path: Path
+) -> None:
+    """Without memory (betas 0) and with epsilon 1, AdamW's step is rate · g / (|g| + 1): g shows in it."""
+    trainer(tmp_path, accumulate=accumulate, clip_norm=clip, max_steps=4).fit()
+    model = Regression().model
+    for step in range(4):
+        batches = [numbers(step * accumulate + i + 1) for i in range(accumulate)]
+        x, y = torch.cat([b.x for b in batches]), torch.cat([b.y for b in batches])
+        loss = squares(model, Numbers(x, y, "all at once")) / len(y)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        norm = torch.cat([g.flatten() for g in gradients]).norm()
+        scale = 1.0 if clip is None else min(1.0, clip / (norm.item() + 1e-6))
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                gradient = gradient * scale
+                parameter -= 0.01 * gradient / (gradient.abs() + 1)
+        record = recorded(tmp_path)[step]
+        assert record["loss"] == pytest.approx(loss.item() / 2, rel=1e-5)  # its "nll" is half its loss
+    expected = torch.cat([p.detach().flatten() for _, p in sorted(model.named_parameters())])
+    torch.testing.assert_close(parameters(tmp_path), expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("stop", range(1, 6))
+def test_stopping_anywhere_changes_nothing_that_is_recorded(stop: int, tmp_path: Path) -> None:
+    """The loss since the last report goes on over a stop, too."""
+    trainer(tmp_path / "whole", log_every=3).fit()
+    task = Regression()
+    task.at[f"batch {stop}"] = interrupt
+    assert not trainer(tmp_path / "parts", task, log_every=3).fit().finished
+    assert Checkpoints(tmp_path / "parts").steps() == [stop]
+    assert trainer(tmp_path / "parts", log_every=3).fit().finished == "reached 6 steps"
+    assert torch.equal(parameters(tmp_path / "parts"), parameters(tmp_path / "whole"))
+    whole, parts = recorded(tmp_path / "whole"), recorded(tmp_path / "parts")
+    assert [(r["step"], r["loss"]) for r in parts] == [(r["step"], r["loss"]) for r in whole]
+    assert (tmp_path / "parts" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_an_interruption_saved_is_not_averaged(tmp_path: Path) -> None:
+    options = {"checkpoint_every": 2, "average_last": 3}
+    trainer(tmp_path / "whole", **options).fit()
+    task = Regression()
+    task.at["batch 3"] = interrupt
+    trainer(tmp_path / "parts", task, **options).fit()
+    trainer(tmp_path / "parts", **options).fit()
+    assert Checkpoints(tmp_path / "parts").steps() == [2, 4, 6]
+    assert (tmp_path / "parts" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
+    task = Regression()
+    reached = []
+
+    def twice() -> None:
+        interrupt()
+        reached.append("first")
+        interrupt()
+        reached.append("second")
+
+    task.at["batch 3"] = twice
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path, task, checkpoint_every=1).fit()
+    assert reached == ["first"]
+    assert Checkpoints(tmp_path).steps()[-1] == 2
+    assert task.stream.closed
+
+
+def test_signals_mean_what_they_did_after_training(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    trainer(tmp_path, max_steps=1).fit()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_training_in_a_thread_leaves_signals_alone() -> None:
+    failures: list[Exception] = []
+
+    def listen() -> None:
+        try:
+            with Interruption().listening():
+                pass
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert not failures
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_stops_and_is_located(value: float, tmp_path: Path) -> None:
+    task = Regression()
+    task.at["batch 6"] = lambda: value
+    with pytest.raises(TrainingError) as raised:
+        trainer(tmp_path, task, accumulate=2, checkpoint_every=1).fit()
+    last = tmp_path / "checkpoints" / "step-00000002"
+    message = str(raised.value)
+    assert message.startswith(
+        f"step 3: the loss is {value} for batch 6; the last good checkpoint is {last}; "
+    )
+    assert Checkpoints(tmp_path).latest() == last
+
+
+def test_parameters_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    task = Regression()
+    task.at["batch 2"] = lambda: setattr(task.model.bias, "data", torch.tensor([math.inf]))
+    with pytest.raises(
+        TrainingError, match=r"step 2: a parameter is not finite any more; .*there is no checkpoint"
+    ):
+        trainer(tmp_path, task, checkpoint_every=2).fit()
+    assert Checkpoints(tmp_path).steps() == []
+
+
+def losses(*values: float) -> list[dict[str, float]]:
+    return [{"loss": value} for value in values]
+
+
+def test_the_lowest_loss_is_the_best(tmp_path: Path) -> None:
+    task = Regression()
+    task.scores = losses(3.0, 1.0, 2.0, 1.0)
+    progress = trainer(tmp_path, task, validate_every=1, max_steps=4).fit()
+    assert (progress.best, progress.best_step, progress.stale) == (-1.0, 2, 2)
+    assert Checkpoints(tmp_path).best() == tmp_path / "checkpoints" / "step-00000002"
+
+
+def test_the_highest_score_is_the_best_where_one_is_named(tmp_path: Path) -> None:
+    task = Regression()
+    task.scores = [{"loss": 1.0, "bleu": 2.0}, {"loss": 2.0, "bleu": 3.0}, {"loss": 0.5, "bleu": 1.0}]
+    assert trainer(tmp_path, task, validate_every=1, max_steps=3, best_by="bleu").fit().best_step == 2
+
+
+def test_patience_ends_training_and_more_of_it_goes_on(tmp_path: Path) -> None:
+    task = Regression()
+    task.scores = losses(1.0, 2.0, 2.0)
+    progress = trainer(tmp_path, task, validate_every=1, patience=2).fit()
+    assert (progress.step, progress.finished) == (3, "no better in 2 validations")
+    assert task.validated == [False, False, False, True]
+    task = Regression()
+    task.scores = losses(2.0)
+    assert trainer(tmp_path, task, validate_every=1, patience=2).fit().step == 3  # it had ended
+    assert task.validated == []
+    assert trainer(tmp_path, task, validate_every=1, patience=4).fit().step == 5
+
+
+def test_without_development_data_nothing_is_best(tmp_path: Path) -> None:
+    progress = trainer(tmp_path, validate_every=1, checkpoint_every=1, patience=1).fit()
+    assert (progress.step, progress.best) == (6, None)
+    assert Checkpoints(tmp_path).best() is None
+    assert recorded(tmp_path, "dev") == []
+
+
+def test_minutes_bound_the_training_time_over_all_starts(tmp_path: Path) -> None:
+    progress = trainer(tmp_path, max_minutes=1e-9).fit()
+    assert (progress.step, progress.finished) == (1, "reached 1e-09 minutes")
+    assert trainer(tmp_path, max_minutes=1e-9).fit().step == 1
+    assert trainer(tmp_path, max_minutes=10).fit().step == 6
+
+
+def test_more_steps_go_on_from_the_end(tmp_path: Path) -> None:
+    trainer(tmp_path, max_steps=2).fit()
+    trainer(tmp_path, max_steps=5).fit()
+    trainer(tmp_path / "whole", max_steps=5).fit()
+    assert torch.equal(parameters(tmp_path), parameters(tmp_path / "whole"))
+
+
+def test_the_end_is_reached_again_where_it_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cut(BaseException):
+        """What a kill looks like from inside."""
+
+    def cut(self: Regression, *, final: bool = False) -> dict[str, float]:
+        if final:
+            raise Cut
+        return {"loss": 1.0}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Regression, "validate", cut)
+        with pytest.raises(Cut):
+            trainer(tmp_path).fit()
+    assert recorded(tmp_path, "averaged") == []
+    task = Regression()
+    task.scores = losses(0.5)
+    trainer(tmp_path, task).fit()
+    assert task.validated == [True]
+    assert [record["loss"] for record in recorded(tmp_path, "averaged")] == [0.5]
+    trainer(tmp_path, task).fit()
+    assert task.validated == [True]  # once is enough
+
+
+def test_best_is_named_though_a_kill_came_before(tmp_path: Path) -> None:
+    task = Regression()
+    task.scores = losses(1.0)
+    trainer(tmp_path, task, validate_every=1, checkpoint_every=1, max_steps=1).fit()
+    (tmp_path / "best").unlink()
+    trainer(tmp_path, task, checkpoint_every=1, max_steps=2).fit()
+    assert Checkpoints(tmp_path).best() == tmp_path / "checkpoints" / "step-00000001"
