@@ -195,6 +195,15 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 
+    @model_validator(mode="after")
+    def _shared_is_joint(self) -> Config:
+        if self.model.share_embeddings == "all" and not self.subwords.joint:
+            raise ValueError(
+                "model.share_embeddings=all needs one vocabulary for both languages, found subwords.joint=false "
+                "(target shares without the source)"
+            )
+        return self
+
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
         """Read a YAML file and apply `key.sub=value` overrides.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headwise.config import BatchConfig, Config, DataConfig, ScheduleConfig, SubwordConfig, TrainingConfig
 from headwise.presets import preset
-from headwise.text.corpus import CleaningReport, clean_pairs, read_pairs, training_files
+from headwise.text.corpus import CleaningReport, check_cleaning, clean_pairs, read_pairs, training_files
 
 _FILLED = 0.9  # of a batch's budget: the rest is padding, and room that no sentence fits
 _DISTINCT_WORDS_COUNTED = 2_000_000  # enough to know that there are plenty
@@ -42,7 +42,8 @@ def measure(data: DataConfig) -> CorpusSize:
     """Read the training text once and count; raises `DataError` as reading does."""
     size = CorpusSize()
     for files in training_files(data):
-        for pair in clean_pairs(read_pairs(files, data), data.cleaning, CleaningReport()):
+        report = CleaningReport(limits=data.cleaning)
+        for pair in clean_pairs(read_pairs(files, data), data.cleaning, report):
             size.pairs += 1
             words = pair.target.split()
             size.target_words += len(words)
@@ -50,6 +51,7 @@ def measure(data: DataConfig) -> CorpusSize:
             size.alphabet.update(pair.source, pair.target)
             if len(size.vocabulary) < _DISTINCT_WORDS_COUNTED:
                 size.vocabulary.update(words, pair.source.split())
+        check_cleaning(report, files)
     return size
 
 

@@ -187,10 +187,12 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         subwords = prepared.subwords
         model = build_model(config.model, subwords.source_size, subwords.target_size).to(device)
         model.compute_dtype = precision
-        world.on_first(lambda: _open_run(config, run, prepared, restart))
+        if restart:
+            world.on_first(lambda: _remove_training(run))
         trainer = Trainer(
             TranslationTask(config, prepared, model), config, run, device=device, world=world, quiet=quiet
         )
+        world.on_first(lambda: _write_down(config, run, prepared))
         if prepared.reused:
             say(f"{prepared.directory}: found ready")
         for line in [*prepared.report, _summary(config, model, device, precision, world)]:
@@ -227,13 +229,16 @@ def _prepare(config: Config, run: Path, latest: Path | None, say: Callable[[str]
     return prepared
 
 
-def _open_run(config: Config, run: Path, prepared: PreparedData, restart: bool) -> None:
-    """Write what goes with the checkpoints to come; with `restart`, remove those of an earlier training first."""
-    if restart:
-        Checkpoints(run).remove()
-        for name in ("metrics.jsonl", "curves.png", "model.safetensors"):
-            (run / name).unlink(missing_ok=True)
-        shutil.rmtree(run / "tensorboard", ignore_errors=True)
+def _remove_training(run: Path) -> None:
+    """Remove what an earlier training left, but for the prepared text."""
+    Checkpoints(run).remove()
+    for name in ("metrics.jsonl", "curves.png", "model.safetensors"):
+        (run / name).unlink(missing_ok=True)
+    shutil.rmtree(run / "tensorboard", ignore_errors=True)
+
+
+def _write_down(config: Config, run: Path, prepared: PreparedData) -> None:
+    """Write what goes with the model to come."""
     prepared.subwords.save(run)
     write_text(run / "config.yaml", config.to_yaml())
 

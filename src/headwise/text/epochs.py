@@ -57,7 +57,7 @@ def resegment(prepared: PreparedData, how: Resegmentation) -> ParallelStore:
             remove_partial(directory)
             with atomic_directory(directory) as folder:
                 _make(prepared, how, folder)
-    for old in home.glob("*-*"):
+    for old in home.glob("[0-9]*-*"):
         if int(old.name.split("-")[0]) < how.epoch - 1:
             shutil.rmtree(old, ignore_errors=True)
     sizes = (prepared.subwords.source_size, prepared.subwords.target_size)

@@ -339,7 +339,7 @@ def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     try:
         save_file(tensors, file)
     except SafetensorError as error:  # it tells the system's number in its text only
-        code = re.search(r"code: (\d+)", str(error))
+        code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
         raise OSError(number, os.strerror(number), str(file)) from error
 

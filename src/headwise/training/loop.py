@@ -65,6 +65,7 @@ class Trainer:
         world: World | None = None,
         quiet: bool = False,
     ) -> None:
+        """Load the run's last checkpoint; raises `CheckpointError` for one that can't be gone on from."""
         self.task, self.config, self.run, self.device = task, config, run, device
         self.world = world or World()
         self.options = config.training
@@ -88,14 +89,14 @@ class Trainer:
             tensorboard=self.options.tensorboard and self.world.first,
             quiet=quiet or not self.world.first,
         )
+        self._resume()
 
     def fit(self) -> Progress:
         """Train to the end, or until interrupted; returns where the run stands.
 
         `progress.finished` says why it ended and is empty after an interruption. Raises `TrainingError` for a
-        loss that isn't finite or a disk that is full, `CheckpointError` for a checkpoint that can't be resumed.
+        loss that isn't finite or a disk that is full.
         """
-        self._resume()
         self.progress.finished = self._reason_to_end()  # asked anew: the limits may be others now
         if self.progress.finished and self.world.on_first(self._has_model):
             self.monitor.say(f"{self.run}: already trained ({self.progress.finished})")

@@ -1,0 +1,441 @@
+"""A mistake gets one sentence that names it, exit code 2, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from program import Outcome, call, headwise, saved_step, snapshot
+
+from headwise.cli.main import run as run_program
+from toy import Toy
+
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture
+def program(capsys: pytest.CaptureFixture[str]) -> Call:
+    return lambda *arguments: call(capsys, *arguments)
+
+
+@pytest.fixture(scope="module")
+def trained(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has come to its end, to be copied and harmed."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    assert run_program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
+    return run
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def train(program: Call, toy: Toy, run: Path, *more: object) -> Outcome:
+    return program("train", "-c", toy.config, "--max-steps=6", "-o", run, *more)
+
+
+# Text
+
+
+def two_files(program: Call, folder: Path, source: bytes, target: bytes, *more: object) -> Outcome:
+    (folder / "a.en").write_bytes(source)
+    (folder / "a.de").write_bytes(target)
+    return program(
+        "train", "--source", folder / "a.en", "--target", folder / "a.de", "-o", folder / "run", *more
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sentence"),
+    [
+        (
+            b"a\nb\nc\n",
+            b"A\nB\n",
+            "expected two files with the same number of lines, found 3 in {}a.en and 2 in",
+        ),
+        (b"", b"", "{}a.en: expected lines of text, found an empty file"),
+        (b"\n\n", b"\n\n", "{}a.en and {}a.de: cleaning left nothing to learn from: 2 pairs read, 0 kept"),
+        (b"\x7fELF\x02\0\0\0\n", b"A\n", "{}a.en: expected UTF-8 text, found a binary file"),
+        ("a\nb\n".encode("utf-16"), b"A\nB\n", "{}a.en: expected UTF-8 text, found a binary file (UTF-16?)"),
+        (
+            b"\xe9t\xe9\n" * 4,
+            b"summer\n" * 4,
+            "{}a.en and {}a.de: expected UTF-8 text, found 4 of 4 pairs that",
+        ),
+        (
+            b"a b\n",
+            b"A B\n",
+            "expected at least 2 different pairs, one of them for the development set, found 1",
+        ),
+    ],
+)
+def test_text_that_can_not_be_learned_from(
+    source: bytes, target: bytes, sentence: str, program: Call, tmp_path: Path
+) -> None:
+    outcome = two_files(program, tmp_path, source, target)
+    assert outcome.error.startswith(sentence.format(f"{tmp_path}/", f"{tmp_path}/"))
+    assert snapshot(tmp_path / "run") in ({}, {str(tmp_path / "run" / ".prepared.lock"): b""})
+
+
+def test_a_missing_file(program: Call, toy: Toy, tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere.de"
+    outcome = program("train", "--source", toy.source, "--target", missing, "-o", tmp_path / "run")
+    assert outcome.error == f"{missing}: there is no such file"
+
+
+def test_a_folder_for_a_file(program: Call, toy: Toy, tmp_path: Path) -> None:
+    outcome = program("train", "--source", toy.source, "--target", tmp_path, "-o", tmp_path / "run")
+    assert outcome.error == f"{tmp_path}: expected a text file, found a directory"
+
+
+def test_one_side_only(program: Call, toy: Toy, tmp_path: Path) -> None:
+    outcome = program("train", "--source", toy.source, "-o", tmp_path / "run")
+    assert "data.target: expected one file for each plain-text file in data.source" in outcome.error
+
+
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [(1000, "expected at most "), (20, "expected at least ")],
+)
+def test_a_vocabulary_that_the_text_does_not_allow(
+    size: int, sentence: str, program: Call, toy: Toy, tmp_path: Path
+) -> None:
+    outcome = train(program, toy, tmp_path / "run", f"subwords.size={size}")
+    assert outcome.error.startswith(f"subwords.size: {sentence}")
+    assert outcome.error.endswith(f"found {size}")
+
+
+def test_the_number_that_the_sentence_names_does(program: Call, toy: Toy, tmp_path: Path) -> None:
+    outcome = train(program, toy, tmp_path / "run", "subwords.size=1000")
+    most = outcome.error.split("at most ")[1].split(",")[0]
+    assert train(program, toy, tmp_path / "run", f"subwords.size={most}", "--max-steps=1").code == 0
+
+
+def test_sentences_longer_than_a_batch(program: Call, toy: Toy, tmp_path: Path) -> None:
+    outcome = train(program, toy, tmp_path / "run", "batch.tokens=4", "subwords.dropout=0")
+    assert "subwords on one side, more than a batch of 4 tokens holds; raise batch.tokens" in outcome.error
+    assert outcome.error.startswith(f"{toy.source} line ")
+
+
+# Configuration and command line
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("model.droput=0.2", "model.droput: unknown key (did you mean model.dropout?)"),
+        ("dropout=0.2", "dropout: unknown key (did you mean model.dropout?)"),
+        ("model.dropout=1.5", "model.dropout: input should be less than 1, found 1.5"),
+        ("model.heads=3", "model: d_model must be a multiple of heads"),
+        ("model.attention=quick", "attention"),
+        (
+            "model.architecture=transfomer",
+            "model.architecture: expected one of transformer, found 'transfomer'",
+        ),
+        ("schedule.name=cosine", "schedule: schedule cosine needs a peak learning rate, found none"),
+        ("training.log_every=0", "training.log_every: input should be greater than 0, found 0"),
+        ("training.precision=float16", "training.precision: input should be 'auto', 'float32' or 'bfloat16'"),
+        ("training.best_by=bleu training.validate_bleu=false", "best_by=bleu needs validate_bleu=true"),
+        ("subwords.joint=false", "model.share_embeddings=all needs one vocabulary for both languages"),
+        ("data.weights=[1,2]", "data.weights: expected one weight for each of the 1 files"),
+        ("training", "command line: expected key.sub=value, found 'training'"),
+    ],
+)
+def test_a_configuration_that_can_not_be(
+    key: str, sentence: str, program: Call, toy: Toy, tmp_path: Path
+) -> None:
+    assert sentence in train(program, toy, tmp_path / "run", *key.split()).error
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_all_problems_are_told_at_once(program: Call, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("model: {droput: 0.1, heads: zero}\ntraning: {max_steps: 5}\nbatch: {tokens: -1}\n")
+    error = program("train", "-c", file, "-o", tmp_path / "run").error
+    assert error.startswith(f"{file}: ")
+    for key in ("model.droput: unknown key", "model.heads: ", "traning: unknown key", "batch.tokens: "):
+        assert key in error
+
+
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "just words", b"\xff\xfe"])
+def test_a_configuration_file_that_is_none(text: str | bytes, program: Call, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert program("train", "-c", file, "-o", tmp_path / "run").error.startswith(f"{file}: expected ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], "expected a command, found 'trian' (did you mean train?)"),
+        (["--verbose"], "expected a command, found '--verbose' (known: "),
+        (["train", "--sorce", "x"], "train: no such option: --sorce"),
+        (["train", "--max-steps", "many", "-o", "x"], "train: invalid value for '--max-steps'"),
+        (["train"], "-o: expected the run directory"),
+        (["train", "-o", "nowhere"], "train: expected --source and --target, or -c FILE, found neither"),
+        (["train", "-c", "nowhere.yaml"], "nowhere.yaml: there is no such configuration file"),
+        (["translate"], "translate: missing argument "),
+        (["translate", "nowhere"], "nowhere: expected a run directory, found none"),
+    ],
+)
+def test_a_command_that_can_not_be(
+    arguments: list[str], sentence: str, program: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert program(*arguments).error.startswith(sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
+    outcome = headwise("train", "-c", toy.config, "model.droput=0.2", "-o", tmp_path / "run")
+    assert outcome.error == f"{toy.config}: model.droput: unknown key (did you mean model.dropout?)"
+    assert outcome.out == ""
+
+
+# Device and disk
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize("device", ["cuda", "cuda:3", "gpu", "mps"])
+def test_a_device_that_is_not_there(device: str, program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    sentence = f"device: expected auto or one of cpu on this machine, found '{device}'"
+    assert train(program, toy, tmp_path / "new", "--device", device).error == sentence
+    assert not (tmp_path / "new").exists()
+    assert program("translate", run, toy.source, "--device", device).error == sentence
+
+
+def test_a_run_below_a_file(program: Call, toy: Toy, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = train(program, toy, tmp_path / "file" / "run").error
+    assert error == f"{tmp_path}/file/run/prepared: can't be written (Not a directory)"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written(program: Call, toy: Toy, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    assert "(Permission denied)" in train(program, toy, tmp_path / "locked" / "run").error
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path, leave: int) -> Path:
+    """Write a file that leaves so many bytes free."""
+    ballast = disk / "ballast"
+    status = os.statvfs(disk)
+    ballast.write_bytes(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
+    return ballast
+
+
+def test_a_disk_that_fills_while_text_is_prepared(program: Call, toy: Toy, small_disk: Path) -> None:
+    fill(small_disk, 16_384)
+    error = train(program, toy, small_disk / "run").error
+    assert error == f"{small_disk}/run/prepared: can't be written because the disk is full"
+
+
+@pytest.mark.parametrize("leave", [0, 8_192, 24_576, 65_536])
+def test_a_disk_that_fills_while_training(
+    leave: int, program: Call, toy: Toy, trained: Path, small_disk: Path
+) -> None:
+    """Where it fills is chance; what was saved stays whole, and the run goes on when there is room again."""
+    run = small_disk / "run"
+    assert train(program, toy, run, "--max-steps=4").code == 0
+    ballast = fill(small_disk, leave)
+    error = train(program, toy, run).error
+    assert error.startswith(f"{run}")
+    assert error.endswith(": can't be written because the disk is full")
+    assert saved_step(run) in (4, 6)
+    ballast.unlink()
+    assert train(program, toy, run).code == 0
+    whole, parts = (folder / "checkpoints" / "step-00000006" for folder in (trained, run))
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (parts / name).read_bytes() == (whole / name).read_bytes()
+
+
+# Runs and checkpoints
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json"]
+)
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "missing"])
+def test_a_damaged_checkpoint(name: str, harm: str, program: Call, toy: Toy, run: Path) -> None:
+    file = run / "checkpoints" / "step-00000006" / name
+    content = bytearray(file.read_bytes())
+    if harm == "missing":
+        file.unlink()
+    elif harm == "truncated":
+        file.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    before = snapshot(run)
+    assert train(program, toy, run, "--max-steps=9").error.startswith(f"{file}: ")
+    assert snapshot(run) == before
+
+
+def test_the_way_out_of_a_damaged_checkpoint_works(program: Call, toy: Toy, run: Path) -> None:
+    (run / "checkpoints" / "step-00000006" / "model.safetensors").write_bytes(b"")
+    error = train(program, toy, run, "--max-steps=9").error
+    assert f"write step-00000004 into {run}/latest to go on from there, or use --restart" in error
+    (run / "latest").write_text("step-00000004")
+    assert train(program, toy, run, "--max-steps=9").code == 0
+    assert saved_step(run) == 9
+
+
+def test_a_run_of_another_configuration(program: Call, toy: Toy, run: Path) -> None:
+    before = snapshot(run)
+    error = train(program, toy, run, "model.dropout=0.2", "training.seed=2", "--max-steps=9").error
+    assert error == (
+        f"{run}: was begun with model.dropout=0.1, found model.dropout=0.2 now; "
+        "with training.seed=1, found training.seed=2 now; "
+        "keep what it was begun with to go on, use another run directory, or --restart to begin anew"
+    )
+    assert snapshot(run) == before
+
+
+def test_a_run_of_another_corpus(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.src"
+    other.write_text(toy.source.read_text().replace("ba", "ab"))
+    before = snapshot(run)
+    error = train(program, toy, run, f"data.source=[{other}]", "--max-steps=9").error
+    assert error.startswith(f"{run}: was begun with other text (checksum ")
+    assert error.endswith("use another run directory, or --restart to begin anew")
+    assert snapshot(run) == before
+
+
+def test_text_that_changed_in_its_place(program: Call, toy: Toy, tmp_path: Path) -> None:
+    text, run = tmp_path / "own.src", tmp_path / "run"
+    shutil.copy(toy.source, text)
+    assert train(program, toy, run, f"data.source=[{text}]", "--max-steps=2").code == 0
+    text.write_text(toy.source.read_text().replace("ba", "ab"))
+    before = snapshot(run)
+    error = train(program, toy, run, f"data.source=[{text}]").error
+    assert error.startswith(f"{run}: was begun with other text (checksum ")
+    assert snapshot(run) == before
+
+
+def test_text_that_moved_is_the_same_text(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved.src"
+    shutil.copy(toy.source, moved)
+    assert train(program, toy, run, f"data.source=[{moved}]", "--max-steps=9").code == 0
+    assert saved_step(run) == 9
+
+
+def test_a_checkpoint_of_another_run(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert train(program, toy, other, "subwords.size=47").code == 0
+    shutil.rmtree(run / "checkpoints")
+    shutil.copytree(other / "checkpoints", run / "checkpoints")
+    before = snapshot(run)
+    error = train(program, toy, run, "--max-steps=9").error
+    assert error.startswith(f"{run}/checkpoints/step-00000006: was trained with subwords ")
+    assert snapshot(run) == before
+
+
+def test_a_run_without_its_configuration(program: Call, toy: Toy, run: Path) -> None:
+    (run / "config.yaml").unlink()
+    error = train(program, toy, run, "--max-steps=9").error
+    assert error == f"{run}/config.yaml: there is no such file, though {run} has checkpoints; use --restart"
+
+
+def test_a_folder_of_another_program(program: Call, toy: Toy, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("version: 3\nservices: {}\n")
+    before = snapshot(tmp_path)
+    for more in ([], ["--restart"]):
+        error = train(program, toy, tmp_path, *more).error
+        assert error.startswith(f"{tmp_path}: expected a new folder or a run, found one whose config.yaml")
+    assert snapshot(tmp_path) == before
+
+
+def test_restarting_with_a_mistake_loses_nothing(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    def essentials() -> dict[str, bytes]:
+        return {name: content for name, content in snapshot(run).items() if "/prepared/" not in name}
+
+    before = essentials()
+    for mistake in (f"data.source=[{tmp_path}/nowhere]", "subwords.size=1000", "model.attention=quick"):
+        assert train(program, toy, run, "--restart", mistake).error
+        assert essentials() == before
+
+
+def test_restarting_begins_anew(program: Call, toy: Toy, run: Path) -> None:
+    outcome = train(program, toy, run, "--restart", "--max-steps=3", "model.d_ff=64", "--json")
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["steps"] == 3
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000003"]
+
+
+# Translation
+
+
+def test_a_folder_that_is_no_run(program: Call, toy: Toy, tmp_path: Path) -> None:
+    assert program("translate", tmp_path, toy.source).error == (
+        f"{tmp_path}/config.yaml: there is no such configuration file"
+    )
+
+
+def test_a_run_that_has_not_come_to_its_end(program: Call, toy: Toy, run: Path) -> None:
+    (run / "model.safetensors").unlink()
+    assert program("translate", run, toy.source).error == (
+        f"{run}/model.safetensors: there is no such file; was this run trained to its end?"
+    )
+
+
+def test_a_damaged_model(program: Call, toy: Toy, run: Path) -> None:
+    file = run / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    error = program("translate", run, toy.source).error
+    assert error.startswith(f"{file}: expected a safetensors file, found a damaged one")
+
+
+@pytest.mark.parametrize("change", [["subwords.size=47"], ["data.dev_pairs=19"]], ids=["size", "text"])
+def test_a_subword_model_that_does_not_match(
+    change: list[Any], program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
+    """Another size would not fit the embeddings; another text would, and translate nonsense."""
+    other = tmp_path / "other"
+    assert train(program, toy, other, *change, "--max-steps=1").code == 0
+    shutil.copy(other / "spm.model", run / "spm.model")
+    error = program("translate", run, toy.source).error
+    assert error.startswith(f"{run}: expected the subword model that it was trained with (")
+    (run / "spm.model").write_bytes(b"no model")
+    assert program("translate", run, toy.source).error == (
+        f"{run}/spm.model: expected a SentencePiece model, found a damaged file"
+    )
+
+
+def test_runs_of_different_subwords_do_not_vote(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert train(program, toy, other, "subwords.size=47", "--max-steps=1").code == 0
+    error = program("translate", run, toy.source, "--with", other).error
+    assert error.startswith(f"{other}: expected the subwords of {run} (")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(None, "there is no such file"), (b"ba\n\xe9\n", "line 2: expected UTF-8 text, found other bytes")],
+)
+def test_text_that_can_not_be_translated(
+    content: bytes | None, sentence: str, program: Call, trained: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    if content is not None:
+        text.write_bytes(content)
+    assert program("translate", trained, text).error == f"{text}: {sentence}"
