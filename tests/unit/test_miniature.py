@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from headwise.errors import DataError
-from headwise.text.miniature import MiniatureCorpus, MiniaturePair, generate, write
+from headwise.text.miniature import MiniatureCorpus, MiniaturePair, generate
 from headwise.text.miniature.corpus import annotate, combinations, is_held_out
 from headwise.text.miniature.entries import Noun
 from headwise.text.miniature.lexicon import ADJECTIVES, GROUPS, NOUNS, VERBS, lemma_count
@@ -354,46 +353,6 @@ def test_what_the_corpus_is_there_for_occurs(
     corpus: MiniatureCorpus, english: Callable[[str], bool], german: str
 ) -> None:
     assert any(german in pair.target for pair in corpus.train if english(pair.source))
-
-
-# ------------------------------------------------------------------------------------------ files
-
-
-def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
-    corpus = generate(train=50, dev=20, test=30, seed=9)
-    write(corpus, tmp_path / "new" / "corpus")
-    folder = tmp_path / "new" / "corpus"
-    for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
-        assert (folder / f"{name}.en").read_text(encoding="utf-8").splitlines() == [p.source for p in pairs]
-        assert (folder / f"{name}.de").read_text(encoding="utf-8").splitlines() == [p.target for p in pairs]
-    lines = (folder / "test.align").read_text(encoding="utf-8").splitlines()
-    read = [frozenset(tuple(map(int, link.split("-"))) for link in line.split()) for line in lines]
-    assert read == [pair.alignment for pair in corpus.test]
-
-
-def test_conllu_files_hold_the_trees_and_the_coreference(tmp_path: Path) -> None:
-    corpus = generate(train=0, dev=10, test=60, seed=9)
-    write(corpus, tmp_path)
-    blocks = (tmp_path / "test.de.conllu").read_text(encoding="utf-8").strip().split("\n\n")
-    assert len(blocks) == 60
-    for block, pair in zip(blocks, corpus.test, strict=True):
-        rows = [line.split("\t") for line in block.splitlines() if not line.startswith("#")]
-        assert all(len(row) == 10 for row in rows)
-        assert [row[0] for row in rows] == [str(i + 1) for i in range(len(rows))]
-        assert tuple(row[1] for row in rows) == pair.target_tokens
-        assert tuple(row[3] for row in rows) == pair.target_tags
-        assert tuple(int(row[6]) - 1 for row in rows) == pair.target_heads
-        assert tuple(row[7] for row in rows) == pair.target_relations
-        notes = [dict(note.split("=") for note in row[9].split("|") if "=" in note) for row in rows]
-        links = tuple(
-            (i, int(note["Antecedent"]) - 1) for i, note in enumerate(notes) if "Antecedent" in note
-        )
-        assert links == pair.target_coreference
-        text = "".join(
-            row[1] + ("" if "SpaceAfter" in note else " ") for row, note in zip(rows, notes, strict=True)
-        )
-        assert text.strip() == pair.target
-        assert f"# text = {pair.target}" in block
 
 
 def test_the_generator_needs_no_torch() -> None:

@@ -101,7 +101,6 @@ CONTRACTIONS = {
     ("zu", "dem"): "zum",
     ("zu", "der"): "zur",
     ("von", "dem"): "vom",
-    ("bei", "dem"): "beim",
 }
 
 # present by (person, plural), then preterite

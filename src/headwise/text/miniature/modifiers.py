@@ -70,7 +70,7 @@ wet nass | clothing dog cat horse street bench
 warm warm | clothing bread room bed milk water
 """
 
-# name | English | German | tenses it goes with (present, past, perfect, future, modal) and `n`ot with progressive
+# English | German | what it goes with: a tense, `progressive`, `habit` (the simple present) or `modal`
 TIMES = """
 today:advmod:a | heute:advmod:a | present past perfect future modal
 now:advmod:a | jetzt:advmod:a | progressive modal
@@ -107,7 +107,7 @@ suddenly:advmod:a | plötzlich:advmod:a | past
 finally:advmod:a | endlich:advmod:a | past perfect
 """
 
-# flag of the verbs it goes with | English | German
+# English | German | the flag of the verbs that it goes with
 MANNERS = """
 quickly:advmod:a | schnell:advmod:a | q
 slowly:advmod:a | langsam:advmod:a | q

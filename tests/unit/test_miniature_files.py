@@ -1,0 +1,44 @@
+"""The files that the miniature corpus is written to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headwise.text.miniature import generate, write
+
+
+def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
+    corpus = generate(train=50, dev=20, test=30, seed=9)
+    write(corpus, tmp_path / "new" / "corpus")
+    folder = tmp_path / "new" / "corpus"
+    for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
+        assert (folder / f"{name}.en").read_text(encoding="utf-8").splitlines() == [p.source for p in pairs]
+        assert (folder / f"{name}.de").read_text(encoding="utf-8").splitlines() == [p.target for p in pairs]
+    lines = (folder / "test.align").read_text(encoding="utf-8").splitlines()
+    read = [frozenset(tuple(map(int, link.split("-"))) for link in line.split()) for line in lines]
+    assert read == [pair.alignment for pair in corpus.test]
+
+
+def test_conllu_files_hold_the_trees_and_the_coreference(tmp_path: Path) -> None:
+    corpus = generate(train=0, dev=10, test=60, seed=9)
+    write(corpus, tmp_path)
+    blocks = (tmp_path / "test.de.conllu").read_text(encoding="utf-8").strip().split("\n\n")
+    assert len(blocks) == 60
+    for block, pair in zip(blocks, corpus.test, strict=True):
+        rows = [line.split("\t") for line in block.splitlines() if not line.startswith("#")]
+        assert all(len(row) == 10 for row in rows)
+        assert [row[0] for row in rows] == [str(i + 1) for i in range(len(rows))]
+        assert tuple(row[1] for row in rows) == pair.target_tokens
+        assert tuple(row[3] for row in rows) == pair.target_tags
+        assert tuple(int(row[6]) - 1 for row in rows) == pair.target_heads
+        assert tuple(row[7] for row in rows) == pair.target_relations
+        notes = [dict(note.split("=") for note in row[9].split("|") if "=" in note) for row in rows]
+        links = tuple(
+            (i, int(note["Antecedent"]) - 1) for i, note in enumerate(notes) if "Antecedent" in note
+        )
+        assert links == pair.target_coreference
+        text = "".join(
+            row[1] + ("" if "SpaceAfter" in note else " ") for row, note in zip(rows, notes, strict=True)
+        )
+        assert text.strip() == pair.target
+        assert f"# text = {pair.target}" in block
