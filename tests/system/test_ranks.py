@@ -1,0 +1,91 @@
+"""Two processes under torchrun: they compute what one computes, and stop and go on as one does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from program import Outcome, call, environment, finish, metrics, result, saved_step, wait_for
+from safetensors.torch import load_file
+
+from toy import Toy
+
+
+def start_two(*arguments: object) -> subprocess.Popen[str]:
+    """Start `torchrun --nproc-per-node 2 -m headwise …`."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.Popen(
+        [sys.executable, *launcher, "-m", "headwise", *map(str, arguments)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def two(*arguments: object) -> Outcome:
+    return finish(start_two(*arguments))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    assert two("train", "-c", toy.config, "--max-steps", 30, "-o", run).code == 0
+    return run
+
+
+def test_two_processes_stop_and_go_on_exactly(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, "--max-steps", 30, "-o", run)
+    process = start_two(*command)
+    wait_for(lambda: (run / "metrics.jsonl").exists() and len(metrics(run)) > 2, process)
+    process.send_signal(signal.SIGTERM)  # torchrun passes it on
+    stopped = finish(process)
+    assert stopped.code != 0
+    assert f"stopped after step {saved_step(run)}; saved." in stopped.err
+    assert 3 <= saved_step(run) < 30
+    again = two(*command)
+    assert again.code == 0, again.err
+    assert again.err.count("resuming from") == 1  # one of them speaks
+    assert result(run) == result(undisturbed)
+
+
+def test_two_processes_compute_what_one_does_with_twice_the_batches(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loss is divided once, by the tokens of all of them (contract 4); dropout, which differs, is off."""
+    changes = [
+        *("model.dropout=0", "model.attention_dropout=0", "subwords.dropout=0"),
+        *("optimizer.epsilon=1", "optimizer.beta1=0", "optimizer.beta2=0"),  # so that the gradient shows
+        *("--max-steps=4", "batch.tokens=190"),  # an even number of batches an epoch: none is halved for two
+    ]
+    one, both = tmp_path / "one", tmp_path / "both"
+    assert call(capsys, "train", "-c", toy.config, *changes, "batch.accumulate=4", "-o", one).code == 0
+    assert two("train", "-c", toy.config, *changes, "batch.accumulate=2", "-o", both).code == 0
+    losses = [[record["loss"] for record in metrics(run)] for run in (both, one)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    before, after = (
+        load_file(run / "checkpoints" / "step-00000004" / "model.safetensors") for run in (both, one)
+    )
+    for name, tensor in before.items():
+        torch.testing.assert_close(tensor, after[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_mistake_ends_both_processes(toy: Toy, tmp_path: Path) -> None:
+    outcome = two("train", "-c", toy.config, "subwords.size=1000", "-o", tmp_path / "run")
+    assert outcome.code != 0
+    assert "headwise: error: subwords.size: expected at most " in outcome.err
+    assert "/headwise/" not in outcome.err  # the only traceback is torchrun's own
+
+
+def test_one_process_does_not_go_on_from_two(
+    toy: Toy, undisturbed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = call(capsys, "train", "-c", toy.config, "--max-steps", 40, "-o", undisturbed).error
+    assert error == (
+        f"{undisturbed}/checkpoints/step-00000030: was saved by 2 processes, found 1 now; resume with as many"
+    )
