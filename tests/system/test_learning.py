@@ -1,0 +1,63 @@
+"""A small task is learned, by the commands that a user types and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from program import call
+
+from toy import toy_pairs, write_toy
+
+# A model that learns to reverse and to translate word by word within seconds on one core.
+SMALL = [
+    *(
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+        "model.d_model=32",
+        "model.d_ff=64",
+        "model.heads=2",
+    ),
+    *("model.dropout=0", "subwords.size=60", "subwords.dropout=0", "batch.tokens=400", "data.dev_pairs=50"),
+    *("schedule.name=inverse_sqrt", "schedule.peak=0.01", "schedule.warmup=100", "training.max_steps=1000"),
+    *("training.validate_every=500", "training.checkpoint_every=50", "training.average_last=5"),
+    *("training.threads=1", "training.precision=float32", "training.device=cpu"),
+]
+
+
+def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = toy_pairs(4000, shortest=1, longest=4)
+    known, unseen = pairs[:-200], pairs[-200:]
+    toy, run = write_toy(tmp_path, known), tmp_path / "run"
+    outcome = call(
+        capsys, "train", "--source", toy.source, "--target", toy.target, "-o", run, *SMALL, "--json"
+    )
+    assert outcome.code == 0, outcome.err
+    report = json.loads(outcome.out)
+    assert (report["run"], report["steps"], report["ended"]) == (str(run), 1000, "reached 1000 steps")
+    assert report["dev"]["bleu"] > 90
+    assert report["dev"]["perplexity"] < 1.5
+
+    text, translated, reference = tmp_path / "test.src", tmp_path / "test.out", tmp_path / "test.tgt"
+    text.write_text("".join(f"{source}\n" for source, _ in unseen))
+    reference.write_text("".join(f"{target}\n" for _, target in unseen))
+    assert call(capsys, "translate", run, text, "--scores", "-o", translated).code == 0
+    lines = [line.split("\t") for line in translated.read_text().splitlines()]
+    right = sum(line[1] == target for line, (_, target) in zip(lines, unseen, strict=True))
+    assert right > 0.95 * len(unseen)
+
+    # What forced decoding says of the translations is what the search said; wrong ones are far less likely.
+    translated.write_text("".join(f"{line[1]}\n" for line in lines))
+    scored = call(capsys, "score", run, "--source", text, "--target", translated, "--jsonl")
+    records = [json.loads(line) for line in scored.out.splitlines()]
+    for (score, _), record in zip(lines, records, strict=True):
+        assert record["score"] == pytest.approx(float(score), abs=1e-5)
+        assert sum(record["token_log_probabilities"]) == pytest.approx(record["log_probability"], abs=1e-5)
+    forwards = tmp_path / "test.wrong"
+    forwards.write_text("".join(f"{' '.join(reversed(target.split()))}\n" for _, target in unseen))
+    wrong = call(capsys, "score", run, "--source", text, "--target", forwards)
+    totals = [float(line.split("\t")[0]) for line in wrong.out.splitlines()]
+    palindromes = sum(target.split() == target.split()[::-1] for _, target in unseen)
+    less = sum(total < record["log_probability"] - 1 for total, record in zip(totals, records, strict=True))
+    assert less > 0.95 * len(unseen) - palindromes
