@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -43,14 +44,20 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
-    """Start `headwise` in a process of its own, as a terminal would: Ctrl-C means something to it."""
+    """Start `headwise` in a process group of its own, as a terminal does."""
     return subprocess.Popen(
         [sys.executable, "-m", "headwise", *map(str, arguments)],
         env=environment(**more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
+
+
+def press_ctrl_c(process: subprocess.Popen[str]) -> None:
+    """Interrupt a process and all its children, as a terminal does."""
+    os.killpg(process.pid, signal.SIGINT)
 
 
 def finish(process: subprocess.Popen[str]) -> Outcome:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import random
-import signal
+import shutil
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import call, finish, headwise, metrics, result, saved_step, snapshot, start, wait_for
+from program import (
+    call,
+    finish,
+    headwise,
+    metrics,
+    press_ctrl_c,
+    result,
+    saved_step,
+    snapshot,
+    start,
+    wait_for,
+)
 
 from headwise.cli.main import run as run_program
 from toy import Toy, toy_pairs, write_toy
@@ -58,9 +71,9 @@ def test_all_that_is_random_was_on(toy: Toy, tmp_path: Path, capsys: pytest.Capt
     assert len(set(losses)) == len(losses)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("interrupt", [press_ctrl_c, subprocess.Popen.terminate], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interruption_finishes_the_step_and_saves(
-    number: signal.Signals,
+    interrupt: Callable[[subprocess.Popen[str]], None],
     toy: Toy,
     undisturbed: Path,
     tmp_path: Path,
@@ -70,7 +83,7 @@ def test_an_interruption_finishes_the_step_and_saves(
     command = ("train", "-c", toy.config, *OFTEN, "--max-steps", STEPS, "-o", run)
     process = start(*command, "training.checkpoint_every=1000")  # nothing is saved but by the interruption
     wait_for(lambda: (run / "metrics.jsonl").exists() and len(metrics(run)) > 2, process)
-    process.send_signal(number)
+    interrupt(process)
     stopped = finish(process)
     assert stopped.code == 130
     assert stopped.err.splitlines()[-2:] == [
@@ -91,9 +104,9 @@ def test_a_second_interruption_stops_at_once_and_harms_nothing(toy: Toy, tmp_pat
     wait_for(lambda: saved_step(run) == 1, process)
     time.sleep(0.05)  # for what else there is to do after a save
     saved = snapshot(run / "checkpoints")
-    process.send_signal(signal.SIGINT)  # in the second step, which takes most of a second
+    press_ctrl_c(process)  # in the second step, which takes most of a second
     time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    press_ctrl_c(process)
     stopped = finish(process)
     assert stopped.code == 130
     assert stopped.err.splitlines()[-1] == "headwise: interrupted"
@@ -107,7 +120,7 @@ def test_an_interruption_while_the_text_is_prepared_leaves_no_half_store(tmp_pat
     toy, run = write_toy(tmp_path, toy_pairs(20_000)), tmp_path / "run"
     process = start("train", "-c", toy.config, "-o", run)
     wait_for(lambda: any(run.glob(".prepared.partial-*/*")), process)
-    process.send_signal(signal.SIGINT)
+    press_ctrl_c(process)
     stopped = finish(process)
     assert stopped.code == 130
     assert stopped.err.splitlines()[-1] == "headwise: interrupted"
@@ -162,3 +175,39 @@ def test_a_trained_run_is_left_alone(toy: Toy, undisturbed: Path, capsys: pytest
     assert again.code == 0
     assert f"already trained (reached {STEPS} steps)" in again.err
     assert snapshot(undisturbed) == before
+
+
+@pytest.mark.parametrize(
+    "loss", ["the prepared text", "the newest checkpoint", "the records", "all names but one"]
+)
+def test_what_can_be_made_again_is(
+    loss: str, toy: Toy, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(undisturbed, tmp_path / "run"))
+    (run / "latest").write_text(f"step-{STEPS - 1:08d}\n")
+    expected = result(undisturbed)
+    if loss == "the prepared text":
+        shutil.rmtree(run / "prepared")
+    elif loss == "the newest checkpoint":
+        shutil.rmtree(run / "checkpoints" / f"step-{STEPS:08d}")
+    elif loss == "the records":
+        (run / "metrics.jsonl").unlink()
+        expected["metrics"] = [record for record in expected["metrics"] if record["step"] == STEPS]
+    else:
+        for name in ("best", "spm.model", "model.safetensors", "curves.png"):
+            (run / name).unlink()
+    assert call(capsys, "train", "-c", toy.config, *OFTEN, "--max-steps", STEPS, "-o", run).code == 0
+    assert result(run) == expected
+
+
+def test_a_run_goes_on_by_its_name_alone(
+    toy: Toy, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert call(capsys, "train", "-c", toy.config, *OFTEN, "--max-steps=20", "-o", run).code == 0
+    again = call(capsys, "train", "-o", run, "--max-steps", STEPS)
+    assert f"{run}: going on with its own configuration" in again.err
+    assert again.code == 0
+    assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+    assert call(capsys, "train", "-o", run, "--restart", "--max-steps=3").code == 0
+    assert (saved_step(run), len(metrics(run, "train"))) == (3, 3)

@@ -24,15 +24,13 @@ def command(
 
     Example: headwise average runs/de --last 5
     """
-    from safetensors.torch import save
+    from headwise.config import Config
+    from headwise.training.checkpoint import Checkpoints
 
-    from headwise.files import write_bytes
-    from headwise.training.checkpoint import Checkpoints, average
-
-    checkpoints = Checkpoints(run)
-    steps = checkpoints.steps()
+    config, checkpoints = Config.load(run / "config.yaml"), Checkpoints(run)
+    steps = checkpoints.to_average(last, config.training.checkpoint_every)
     if len(steps) < last:
         raise CheckpointError(f"{run}: expected at least {last} checkpoints to average, found {len(steps)}")
     file = out or run / "model.safetensors"
-    write_bytes(file, save(average([checkpoints.path(step) for step in steps[-last:]])))
-    typer.echo(f"averaged steps {', '.join(str(step) for step in steps[-last:])} into {file}", err=True)
+    checkpoints.write_average(steps, file, config.digest())
+    typer.echo(f"averaged steps {', '.join(map(str, steps))} into {file}", err=True)

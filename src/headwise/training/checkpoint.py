@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
-from headwise.files import atomic_directory, remove_partial, write_text
+from headwise.files import atomic_directory, remove_partial, write_bytes, write_text
 
 FORMAT = 1
 _STATE = "state.json"
@@ -142,6 +142,18 @@ class Checkpoints:
         for step in self.steps():
             if self.path(step) not in kept:
                 shutil.rmtree(self.path(step), ignore_errors=True)
+
+    def write_average(self, steps: Sequence[int], file: Path, configuration: str) -> dict[str, Tensor]:
+        """Average the checkpoints of these steps into a model file that says what it was made from.
+
+        Returns the parameters. Raises as `average`, and `TrainingError` where the file can't be written.
+        """
+        folders = [self.path(step) for step in steps]
+        averaged = average(folders)
+        recipe = {"configuration": configuration, "steps": list(steps), **read_state(folders[-1])["identity"]}
+        # Under one name: safetensors would write several in no fixed order, and the file differ from time to time.
+        write_bytes(file, save(averaged, {"headwise": json.dumps(recipe, sort_keys=True)}))
+        return averaged
 
     def remove(self) -> None:
         """Remove all checkpoints; first their names, so that a kill on the way leaves a run without any."""

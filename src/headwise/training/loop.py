@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import threading
@@ -14,13 +13,11 @@ from types import FrameType
 from typing import Any
 
 import torch
-from safetensors.torch import save
 from torch import nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
-from headwise.files import write_bytes
-from headwise.training.checkpoint import Checkpoints, Progress, average, random_state, seed_random
+from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
 from headwise.training.schedule import learning_rate
@@ -262,15 +259,12 @@ class Trainer:
     def _average(self) -> None:
         """Average the last checkpoints, write the result as the run's model, and score it."""
         steps = self.checkpoints.to_average(self.options.average_last, self.options.checkpoint_every)
-        averaged = average([self.checkpoints.path(step) for step in steps])
+        file = self.run / "model.safetensors"
+        averaged = self.checkpoints.write_average(steps, file, self.config.digest())
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(averaged[name])
         self.model.eval()
-        recipe = {"configuration": self.config.digest(), "steps": steps, **self.task.identity()}
-        write_bytes(
-            self.run / "model.safetensors", save(averaged, {"headwise": json.dumps(recipe, sort_keys=True)})
-        )
         scores = self.task.validate(final=True)
         self.checkpoints.prune(self.options.average_last, self.options.checkpoint_every)
         checkpoints = "checkpoint" if len(steps) == 1 else f"{len(steps)} checkpoints"
