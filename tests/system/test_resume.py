@@ -132,7 +132,7 @@ def test_kills_in_a_row_change_nothing(
     kills: int, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     draw = random.Random(kills)
-    steps = 30 * kills
+    steps = 30 + 20 * kills
     command = ("train", "-c", toy.config, *OFTEN, "--max-steps", steps, "-o")
     assert call(capsys, *command, tmp_path / "undisturbed").code == 0
     run, in_a_save = tmp_path / "run", 0

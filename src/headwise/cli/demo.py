@@ -48,7 +48,9 @@ def command(
         f"and {len(corpus.test):,} with combinations that training never shows.",
         err=True,
     )
-    train(_configuration(out / "corpus", seed), out, restart=True, quiet=as_json)
+    trained = train(_configuration(out / "corpus", seed), out, restart=True, quiet=as_json)
+    if not trained.progress.finished:
+        raise KeyboardInterrupt  # which training has taken as a wish to save and stop
 
     translator = Translator.load(out)
     references = [pair.target for pair in corpus.test]
