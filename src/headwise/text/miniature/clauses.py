@@ -130,7 +130,8 @@ class Clauses(Phrases):
         if subject.kind == "noun" and (subject.determiner in QUANTIFIED or subject.determiner == "a"):
             negated = False
         for other in subject.origin.adjectives:
-            if adjective is other or (adjective.english in COLORS and other.english in COLORS):
+            pair = frozenset([adjective.english, other.english])
+            if len(pair) == 1 or pair <= COLORS or pair in lx.OPPOSITES:
                 raise Retry
         clause = Clause(subject, adjective=adjective, negated=negated)
         if not tense:

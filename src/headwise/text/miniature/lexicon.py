@@ -222,6 +222,7 @@ def _reasons() -> dict[Verb, tuple[tuple[Adjective, ...], tuple[Adjective, ...]]
 
 
 TEMPORARY = frozenset(ADJECTIVES_BY_NAME[name] for name in modifiers.TEMPORARY.split())
+OPPOSITES = frozenset(frozenset(line.split()) for line in modifiers.OPPOSITES.strip().splitlines())
 MOTIVES = _motives()
 REASONS = _reasons()
 

@@ -120,7 +120,7 @@ class LinkedClauses(Clauses):
         kind = conjunction.kind
         tense = kind if kind in ("present", "past") else self.pick(("present", "past"))
         main = self.part(tense, states=0.0)
-        if main.tense != tense:
+        if main.tense != tense or (main.verb is not None and "n" in main.verb.flags):
             raise Retry
         raining = Clause(main.subject, raining=self.pick(("rain", "snow")), tense=tense)
         return Sentence(main, raining, Link("subordinate", conjunction, self.chance(0.4)))

@@ -259,3 +259,23 @@ laugh_lachen | funny | sad
 TEMPORARY = """
 hungry thirsty tired sick happy sad angry lonely hot cold fresh wet dirty clean broken empty warm
 """
+
+# Nothing is said to be both of a pair.
+OPPOSITES = """
+clean dirty
+hot cold
+warm cold
+big small
+old new
+old young
+rich poor
+happy sad
+long short
+cheap expensive
+difficult easy
+heavy light
+fast slow
+interesting boring
+funny boring
+beautiful ugly
+"""
