@@ -96,6 +96,8 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
     ]
     if timed and config.schedule.name == "linear":
         config.schedule.name = "inverse_sqrt"
+        every = max(20, training.max_steps // 200)
+        training.checkpoint_every, training.validate_every, training.average_last = every, 5 * every, 5
         reasons.append(
             "schedule.name=inverse_sqrt: training ends by the clock, so the rate can't be timed to reach zero"
         )
