@@ -95,9 +95,34 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
         sync_directory(path.parent)
 
 
+@contextmanager
+def hold(folder: str | Path) -> Iterator[None]:
+    """Keep other processes that want to `hold` this folder out while the block runs; it is made where it is missing.
+
+    Raises `TrainingError` where another process holds it, or it can't be written. Ends with the process, however
+    that ends. There is no such protection on Windows.
+    """
+    folder = Path(folder)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if os.name == "posix":
+            import fcntl  # there is none on Windows
+
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TrainingError(f"{folder}: is being trained in by another process") from None
+        yield
+    finally:
+        os.close(handle)
+
+
 def remove_partial(path: str | Path) -> None:
     """Remove what interrupted `atomic_file` and `atomic_directory` calls for `path` left beside it.
 
+    The name may be a pattern; `folder / "*"` stands for everything in a folder.
     Only call it where no other process can be writing `path` at the same time.
     """
     path = Path(path)

@@ -82,7 +82,7 @@ def test_text_that_can_not_be_learned_from(
 ) -> None:
     outcome = two_files(program, tmp_path, source, target)
     assert outcome.error.startswith(sentence.format(f"{tmp_path}/", f"{tmp_path}/"))
-    assert snapshot(tmp_path / "run") in ({}, {str(tmp_path / "run" / ".prepared.lock"): b""})
+    assert {path.name for path in tmp_path.glob("run/*")} <= {".lock", ".prepared.lock"}
 
 
 def test_a_missing_file(program: Call, toy: Toy, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_device_that_is_not_there(device: str, program: Call, toy: Toy, run: P
 def test_a_run_below_a_file(program: Call, toy: Toy, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     error = train(program, toy, tmp_path / "file" / "run").error
-    assert error == f"{tmp_path}/file/run/prepared: can't be written (Not a directory)"
+    assert error == f"{tmp_path}/file/run: can't be written (Not a directory)"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -357,12 +357,13 @@ def test_a_run_without_its_configuration(program: Call, toy: Toy, run: Path) -> 
 
 
 def test_a_folder_of_another_program(program: Call, toy: Toy, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("version: 3\nservices: {}\n")
-    before = snapshot(tmp_path)
+    theirs = tmp_path / "config.yaml"
+    theirs.write_text("version: 3\nservices: {}\n")
     for more in ([], ["--restart"]):
         error = train(program, toy, tmp_path, *more).error
         assert error.startswith(f"{tmp_path}: expected a new folder or a run, found one whose config.yaml")
-    assert snapshot(tmp_path) == before
+    assert theirs.read_text() == "version: 3\nservices: {}\n"
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", "config.yaml"}
 
 
 def test_restarting_with_a_mistake_loses_nothing(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_an_interruption_while_the_text_is_prepared_leaves_no_half_store(tmp_pat
     stopped = finish(process)
     assert stopped.code == 130
     assert stopped.err.splitlines()[-1] == "headwise: interrupted"
-    assert [path.name for path in run.iterdir()] == [".prepared.lock"]
+    assert sorted(path.name for path in run.iterdir()) == [".lock", ".prepared.lock"]
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
@@ -211,3 +211,18 @@ def test_a_run_goes_on_by_its_name_alone(
     assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
     assert call(capsys, "train", "-o", run, "--restart", "--max-steps=3").code == 0
     assert (saved_step(run), len(metrics(run, "train"))) == (3, 3)
+
+
+def test_two_processes_do_not_train_in_one_folder(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    process = start("train", "-c", toy.config, "batch.accumulate=120", "-o", run)
+    wait_for((run / "config.yaml").exists, process)
+    error = call(capsys, "train", "-c", toy.config, "batch.accumulate=120", "-o", run).error
+    assert error == f"{run}: is being trained in by another process"
+    process.kill()
+    finish(process)
+    assert (
+        call(capsys, "train", "-c", toy.config, "batch.accumulate=120", "--max-steps=1", "-o", run).code == 0
+    )

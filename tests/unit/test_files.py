@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import TrainingError
-from headwise.files import atomic_directory, atomic_file, disk_errors, remove_partial, write_text
+from headwise.files import atomic_directory, atomic_file, disk_errors, hold, remove_partial, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -119,3 +119,25 @@ def test_kill_leaves_the_old_folder_and_a_leftover_that_can_be_removed(tmp_path:
     assert len(names(tmp_path)) == 2
     remove_partial(target)
     assert names(tmp_path) == ["store"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no such lock on Windows")
+def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "run"
+    with (
+        hold(folder),
+        pytest.raises(TrainingError, match="run: is being trained in by another process"),
+        hold(folder),
+    ):
+        pass
+    with hold(folder), hold(tmp_path):  # let go of, and another one
+        pass
+
+
+def test_leftovers_of_everything_in_a_folder_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".a.txt.partial-x").touch()
+    (tmp_path / ".b.partial-y").mkdir()
+    (tmp_path / ".b.partial-y" / "inside").touch()
+    (tmp_path / "partial-z").touch()
+    remove_partial(tmp_path / "*")
+    assert names(tmp_path) == ["partial-z"]

@@ -6,6 +6,7 @@ import math
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.translation import bleu
-from headwise.files import write_text
+from headwise.files import hold, remove_partial, write_text
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
 from headwise.nn.device import find_device, find_precision
@@ -180,7 +181,9 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         if world.first and not quiet:
             print(line, file=sys.stderr, flush=True)
 
+    held = ExitStack()
     try:
+        world.on_first(lambda: held.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
         prepared = world.in_turn(lambda: _prepare(config, run, latest, say))
         torch.manual_seed(config.training.seed)
@@ -199,6 +202,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
             say(line)
         progress = trainer.fit()
     finally:
+        held.close()
         world.leave()
     return TrainedRun(run, progress, model.parameter_count(), _last_scores(run))
 
@@ -238,7 +242,8 @@ def _remove_training(run: Path) -> None:
 
 
 def _write_down(config: Config, run: Path, prepared: PreparedData) -> None:
-    """Write what goes with the model to come."""
+    """Write what goes with the model to come, and clear away what a kill left half-written."""
+    remove_partial(run / "*")
     prepared.subwords.save(run)
     write_text(run / "config.yaml", config.to_yaml())
 
