@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from headwise.cli.main import run as run_program
+from headwise.config import Config
 from headwise.decoding.translator import Translator
 from headwise.training.checkpoint import Checkpoints, Progress, random_state
 from translator_run import ENGLISH, GERMAN, make_run
@@ -91,6 +92,7 @@ def test_lines_must_match(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_average_is_the_mean_of_the_last_checkpoints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "config.yaml").write_text(Config().to_yaml(), encoding="utf-8")
     weights = {}
     for step in (100, 200, 300):
         model = torch.nn.Linear(3, 2, bias=False)
