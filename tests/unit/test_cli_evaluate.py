@@ -92,7 +92,8 @@ def test_lines_must_match(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_average_is_the_mean_of_the_last_checkpoints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.yaml").write_text(Config().to_yaml(), encoding="utf-8")
+    config = Config().with_overrides(["training.checkpoint_every=100"])
+    (tmp_path / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
     weights = {}
     for step in (100, 200, 300):
         model = torch.nn.Linear(3, 2, bias=False)
