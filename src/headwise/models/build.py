@@ -15,10 +15,16 @@ from safetensors.torch import load_file
 from headwise.config import Config, ModelConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.base import Seq2Seq
+from headwise.models.convolutional import ConvolutionalSeq2Seq
+from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
 
 # A new architecture is one file and one line here: (model configuration, source size, target size) -> model.
-ARCHITECTURES: dict[str, Callable[[ModelConfig, int, int], Seq2Seq]] = {"transformer": Transformer}
+ARCHITECTURES: dict[str, Callable[[ModelConfig, int, int], Seq2Seq]] = {
+    "transformer": Transformer,
+    "recurrent": RecurrentSeq2Seq,
+    "convolutional": ConvolutionalSeq2Seq,
+}
 
 
 def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
