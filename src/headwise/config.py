@@ -34,13 +34,14 @@ class RecurrentConfig(Section):
     """What only `architecture: recurrent` has; the defaults are Bahdanau et al. 2015 (appendix A).
 
     Luong et al. 2015: lstm, multiplicative, query=current, readout=tanh, input_feeding. GNMT (Wu et al. 2016): lstm,
-    bidirectional=first, residual, readout=state. Sutskever et al. 2014: lstm, bidirectional=none, attention=none,
+    reading=both-first, residual, readout=state. Sutskever et al. 2014: lstm, reading=backward, attention=none,
     readout=state.
     """
 
     cell: Literal["gru", "lstm"] = "gru"
     size: Positive | None = None  # width of a state; d_model unless given
-    bidirectional: Literal["all", "first", "none"] = "all"  # encoder layers that read in both directions
+    # How the encoder's layers read: all both ways, only the first both ways (GNMT), or all one way.
+    reading: Literal["both", "both-first", "forward", "backward"] = "both"
     residual: bool = False  # around every layer from the third on (GNMT, section 3.1)
     attention: Literal["additive", "multiplicative", "none"] = "additive"  # none: the final state alone
     query: Literal["previous", "current"] = (
@@ -55,6 +56,11 @@ class RecurrentConfig(Section):
             raise ValueError(
                 "input_feeding and readout=tanh hand on what attention found, found attention=none "
                 f"with input_feeding={str(self.input_feeding).lower()} and readout={self.readout}"
+            )
+        if self.attention == "none" and self.reading.startswith("both"):
+            raise ValueError(
+                "attention=none hands on one direction's final state alone, expected reading=forward or backward, "
+                f"found reading={self.reading}"
             )
         if self.input_feeding and self.query == "previous":
             raise ValueError(

@@ -1,6 +1,6 @@
 """Recurrent encoder–decoders, from the plain bottleneck to GNMT, as one model with the parts named in its sources.
 
-    encoder   h_j: stacked LSTM or GRU layers, read in one or both directions; residual from the third layer on
+    encoder   h_j: stacked LSTM or GRU layers that read in one or both directions; residual from the third layer on
     decoder   s_i: as many layers, each from the final state of the encoder's layer at its height
     query     previous: c_i is attended to from the bottom layer's s_{i-1} and enters every layer
                         (Bahdanau et al. 2015, appendix A; Wu et al. 2016, section 3 and figure 1)
@@ -28,7 +28,7 @@ from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.layers import Linear
-from headwise.nn.recurrence import Parts, Recurrence
+from headwise.nn.recurrence import Parts, Recurrence, reverse
 from headwise.nn.source_attention import SCORES, SourceAttention, beams_as_queries
 
 _FIRST_RESIDUAL = 2  # the third layer (Wu et al. 2016, figure 1)
@@ -127,7 +127,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         self.encoder = nn.ModuleList()
         width = config.d_model
         for number in range(config.encoder_layers):
-            both = options.bidirectional == "all" or (options.bidirectional == "first" and number == 0)
+            both = options.reading == "both" or (options.reading == "both-first" and number == 0)
             self.encoder.append(Recurrence(options.cell, width, size, bidirectional=both))
             width = 2 * size if both else size
         self.cross_attention: SourceAttention | None = None
@@ -146,13 +146,15 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
 
     def encode(self, source: Tensor, mask: Tensor) -> RecurrentMemory:  # noqa: D102
         lengths = mask.sum(1).cpu()
+        backward = self.options.reading == "backward"
         x = self._drop(self._embed(self.source_embedding, source))  # (batch, source, d_model)
+        x = reverse(x, mask) if backward else x
         final = []
         for number, layer in enumerate(self._layers(self.encoder)):
             out, state = layer.encode(self._drop(x) if number else x, lengths)
             x = self._around(number, x, out)
             final.append(state)
-        return RecurrentMemory(x, mask, tuple(final))
+        return RecurrentMemory(reverse(x, mask) if backward else x, mask, tuple(final))
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
         state = self.start(memory)

@@ -68,3 +68,11 @@ class Recurrence(nn.Module):
         if len(state) == 2:
             return torch.lstm_cell(x, state, *weights)
         return (torch.gru_cell(x, state[0], *weights),)
+
+
+def reverse(x: Tensor, mask: Tensor) -> Tensor:
+    """Turn each sequence of x (batch, time, size) around, its padding, where mask (batch, time) is False, left behind."""
+    place = torch.arange(x.size(1), device=x.device)
+    turned = mask.sum(1, keepdim=True) - 1 - place  # (batch, time)
+    index = torch.where(mask, turned, place)
+    return x.gather(1, index[:, :, None].expand_as(x))

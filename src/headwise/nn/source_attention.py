@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.layers import Linear
