@@ -71,7 +71,7 @@ class Recurrence(nn.Module):
 
 
 def reverse(x: Tensor, mask: Tensor) -> Tensor:
-    """Turn each sequence of x (batch, time, size) around, its padding, where mask (batch, time) is False, left behind."""
+    """Turn each sequence of x (batch, time, size) around; padding, where mask (batch, time) is False, stays behind."""
     place = torch.arange(x.size(1), device=x.device)
     turned = mask.sum(1, keepdim=True) - 1 - place  # (batch, time)
     index = torch.where(mask, turned, place)
