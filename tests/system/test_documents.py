@@ -89,6 +89,7 @@ def test_a_shipped_configuration_trains(
         "subwords.size=300",
         "batch.tokens=500",
         "training.validate_bleu=false",
+        "training.best_by=loss",
         "training.threads=0",
     ]
     done = call(capsys, "train", "-c", file, *changes, "--max-steps", 3, "-o", tmp_path / "run")

@@ -88,10 +88,12 @@ class ConvolutionalDecoderLayer(nn.Module):
 
 
 class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
-    """ConvS2S; positions are learned for each side, `ModelConfig.positions` is the Transformer's.
+    """ConvS2S, with positions learned for each side.
 
     Dropout falls on the embeddings, the inputs of the convolutions and the decoder's output (section 4.2).
     """
+
+    unused = (*EmbeddedSeq2Seq.unused, "recurrent")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)

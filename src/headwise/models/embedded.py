@@ -16,6 +16,18 @@ class EmbeddedSeq2Seq(Seq2Seq):
     They start normal with a standard deviation of 0.1 (Gehring et al. 2017, section 3.5).
     """
 
+    # The Transformer's. (Its d_ff and heads go unread, too, but belong to the sizes that presets set.)
+    unused = (
+        "d_k",
+        "d_v",
+        "norm",
+        "activation",
+        "positions",
+        "attention",
+        "attention_bias",
+        "activation_dropout",
+    )
+
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config = config

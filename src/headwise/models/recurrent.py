@@ -119,6 +119,8 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
     (Zaremba et al. 2014). Raises `ConfigError` where the layers don't fit together.
     """
 
+    unused = (*EmbeddedSeq2Seq.unused, "convolutional")
+
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         _check(config)
         super().__init__(config, source_size, target_size)
@@ -219,18 +221,16 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         self, embedded: Tensor, state: RecurrentState, weights: list[list[Tensor]]
     ) -> tuple[Tensor, Tensor | None, RecurrentState]:
         """Go one position on; returns the top layer's output, the context, and the new state without its readout."""
-        context = None
-        entering: list[Tensor] = []
-        if self.options.query == "previous" and self.cross_attention is not None:
-            context = self._attend_rows(state.layers[0][0], state)
-            entering = [context]
+        before = self.options.query == "previous"
+        context = self._attend_rows(state.layers[0][0], state) if before else None
+        entering = [] if context is None else [context]
         x = embedded
         layers = []
         for number, (parts, weight) in enumerate(zip(state.layers, weights, strict=True)):
             below = [self._drop(x)] if number else [x] if state.fed is None else [x, state.fed]
             layers.append(Recurrence.step(torch.cat([*below, *entering], dim=-1), parts, weight))
             x = self._around(number, x, layers[-1][0])
-        if self.options.query == "current":
+        if not before:
             context = self._attend_rows(x, state)
         return x, context, replace(state, layers=tuple(layers))
 
