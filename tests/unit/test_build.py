@@ -22,6 +22,26 @@ def test_an_unknown_architecture_is_named_with_the_known_ones() -> None:
         build_model(SHAPE.model_copy(update={"architecture": "transfomer"}), 10, 10)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "change", "key"),
+    [
+        ("transformer", {"recurrent": {"cell": "lstm"}}, "recurrent"),
+        ("recurrent", {"norm": "pre"}, "norm"),
+        ("recurrent", {"convolutional": {"kernel": 5}}, "convolutional"),
+        ("convolutional", {"positions": "none"}, "positions"),
+        ("convolutional", {"attention": "reference"}, "attention"),
+    ],
+)
+def test_what_an_architecture_has_no_use_for_is_refused(
+    architecture: str, change: dict[str, object], key: str
+) -> None:
+    config = ModelConfig.model_validate({**SHAPE.model_dump(), "architecture": architecture})
+    assert build_model(config, 10, 10).parameter_count()
+    changed = ModelConfig.model_validate({**config.model_dump(), **change})
+    with pytest.raises(ConfigError, match=rf"model\.{key}: expected nothing here, .* {architecture} "):
+        build_model(changed, 10, 10)
+
+
 def test_sharing_all_embeddings_needs_one_vocabulary() -> None:
     with pytest.raises(ConfigError, match="found 10 source and 11 target subwords"):
         build_model(SHAPE, 10, 11)

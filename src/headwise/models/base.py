@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,9 +37,11 @@ class State(ABC):
 class Seq2Seq(nn.Module, ABC):
     """A model that maps source ids to target ids.
 
-    `compute_dtype` is the dtype of the activations; parameters stay in float32.
+    `compute_dtype` is the dtype of the activations; parameters stay in float32. `unused` names the keys of the model
+    configuration that mean nothing to an architecture, so that nobody believes to have set something.
     """
 
+    unused: ClassVar[tuple[str, ...]] = ()
     source_size: int
     target_size: int
     max_length: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,40 @@ from safetensors.torch import load_file
 from headwise.config import Config, ModelConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.base import Seq2Seq
+from headwise.models.convolutional import ConvolutionalSeq2Seq
+from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
 
-# A new architecture is one file and one line here: (model configuration, source size, target size) -> model.
-ARCHITECTURES: dict[str, Callable[[ModelConfig, int, int], Seq2Seq]] = {"transformer": Transformer}
+# A new architecture is one file and one line here; it is called with (model configuration, source size, target size).
+ARCHITECTURES: dict[str, type[Seq2Seq]] = {
+    "transformer": Transformer,
+    "recurrent": RecurrentSeq2Seq,
+    "convolutional": ConvolutionalSeq2Seq,
+}
 
 
 def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
     """Build an untrained model for vocabularies of these sizes.
 
-    Raises `ConfigError` where the architecture is unknown or the vocabularies don't fit the sharing asked for.
+    Raises `ConfigError` where the architecture is unknown, where a key is set that means nothing to it, or where the
+    vocabularies don't fit the sharing asked for.
     """
     if config.architecture not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
         raise ConfigError(f"model.architecture: expected one of {known}, found {config.architecture!r}")
+    architecture = ARCHITECTURES[config.architecture]
+    for key in architecture.unused:
+        if getattr(config, key) != ModelConfig.model_fields[key].default:
+            raise ConfigError(
+                f"model.{key}: expected nothing here, as architecture {config.architecture} has no use for it, "
+                f"found {getattr(config, key)!r}"
+            )
     if config.share_embeddings == "all" and source_size != target_size:
         raise ConfigError(
             "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
             f"found {source_size} source and {target_size} target subwords"
         )
-    return ARCHITECTURES[config.architecture](config, source_size, target_size)
+    return architecture(config, source_size, target_size)
 
 
 def load_weights(model: torch.nn.Module, path: Path) -> None:

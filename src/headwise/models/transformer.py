@@ -125,6 +125,8 @@ class Transformer(Seq2Seq):
     Raises `ConfigError` for an unknown attention kind; `build_model` checks that the vocabularies fit the sharing.
     """
 
+    unused = ("recurrent", "convolutional")
+
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config = config

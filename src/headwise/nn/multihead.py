@@ -23,7 +23,20 @@ from headwise.nn.layers import Linear
 Probe = Callable[[Tensor], Tensor]
 
 
-class MultiHeadAttention(nn.Module):
+class Probed(nn.Module):
+    """An attention whose weights can be recorded and intervened on: it passes them through `probe`, where one is set.
+
+    `continues` says that the next call's queries follow those of the call before: a decoder that attends step by
+    step is recorded as if it had attended once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.probe: Probe | None = None
+        self.continues = False
+
+
+class MultiHeadAttention(Probed):
     """Self-attention where only x is given; attention over `memory` (x's keys and values) otherwise.
 
     `probe` sees, and may replace, the attention weights: this is how they are recorded and intervened on.
@@ -52,7 +65,6 @@ class MultiHeadAttention(nn.Module):
         self.key = Linear(d_model, heads * self.key_size, bias=bias)
         self.value = Linear(d_model, heads * self.value_size, bias=bias)
         self.output = Linear(heads * self.value_size, d_model, bias=bias)
-        self.probe: Probe | None = None
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: KeyValueCache | None = None) -> Tensor:
         """Attend from x to x, and to what the cache holds; x and the result are (batch, time, d_model)."""
@@ -101,23 +113,27 @@ def recording(module: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     Each entry is (batch, heads, query, key). Probes set before are called first and stay in place afterwards.
     """
     records: dict[str, list[Tensor]] = {}
-    before: list[tuple[MultiHeadAttention, Probe | None]] = []
+    before: list[tuple[Probed, Probe | None]] = []
 
-    def keep(name: str, earlier: Probe | None) -> Probe:
+    def keep(name: str, part: Probed) -> Probe:
         entries = records.setdefault(name, [])
+        earlier = part.probe
 
         def probe(weights: Tensor) -> Tensor:
             weights = weights if earlier is None else earlier(weights)
-            entries.append(weights.detach())
+            if part.continues:
+                entries[-1] = torch.cat([entries[-1], weights.detach()], dim=2)
+            else:
+                entries.append(weights.detach())
             return weights
 
         return probe
 
     try:
         for name, part in module.named_modules():
-            if isinstance(part, MultiHeadAttention):
+            if isinstance(part, Probed):
                 before.append((part, part.probe))
-                part.probe = keep(name, part.probe)
+                part.probe = keep(name, part)
         yield records
     finally:
         for part, earlier in before:

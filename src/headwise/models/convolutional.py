@@ -1,0 +1,161 @@
+"""Convolutional sequence to sequence learning (ConvS2S, Gehring et al. 2017), in the paper's order.
+
+    embeddings   e_j = w_j + p_j, on both sides (section 3.1)
+    blocks       x ← (GLU(conv(x)) + x) √0.5, in the decoder over what is already said (section 3.2)
+    attention    in every decoder layer l: d_i = (W h_i + b + g_i) √0.5, a_ij = softmax_j(d_i · z_j),
+                 c_i = m √(1/m) Σ_j a_ij (z_j + e_j) √0.5, and (h_i + W c_i) √0.5 goes on (sections 3.3 and 3.4)
+
+z is the encoder's output, g the decoder's embeddings, m the number of source tokens. The paper halves the variance of
+residual sums; the sums inside attention are treated alike, as its authors' own program does. Each of L attentions
+sends gradients to the encoder, which are divided by L, the source embeddings' aside (section 3.4).
+
+Shape legend: batch = sentences, source/target = time, d_model = width of embeddings, channels = width of blocks,
+rows = sentences x beams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.config import ModelConfig
+from headwise.models.base import Memory, State
+from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.nn.convolution import GatedConvolution, NormalizedLinear, half_variance, scale_gradient
+from headwise.nn.dropout import dropout
+from headwise.nn.positions import Positions
+from headwise.nn.source_attention import DotAttention
+
+
+@dataclass(frozen=True)
+class ConvolutionalMemory(Memory):
+    """The encoder's output z in `states`; `values` (batch, source, d_model) are (z + e) √0.5."""
+
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class ConvolutionalState(State):
+    """For each layer the last inputs of its convolution, and the source for each sentence (beams share it)."""
+
+    windows: tuple[Tensor, ...]  # (rows, kernel - 1, channels) each
+    position: int  # tokens fed so far
+    memory: ConvolutionalMemory
+    beams: int
+
+    def reorder(self, rows: Tensor) -> ConvolutionalState:  # noqa: D102
+        return replace(self, windows=tuple(window[rows] for window in self.windows))
+
+    def keep(self, sentences: Tensor) -> ConvolutionalState:  # noqa: D102
+        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
+        old = self.memory
+        memory = ConvolutionalMemory(old.states[sentences], old.mask[sentences], old.values[sentences])
+        return replace(self.reorder(rows.flatten()), memory=memory)
+
+
+class ConvolutionalDecoderLayer(nn.Module):
+    """A causal block with its own step of attention (section 3.3)."""
+
+    def __init__(self, d_model: int, channels: int, kernel: int, drop: float, attention_drop: float) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(channels, kernel, 1 - drop)
+        self.query = NormalizedLinear(channels, d_model)
+        self.cross_attention = DotAttention(attention_drop)
+        self.output = NormalizedLinear(d_model, channels)
+        self.dropout = drop
+
+    def forward(
+        self, x: Tensor, before: Tensor, embedded: Tensor, memory: ConvolutionalMemory
+    ) -> tuple[Tensor, Tensor]:
+        """Go on from x (rows, time, channels), whose inputs `before` (rows, kernel - 1, channels) are known.
+
+        Returns the output, and the last inputs to remember for what comes next.
+        """
+        seen = torch.cat([before, dropout(x, self.dropout, self.training)], dim=1)
+        h = self.convolution(seen)  # (rows, time, channels)
+        query = half_variance(self.query(h), embedded)  # (rows, time, d_model)
+        sentences = len(memory.mask)
+        queries = query.reshape(sentences, -1, query.size(-1))
+        context = self.cross_attention(queries, memory.states, memory.values, memory.mask)
+        size = memory.mask.sum(1)[:, None, None].to(context.dtype)  # m, in each sentence
+        context = (context * size.sqrt()).view_as(query)  # m √(1/m) = √m
+        h = half_variance(h, self.output(context))
+        return half_variance(h, x), seen[:, x.size(1) :]
+
+
+class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
+    """ConvS2S, with positions learned for each side.
+
+    Dropout falls on the embeddings, the inputs of the convolutions and the decoder's output (section 4.2).
+    """
+
+    unused = (*EmbeddedSeq2Seq.unused, "recurrent")
+
+    def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
+        super().__init__(config, source_size, target_size)
+        d_model, kernel = config.d_model, config.convolutional.kernel
+        channels, keep = config.convolutional.channels or d_model, 1 - config.dropout
+        self.channels, self.kernel = channels, kernel
+        self.source_positions = Positions("learned", config.max_length, d_model)
+        self.target_positions = Positions("learned", config.max_length, d_model)
+        for positions in (self.source_positions, self.target_positions):
+            assert positions.table is not None
+            nn.init.normal_(positions.table, std=0.1)
+        self.encoder_input = NormalizedLinear(d_model, channels, gain=keep)
+        self.encoder = nn.ModuleList(
+            GatedConvolution(channels, kernel, keep) for _ in range(config.encoder_layers)
+        )
+        self.encoder_output = NormalizedLinear(channels, d_model)
+        self.decoder_input = NormalizedLinear(d_model, channels, gain=keep)
+        self.decoder = nn.ModuleList(
+            ConvolutionalDecoderLayer(d_model, channels, kernel, config.dropout, config.attention_dropout)
+            for _ in range(config.decoder_layers)
+        )
+        self.decoder_output = NormalizedLinear(channels, d_model)
+
+    def encode(self, source: Tensor, mask: Tensor) -> ConvolutionalMemory:  # noqa: D102
+        embedded = self._drop(self.source_positions(self._embed(self.source_embedding, source)))
+        real = mask[:, :, None]
+        x = self.encoder_input(embedded)  # (batch, source, channels)
+        side = self.kernel // 2
+        for layer in self.encoder:
+            # Zeros stand for whatever lies outside the sentence.
+            inside = self._drop(x).masked_fill(~real, 0.0)
+            x = half_variance(layer(functional.pad(inside, (0, 0, side, side))), x)
+        z = scale_gradient(self.encoder_output(x), 1 / len(self.decoder))  # (batch, source, d_model)
+        return ConvolutionalMemory(z, mask, half_variance(z, embedded))
+
+    def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
+        hidden, _ = self._advance(target_input, self.start(memory))
+        return hidden
+
+    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> ConvolutionalState:  # noqa: D102
+        assert isinstance(memory, ConvolutionalMemory)
+        nothing = memory.states.new_zeros(len(memory.mask) * beams, self.kernel - 1, self.channels)
+        return ConvolutionalState((nothing,) * len(self.decoder), 0, memory, beams)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:  # noqa: D102
+        assert isinstance(state, ConvolutionalState)
+        hidden, state = self._advance(tokens[:, None], state)
+        return self.project(hidden.squeeze(1)).float().log_softmax(dim=-1), state
+
+    def _advance(self, tokens: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
+        """Feed tokens (rows, time); returns hidden states (rows, time, d_model) and the state after them."""
+        embedded = self._embed(self.target_embedding, tokens)
+        embedded = self._drop(self.target_positions(embedded, state.position))
+        x = self.decoder_input(embedded)  # (rows, time, channels)
+        windows = []
+        for layer, before in zip(self._decoder_layers(), state.windows, strict=True):
+            x, window = layer(x, before, embedded, state.memory)
+            windows.append(window)
+        state = replace(state, windows=tuple(windows), position=state.position + tokens.size(1))
+        return self._drop(self.decoder_output(x)), state
+
+    def _decoder_layers(self) -> Iterator[ConvolutionalDecoderLayer]:
+        for layer in self.decoder:
+            assert isinstance(layer, ConvolutionalDecoderLayer)
+            yield layer

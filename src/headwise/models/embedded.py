@@ -1,0 +1,57 @@
+"""What the recurrent and the convolutional model share: embeddings of both sides and the output projection."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.config import ModelConfig
+from headwise.models.base import Seq2Seq
+from headwise.nn.dropout import dropout
+
+
+class EmbeddedSeq2Seq(Seq2Seq):
+    """A model whose embeddings, as wide as its hidden states, are shared as `share_embeddings` says.
+
+    They start normal with a standard deviation of 0.1 (Gehring et al. 2017, section 3.5).
+    """
+
+    # The Transformer's. (Its d_ff and heads go unread, too, but belong to the sizes that presets set.)
+    unused = (
+        "d_k",
+        "d_v",
+        "norm",
+        "activation",
+        "positions",
+        "attention",
+        "attention_bias",
+        "activation_dropout",
+    )
+
+    def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_size, self.target_size = source_size, target_size
+        self.max_length = config.max_length
+        self.source_embedding = nn.Embedding(source_size, config.d_model)
+        if config.share_embeddings == "all":
+            self.target_embedding = self.source_embedding
+        else:
+            self.target_embedding = nn.Embedding(target_size, config.d_model)
+        if config.share_embeddings == "none":
+            self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.1)
+
+    @property
+    def output_weight(self) -> Tensor:  # noqa: D102
+        if self.config.share_embeddings == "none":
+            return self.output_projection.weight
+        return self.target_embedding.weight
+
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        """Look tokens (…) up; (…, d_model) in the activations' dtype."""
+        return functional.embedding(tokens, embedding.weight).to(self.compute_dtype)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.config.dropout, self.training)

@@ -1,0 +1,273 @@
+"""Recurrent encoder–decoders, from the plain bottleneck to GNMT, as one model with the parts named in its sources.
+
+    encoder   h_j: stacked LSTM or GRU layers that read in one or both directions; residual from the third layer on
+    decoder   s_i: as many layers, each from the final state of the encoder's layer at its height
+    query     previous: c_i is attended to from the bottom layer's s_{i-1} and enters every layer
+                        (Bahdanau et al. 2015, appendix A; Wu et al. 2016, section 3 and figure 1)
+              current:  c_i is attended to from the top layer's s_i (Luong et al. 2015, section 3)
+    readout   maxout:   max of each pair in W [s_i; y_{i-1}; c_i] (Bahdanau, appendix A.2.2, with equation 4's s_i)
+              tanh:     tanh(W [c_i; s_i]) (Luong, equation 5), with input feeding also a part of the next input
+              state:    s_i (Sutskever et al. 2014; GNMT), through a linear map where its width isn't d_model
+
+Without attention the final state is all that the decoder knows (Cho et al. 2014; Sutskever et al. 2014).
+
+Shape legend: batch = sentences, source/target = time, d_model = width of embeddings and readout, size = width of a
+state, rows = sentences x beams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.errors import ConfigError
+from headwise.models.base import Memory, State
+from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.nn.layers import Linear
+from headwise.nn.recurrence import Parts, Recurrence, reverse
+from headwise.nn.source_attention import SCORES, SourceAttention, beams_as_queries
+
+_FIRST_RESIDUAL = 2  # the third layer (Wu et al. 2016, figure 1)
+
+
+@dataclass(frozen=True)
+class RecurrentMemory(Memory):
+    """The encoder's outputs, and the final state of each layer, parts (batch, directions, size)."""
+
+    final: tuple[Parts, ...]
+
+
+@dataclass(frozen=True)
+class RecurrentState(State):
+    """States of the rows; keys, values and mask of the sentences, which are the same for all beams."""
+
+    layers: tuple[Parts, ...]  # parts (rows, size)
+    fed: Tensor | None  # the last readout (rows, d_model), where it is an input
+    keys: Tensor | None  # (sentences, source, size); None without attention
+    values: Tensor  # (sentences, source, memory size)
+    mask: Tensor  # (sentences, source)
+    beams: int
+
+    def reorder(self, rows: Tensor) -> RecurrentState:  # noqa: D102
+        layers = tuple(tuple(part[rows] for part in parts) for parts in self.layers)
+        return replace(self, layers=layers, fed=None if self.fed is None else self.fed[rows])
+
+    def keep(self, sentences: Tensor) -> RecurrentState:  # noqa: D102
+        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
+        return replace(
+            self.reorder(rows.flatten()),
+            keys=None if self.keys is None else self.keys[sentences],
+            values=self.values[sentences],
+            mask=self.mask[sentences],
+        )
+
+
+class Bridge(nn.Module):
+    """From an encoder layer's final state to a decoder layer's first.
+
+    A layer that read in both directions gives tanh(W h) of the state that read backward, which saw the first word
+    last (Bahdanau et al. 2015, appendix A.2.2), and W c of an LSTM's cell; any other gives its state as it is
+    (Sutskever et al. 2014, section 2).
+    """
+
+    def __init__(self, layer: Recurrence) -> None:
+        super().__init__()
+        count = layer.parts if layer.bidirectional else 0
+        self.maps = nn.ModuleList(Linear(layer.size, layer.size) for _ in range(count))
+
+    def forward(self, final: Parts) -> Parts:
+        """Final parts (batch, directions, size) to parts (batch, size)."""
+        parts = [part[:, -1] for part in final]  # the backward direction stands last
+        for place, module in enumerate(self.maps):
+            parts[place] = module(parts[place])
+        if self.maps:
+            parts[0] = torch.tanh(parts[0])
+        return tuple(parts)
+
+
+class Readout(nn.Module):
+    """From the top layer's state, the context and the input to the hidden state that is projected to words."""
+
+    def __init__(self, kind: str, size: int, context: int, d_model: int) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "maxout":
+            self.map = Linear(size + d_model + context, 2 * d_model)
+        elif kind == "tanh":
+            self.map = Linear(context + size, d_model, bias=False)
+        else:
+            self.map = nn.Identity() if size == d_model else Linear(size, d_model, bias=False)
+
+    def forward(self, top: Tensor, embedded: Tensor, context: Tensor | None) -> Tensor:
+        """All (…, width of its own) to (…, d_model)."""
+        contexts = [] if context is None else [context]
+        if self.kind == "maxout":
+            return self.map(torch.cat([top, embedded, *contexts], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
+        if self.kind == "tanh":
+            return torch.tanh(self.map(torch.cat([*contexts, top], dim=-1)))
+        return self.map(top)
+
+
+class RecurrentSeq2Seq(EmbeddedSeq2Seq):
+    """An encoder–decoder out of `ModelConfig.recurrent` (see the top of this file).
+
+    Dropout falls on the embeddings, between layers, and on the readout, never on a state's way through time
+    (Zaremba et al. 2014). Raises `ConfigError` where the layers don't fit together.
+    """
+
+    unused = (*EmbeddedSeq2Seq.unused, "convolutional")
+
+    def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
+        _check(config)
+        super().__init__(config, source_size, target_size)
+        self.options = options = config.recurrent
+        self.size = size = options.size or config.d_model
+        self.encoder = nn.ModuleList()
+        width = config.d_model
+        for number in range(config.encoder_layers):
+            both = options.reading == "both" or (options.reading == "both-first" and number == 0)
+            self.encoder.append(Recurrence(options.cell, width, size, bidirectional=both))
+            width = 2 * size if both else size
+        self.cross_attention: SourceAttention | None = None
+        context = 0
+        if options.attention != "none":
+            self.cross_attention = SCORES[options.attention](size, width, size, config.attention_dropout)
+            context = width
+        entering = context if options.query == "previous" else 0
+        fed = config.d_model if options.input_feeding else 0
+        self.bridges = nn.ModuleList(Bridge(layer) for layer in self._layers(self.encoder))
+        self.decoder = nn.ModuleList()
+        for number in range(config.decoder_layers):
+            below = size if number else config.d_model + fed
+            self.decoder.append(Recurrence(options.cell, below + entering, size))
+        self.readout = Readout(options.readout, size, context, config.d_model)
+
+    def encode(self, source: Tensor, mask: Tensor) -> RecurrentMemory:  # noqa: D102
+        lengths = mask.sum(1).cpu()
+        backward = self.options.reading == "backward"
+        x = self._drop(self._embed(self.source_embedding, source))  # (batch, source, d_model)
+        x = reverse(x, mask) if backward else x
+        final = []
+        for number, layer in enumerate(self._layers(self.encoder)):
+            out, state = layer.encode(self._drop(x) if number else x, lengths)
+            x = self._around(number, x, out)
+            final.append(state)
+        return RecurrentMemory(reverse(x, mask) if backward else x, mask, tuple(final))
+
+    def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
+        state = self.start(memory)
+        embedded = self._drop(self._embed(self.target_embedding, target_input))  # (batch, target, d_model)
+        if self._steps_depend():
+            return self._decode_by_steps(embedded, state)
+        x = embedded
+        for number, (layer, parts) in enumerate(zip(self._layers(self.decoder), state.layers, strict=True)):
+            x = self._around(number, x, layer.run(self._drop(x) if number else x, parts))
+        return self._drop(self.readout(x, embedded, self._attend(x, state)))
+
+    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> RecurrentState:  # noqa: D102
+        assert isinstance(memory, RecurrentMemory)
+        layers = [bridge(final) for bridge, final in zip(self.bridges, memory.final, strict=True)]
+        rows = len(memory.mask) * beams
+        feeding = self.options.input_feeding
+        return RecurrentState(
+            tuple(tuple(part.repeat_interleave(beams, dim=0) for part in parts) for parts in layers),
+            memory.states.new_zeros(rows, self.config.d_model) if feeding else None,
+            self.cross_attention.remember(memory.states) if self.cross_attention is not None else None,
+            memory.states,
+            memory.mask,
+            beams,
+        )
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, RecurrentState]:  # noqa: D102
+        assert isinstance(state, RecurrentState)
+        embedded = self._embed(self.target_embedding, tokens)  # (rows, d_model)
+        top, context, state = self._advance(embedded, state, self._weights(embedded.dtype))
+        hidden = self.readout(top, embedded, context)
+        if self.options.input_feeding:
+            state = replace(state, fed=hidden)
+        return self.project(hidden).float().log_softmax(dim=-1), state
+
+    def _steps_depend(self) -> bool:
+        """Tell whether a step needs more of the step before than a layer's own state."""
+        attends_first = self.cross_attention is not None and self.options.query == "previous"
+        return attends_first or self.options.input_feeding
+
+    def _decode_by_steps(self, embedded: Tensor, state: RecurrentState) -> Tensor:
+        attention = self.cross_attention
+        assert attention is not None
+        weights = self._weights(embedded.dtype)
+        tops, contexts, readouts = [], [], []
+        try:
+            for position, y in enumerate(embedded.unbind(1)):
+                attention.continues = position > 0
+                top, context, state = self._advance(y, state, weights)
+                if self.options.input_feeding:
+                    readouts.append(self._drop(self.readout(top, y, context)))
+                    state = replace(state, fed=readouts[-1])
+                else:
+                    tops.append(top)
+                    contexts.append(context)
+        finally:
+            attention.continues = False
+        if self.options.input_feeding:
+            return torch.stack(readouts, dim=1)
+        return self._drop(self.readout(torch.stack(tops, dim=1), embedded, torch.stack(contexts, dim=1)))
+
+    def _advance(
+        self, embedded: Tensor, state: RecurrentState, weights: list[list[Tensor]]
+    ) -> tuple[Tensor, Tensor | None, RecurrentState]:
+        """Go one position on; returns the top layer's output, the context, and the new state without its readout."""
+        before = self.options.query == "previous"
+        context = self._attend_rows(state.layers[0][0], state) if before else None
+        entering = [] if context is None else [context]
+        x = embedded
+        layers = []
+        for number, (parts, weight) in enumerate(zip(state.layers, weights, strict=True)):
+            below = [self._drop(x)] if number else [x] if state.fed is None else [x, state.fed]
+            layers.append(Recurrence.step(torch.cat([*below, *entering], dim=-1), parts, weight))
+            x = self._around(number, x, layers[-1][0])
+        if not before:
+            context = self._attend_rows(x, state)
+        return x, context, replace(state, layers=tuple(layers))
+
+    def _around(self, number: int, x: Tensor, out: Tensor) -> Tensor:
+        """Add a layer's input to its output where there are residual connections (Wu et al. 2016, equation 6)."""
+        return out + x if self.options.residual and number >= _FIRST_RESIDUAL else out
+
+    def _attend(self, query: Tensor, state: RecurrentState) -> Tensor | None:
+        """Contexts (sentences, queries, memory size) of queries (sentences, queries, size)."""
+        if self.cross_attention is None:
+            return None
+        return self.cross_attention(query, state.keys, state.values, state.mask)
+
+    def _attend_rows(self, query: Tensor, state: RecurrentState) -> Tensor | None:
+        """Contexts (rows, memory size) of queries (rows, size)."""
+        context = self._attend(beams_as_queries(query, len(state.mask)), state)
+        return None if context is None else context.flatten(0, 1)
+
+    def _weights(self, dtype: torch.dtype) -> list[list[Tensor]]:
+        return [layer.weights(dtype) for layer in self._layers(self.decoder)]
+
+    @staticmethod
+    def _layers(stack: nn.ModuleList) -> Iterator[Recurrence]:
+        for layer in stack:
+            assert isinstance(layer, Recurrence)
+            yield layer
+
+
+def _check(config: ModelConfig) -> None:
+    """Refuse layers that don't fit together."""
+    if config.encoder_layers != config.decoder_layers:
+        raise ConfigError(
+            "model.decoder_layers: each recurrent decoder layer begins from the encoder layer at its height, "
+            f"expected {config.encoder_layers} as in the encoder, found {config.decoder_layers}"
+        )
+    if config.recurrent.residual and config.encoder_layers <= _FIRST_RESIDUAL:
+        raise ConfigError(
+            "model.recurrent.residual: residual connections begin at the third layer, "
+            f"found {config.encoder_layers} layers"
+        )
