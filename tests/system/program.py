@@ -52,7 +52,13 @@ def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_ctrl_c,
     )
+
+
+def _hear_ctrl_c() -> None:
+    """Undo what a shell does to the tests when it runs them in the background: it makes them deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def press_ctrl_c(process: subprocess.Popen[str]) -> None:

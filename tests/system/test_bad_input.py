@@ -138,7 +138,7 @@ def test_sentences_longer_than_a_batch(program: Call, toy: Toy, tmp_path: Path) 
         ("model.attention=quick", "attention"),
         (
             "model.architecture=transfomer",
-            "model.architecture: expected one of transformer, found 'transfomer'",
+            "model.architecture: expected one of convolutional, recurrent, transformer, found 'transfomer'",
         ),
         ("schedule.name=cosine", "schedule: schedule cosine needs a peak learning rate, found none"),
         ("training.log_every=0", "training.log_every: input should be greater than 0, found 0"),
