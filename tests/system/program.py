@@ -52,7 +52,7 @@ def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_hear_ctrl_c,
+        preexec_fn=_hear_ctrl_c,  # noqa: PLW1509 - it only sets a signal, and takes no lock
     )
 
 
