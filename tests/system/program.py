@@ -38,6 +38,9 @@ class Outcome:
         return lines[0].removeprefix("headwise: error: ")
 
 
+Call = Callable[..., Outcome]  # what the fixture `program` is
+
+
 def environment(**more: str) -> dict[str, str]:
     """The environment of a process that leaves the other cores alone."""
     return {**os.environ, "OMP_NUM_THREADS": "1", **more}

@@ -6,14 +6,13 @@ import gzip
 import json
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from program import Outcome, call, metrics, saved_step
+from program import Call, Outcome, metrics, saved_step
 from safetensors.numpy import load_file
 
 from headwise.cli.main import run as run_program
@@ -21,13 +20,6 @@ from headwise.config import Config
 from headwise.text.batches import BatchStream
 from headwise.text.store import PreparedData
 from toy import Toy, toy_pairs
-
-Call = Callable[..., Outcome]
-
-
-@pytest.fixture
-def program(capsys: pytest.CaptureFixture[str]) -> Call:
-    return lambda *arguments: call(capsys, *arguments)
 
 
 @pytest.fixture(scope="module")
