@@ -30,6 +30,79 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
 
 
+class MemoryEfficientConfig(Section):
+    """Tile of the chunked softmax: it holds chunk x chunk scores a head at a time."""
+
+    chunk: Positive = 256
+
+
+class WindowConfig(Section):
+    """Query i sees key j where |i - j| < size; the first `globals` positions see, and are seen by, all."""
+
+    size: Positive = 128
+    globals: Natural = 0
+
+
+class BlockSparseConfig(Section):
+    """Query i sees key j where |i - j| < local, or where i - j is a multiple of stride (Child et al. 2019)."""
+
+    local: Positive = 64
+    stride: Positive = 64
+
+
+class LinearConfig(Section):
+    """Positions that are summed up at once in the causal form; it changes speed, not results."""
+
+    chunk: Positive = 64
+
+
+class AttentionOptions(Section):
+    """What the attention kinds can be told, each in a section of its name."""
+
+    memory_efficient: MemoryEfficientConfig = MemoryEfficientConfig()
+    window: WindowConfig = WindowConfig()
+    block_sparse: BlockSparseConfig = BlockSparseConfig()
+    linear: LinearConfig = LinearConfig()
+
+
+class RelativeConfig(Section):
+    """Shaw et al. 2018: a vector per clipped distance, added to the keys and, if asked, to the values."""
+
+    reach: Positive = 16  # k, the distance beyond which all are one
+    values: bool = False
+    per_head: bool = False  # vectors of their own for each head
+
+
+class T5Config(Section):
+    """Raffel et al. 2020, section 2.1: buckets of distances that widen logarithmically up to `reach`."""
+
+    buckets: Annotated[int, Field(ge=4, multiple_of=4)] = 32
+    reach: Positive = 128
+
+    @model_validator(mode="after")
+    def _buckets_widen(self) -> T5Config:
+        if self.reach <= self.buckets // 2:
+            raise ValueError(f"reach must exceed half of the buckets, found {self.reach} and {self.buckets}")
+        return self
+
+
+class RotaryConfig(Section):
+    """Su et al. 2021, equation 15: pair i turns by base^(-2i / d_k) a position."""
+
+    base: Annotated[float, Field(gt=1.0)] = 10000.0
+    pairs: Literal["adjacent", "halves"] = (
+        "adjacent"  # (x0, x1) as in the paper, or (x0, x_{d/2}) as in Llama
+    )
+
+
+class PositionOptions(Section):
+    """What the position encodings can be told, each in a section of its name."""
+
+    relative: RelativeConfig = RelativeConfig()
+    t5: T5Config = T5Config()
+    rotary: RotaryConfig = RotaryConfig()
+
+
 class ModelConfig(Section):
     """Shape of the network, in the paper's symbols (Vaswani et al. 2017, sections 3 and 6.2)."""
 
@@ -43,8 +116,14 @@ class ModelConfig(Section):
     d_v: Positive | None = None  # d_model / h unless given
     norm: Literal["post", "pre"] = "post"
     activation: Literal["relu", "gelu", "silu"] = "relu"
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    positions: str = "sinusoidal"  # an encoding registered in headwise.nn.positions
+    position_options: PositionOptions = PositionOptions()
     attention: str = "fused"  # a kind registered in headwise.nn.attention
+    cross_attention: str | None = None  # the kind that attends to the source; `attention` unless given
+    attention_options: AttentionOptions = AttentionOptions()
+    key_value_heads: Positive | None = (
+        None  # fewer than heads: grouped queries (Ainslie et al. 2023); 1: multi-query
+    )
     attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
     max_length: Positive = 512  # longest sequence, in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
@@ -58,6 +137,11 @@ class ModelConfig(Section):
             raise ValueError(
                 f"d_model must be a multiple of heads unless d_k and d_v are given, "
                 f"found d_model={self.d_model} and heads={self.heads}"
+            )
+        if self.key_value_heads is not None and self.heads % self.key_value_heads:
+            raise ValueError(
+                f"heads must be a multiple of key_value_heads, "
+                f"found heads={self.heads} and key_value_heads={self.key_value_heads}"
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, found {self.d_model}")
