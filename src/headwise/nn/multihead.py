@@ -66,7 +66,7 @@ class MultiHeadAttention(nn.Module):
         self.kind = kind
         self.dropout = dropout
         self.options = options or AttentionOptions()
-        known = attention_kind(kind)
+        known = attention_kind(kind, "model.cross_attention" if role == "cross" else "model.attention")
         if role == "cross":
             known.require(
                 "cross", "cross-attention", "; model.cross_attention can name another kind for that"
