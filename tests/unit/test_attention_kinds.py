@@ -14,10 +14,10 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention_cases import Problem, problems
-from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, attention_kinds
 from headwise.nn.kinds.linear import LinearState
 from headwise.nn.relative import RelativeBias
+from headwise.options import AttentionOptions
 
 KINDS = [kind.name for kind in attention_kinds()]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -140,8 +140,8 @@ def test_causal_kinds_leak_nothing(kind: str, dtype: torch.dtype) -> None:
 
 
 def products(kind: str, time: int) -> int:
-    """Multiplications and additions in the matrix products of a forward and backward pass."""
-    q, k, v = (torch.randn(1, 1, time, 16).requires_grad_() for _ in range(3))
+    """Multiplications and additions in the matrix products of a forward and backward pass, counted, not done."""
+    q, k, v = (torch.randn(1, 1, time, 16, device="meta").requires_grad_() for _ in range(3))
     root = math.isqrt(time)
     options = AttentionOptions.model_validate(
         {"window": {"size": 32, "globals": 2}, "block_sparse": {"local": root, "stride": root}}

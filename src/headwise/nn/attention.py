@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headwise.config import AttentionOptions
 from headwise.errors import ConfigError
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.masks import causal_mask, combine
 from headwise.nn.relative import RelativeBias, dense_bias
+from headwise.options import AttentionOptions
 
 # A kind: (q, k, v, mask, bias, dropout) -> result, shapes as at the top of this file; dropout is 0 outside training.
 # A structured kind gets causal= and options= too, and a `RelativeBias` as it is.

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, share_heads
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.layers import Linear
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias
+from headwise.options import AttentionOptions
 
 # Called with the weights (batch, heads, query, key); what it returns is used in their place.
 Probe = Callable[[Tensor], Tensor]
@@ -73,8 +73,9 @@ class MultiHeadAttention(nn.Module):
             )
         if dropout:
             known.require("dropout", f"model.attention_dropout={dropout}")
-        for need in sorted(positions.needs if positions is not None else ()):
-            known.require(need, f"model.positions={positions.name}")
+        if positions is not None:
+            for need in sorted(positions.needs):
+                known.require(need, f"model.positions={positions.name}")
         self.query = Linear(d_model, heads * self.key_size, bias=bias)
         self.key = Linear(d_model, self.key_value_heads * self.key_size, bias=bias)
         self.value = Linear(d_model, self.key_value_heads * self.value_size, bias=bias)
@@ -113,18 +114,18 @@ class MultiHeadAttention(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None
     ) -> Tensor:
         rate = self.dropout if self.training else 0.0
-        added = self.positions is not None and "weights" in self.positions.needs
-        if self.probe is None and not added:
-            shape = {"causal": self.causal, "options": self.options}
+        positions, shape = self.positions, {"causal": self.causal, "options": self.options}
+        adding = positions if positions is not None and "weights" in positions.needs else None
+        if self.probe is None and adding is None:
             heads = attend(q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, **shape)
             return self._join(heads)
         k, v = share_heads(q, k, v)
         known = attention_kind(self.kind)
-        weights = known.written_out(q, k, mask, bias, causal=self.causal, options=self.options)
+        weights = known.written_out(q, k, mask, bias, **shape)
         weights = weights if self.probe is None else self.probe(weights)
         weights = drop(weights, rate, self.training)
         heads = weights @ v
-        return self._join(heads + self.positions.values(weights) if added else heads)
+        return self._join(heads if adding is None else heads + adding.values(weights))
 
     def _advance(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
         """Continue a recurrent kind, whose past keys are gone."""

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from headwise.config import AttentionOptions
 from headwise.nn.attention import register
 from headwise.nn.relative import RelativeBias
+from headwise.options import AttentionOptions
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class _Chunked(torch.autograd.Function):
         for rows in job.rows():
             delta = (gradient[:, :, rows] * out[:, :, rows]).to(log_sum.dtype).sum(-1, keepdim=True)
             bias_rows = None if bias is None else _cut(bias, 2, rows)
-            all_scores = _RowBias(bias_rows, job, rows) if db is not None else None
+            all_scores = None if db is None or bias_rows is None else _RowBias(bias_rows, job, rows)
             for cols in job.cols(rows):
                 scores = _scores(q, k, mask, bias_rows, job, rows, cols)
                 weights = (scores - log_sum[:, :, rows]).exp()
@@ -119,21 +119,14 @@ class _Chunked(torch.autograd.Function):
                     all_scores.add(d_scores, cols)
             if db is not None and all_scores is not None:
                 _cut(db, 2, rows).add_(all_scores.gradient())
-        return (
-            dq.to(q.dtype),
-            dk.to(k.dtype),
-            dv.to(v.dtype),
-            None,
-            None if db is None else db.to(bias.dtype),
-            None,
-        )
+        to_bias = None if bias is None or db is None else db.to(bias.dtype)
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, to_bias, None
 
 
 class _RowBias:
     """Gathers the gradient of the scores of some rows, (batch, heads, row, key), and leads it back to the bias."""
 
-    def __init__(self, part: Tensor | None, job: _Job, rows: slice) -> None:
-        assert part is not None
+    def __init__(self, part: Tensor, job: _Job, rows: slice) -> None:
         self.part, self.job, self.rows = part, job, rows
         self.tiles: list[Tensor] = []
         self.end = 0
