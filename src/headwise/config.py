@@ -89,7 +89,7 @@ class DataConfig(Section):
 
     source: list[str] = Field(
         default_factory=list
-    )  # paths: plain text or .gz; or .tsv / .jsonl files that hold both sides
+    )  # paths: text or .gz; or .tsv / .jsonl files that hold both sides
     target: list[str] = Field(default_factory=list)  # empty where `source` lists .tsv or .jsonl files
     weights: list[float] = Field(
         default_factory=list
