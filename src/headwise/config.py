@@ -15,19 +15,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from headwise.errors import ConfigError
-
-Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[int, Field(gt=0)]
-Natural = Annotated[int, Field(ge=0)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys are errors and values are checked on assignment."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+from headwise.options import AttentionOptions, Natural, PositionOptions, Positive, Probability, Section
 
 
 class RecurrentConfig(Section):
@@ -98,8 +89,14 @@ class ModelConfig(Section):
     d_v: Positive | None = None  # d_model / h unless given
     norm: Literal["post", "pre"] = "post"
     activation: Literal["relu", "gelu", "silu"] = "relu"
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    positions: str = "sinusoidal"  # an encoding registered in headwise.nn.positions
+    position_options: PositionOptions = PositionOptions()
     attention: str = "fused"  # a kind registered in headwise.nn.attention
+    cross_attention: str | None = None  # the kind that attends to the source; `attention` unless given
+    attention_options: AttentionOptions = AttentionOptions()
+    key_value_heads: Positive | None = (
+        None  # fewer than heads: grouped queries (Ainslie et al. 2023); 1: multi-query
+    )
     attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
     max_length: Positive = 512  # longest sequence, in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
@@ -115,6 +112,11 @@ class ModelConfig(Section):
             raise ValueError(
                 f"d_model must be a multiple of heads unless d_k and d_v are given, "
                 f"found d_model={self.d_model} and heads={self.heads}"
+            )
+        if self.key_value_heads is not None and self.heads % self.key_value_heads:
+            raise ValueError(
+                f"heads must be a multiple of key_value_heads, "
+                f"found heads={self.heads} and key_value_heads={self.key_value_heads}"
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, found {self.d_model}")
@@ -142,9 +144,13 @@ class CleaningConfig(Section):
 class DataConfig(Section):
     """Training, development and test text."""
 
-    source: list[str] = []  # paths: plain text or .gz; or .tsv / .jsonl files that hold both sides
-    target: list[str] = []  # empty where `source` lists .tsv or .jsonl files
-    weights: list[float] = []  # mixing weight of each file (pair); empty: as they are
+    source: list[str] = Field(
+        default_factory=list
+    )  # paths: text or .gz; or .tsv / .jsonl files that hold both sides
+    target: list[str] = Field(default_factory=list)  # empty where `source` lists .tsv or .jsonl files
+    weights: list[float] = Field(
+        default_factory=list
+    )  # mixing weight of each file (pair); empty: as they are
     dev_source: str | None = None
     dev_target: str | None = None
     dev_pairs: Natural = 1000  # split off the training data where no dev files are given

@@ -75,13 +75,14 @@ def preset_changes(name: str) -> list[str]:
 def parameter_count(model: ModelConfig, source_size: int, target_size: int) -> int:
     """Count the parameters of a Transformer by formula.
 
-    Per encoder layer: attention 2·d·h·(d_k + d_v), feed-forward 2·d·d_ff + d_ff + d, two norms 4·d; per decoder
-    layer one more attention and one more norm; embeddings once per vocabulary that isn't shared.
+    Per encoder layer: attention d·(h + g)·(d_k + d_v) with g heads of keys and values, feed-forward
+    2·d·d_ff + d_ff + d, two norms 4·d; per decoder layer one more attention and one more norm; embeddings once per
+    vocabulary that isn't shared; and what positions learn.
     """
-    d, h = model.d_model, model.heads
-    attention = 2 * d * h * (model.key_size + model.value_size)
+    d, h, g = model.d_model, model.heads, model.key_value_heads or model.heads
+    attention = d * (h + g) * (model.key_size + model.value_size)
     if model.attention_bias:
-        attention += h * (2 * model.key_size + model.value_size) + d
+        attention += h * model.key_size + g * (model.key_size + model.value_size) + d
     feed_forward = 2 * d * model.d_ff + model.d_ff + d
     norm = 2 * d
     encoder = model.encoder_layers * (attention + feed_forward + 2 * norm)
@@ -92,5 +93,19 @@ def parameter_count(model: ModelConfig, source_size: int, target_size: int) -> i
         "target": source_size + target_size,
         "none": source_size + 2 * target_size,
     }
-    positions = model.max_length if model.positions == "learned" else 0
-    return encoder + decoder + final_norms + d * (embeddings[model.share_embeddings] + positions)
+    return (
+        encoder + decoder + final_norms + d * embeddings[model.share_embeddings] + _learned_positions(model)
+    )
+
+
+def _learned_positions(model: ModelConfig) -> int:
+    relative, t5 = model.position_options.relative, model.position_options.t5
+    a_distance = (model.heads if relative.per_head else 1) * (
+        model.key_size + (model.value_size if relative.values else 0)
+    )
+    learned = {
+        "learned": model.max_length * model.d_model,
+        "relative": (model.encoder_layers + model.decoder_layers) * (2 * relative.reach + 1) * a_distance,
+        "t5": 2 * t5.buckets * model.heads,  # a table for each of the two stacks
+    }
+    return learned.get(model.positions, 0)

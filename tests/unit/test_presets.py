@@ -85,7 +85,21 @@ def test_the_formula_counts_what_is_built(name: str) -> None:
 
 @pytest.mark.parametrize("sharing", ["all", "target", "none"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"norm": "pre"}, {"attention_bias": True, "d_k": 5, "d_v": 9}, {"positions": "learned"}]
+    "changes",
+    [
+        {},
+        {"norm": "pre"},
+        {"attention_bias": True, "d_k": 5, "d_v": 9},
+        {"positions": "learned"},
+        {"attention_bias": True, "key_value_heads": 2, "d_v": 9},
+        {"positions": "t5", "position_options": {"t5": {"buckets": 12}}},
+        {"positions": "relative"},
+        {
+            "positions": "relative",
+            "attention": "reference",
+            "position_options": {"relative": {"values": True, "per_head": True, "reach": 3}},
+        },
+    ],
 )
 def test_the_formula_counts_every_option(sharing: str, changes: dict[str, object]) -> None:
     shape = {

@@ -23,7 +23,11 @@ class EmbeddedSeq2Seq(Seq2Seq):
         "norm",
         "activation",
         "positions",
+        "position_options",
         "attention",
+        "attention_options",
+        "cross_attention",
+        "key_value_heads",
         "attention_bias",
         "activation_dropout",
     )

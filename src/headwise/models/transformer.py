@@ -14,23 +14,30 @@ from torch.nn import functional
 
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, Seq2Seq, State
-from headwise.nn.cache import KeyValueCache
+from headwise.nn.cache import Cache
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import FeedForward, LayerNorm, Residual
-from headwise.nn.masks import causal_mask, padding_mask
-from headwise.nn.multihead import MultiHeadAttention
-from headwise.nn.positions import Positions
+from headwise.nn.masks import padding_mask
+from headwise.nn.multihead import MultiHeadAttention, Role
+from headwise.nn.positions import AttentionPositions, Positions, attention_positions
 
 
-def _attention(config: ModelConfig) -> MultiHeadAttention:
+def _attention(
+    config: ModelConfig, role: Role, positions: AttentionPositions | None = None
+) -> MultiHeadAttention:
+    other = config.cross_attention if role == "cross" else None
     return MultiHeadAttention(
         config.d_model,
         config.heads,
         key_size=config.key_size,
         value_size=config.value_size,
+        key_value_heads=config.key_value_heads,
         bias=config.attention_bias,
-        kind=config.attention,
+        kind=other or config.attention,
+        role=role,
         dropout=config.attention_dropout,
+        options=config.attention_options,
+        positions=positions,
     )
 
 
@@ -45,9 +52,9 @@ def _residual(config: ModelConfig) -> Residual:
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each inside its residual connection (section 3.1)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, positions: AttentionPositions | None = None) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
+        self.self_attention = _attention(config, "self", positions)
         self.feed_forward = _feed_forward(config)
         self.around_attention = _residual(config)
         self.around_feed_forward = _residual(config)
@@ -61,10 +68,10 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the encoder's output, then feed-forward (section 3.1)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, positions: AttentionPositions | None = None) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
-        self.cross_attention = _attention(config)
+        self.self_attention = _attention(config, "causal", positions)
+        self.cross_attention = _attention(config, "cross")
         self.feed_forward = _feed_forward(config)
         self.around_self_attention = _residual(config)
         self.around_cross_attention = _residual(config)
@@ -73,13 +80,12 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,  # (batch, target, d_model)
-        self_mask: Tensor | None,
         memory: tuple[Tensor, Tensor],  # keys and values (batch, heads, source, d_k and d_v)
         memory_mask: Tensor,  # (batch, 1, 1, source)
-        cache: KeyValueCache | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """Decode x; with a cache, x is the newest position of each row and beams share their memory."""
-        x = self.around_self_attention(x, lambda y: self.self_attention(y, self_mask, cache))
+        x = self.around_self_attention(x, lambda y: self.self_attention(y, cache=cache))
         x = self.around_cross_attention(x, lambda y: self._cross(y, memory, memory_mask))
         return self.around_feed_forward(x, self.feed_forward)
 
@@ -94,7 +100,7 @@ class TransformerState(State):
     """Self-attention keys and values per row, and the source's per sentence (they are the same for all beams)."""
 
     def __init__(
-        self, caches: list[KeyValueCache], memories: list[tuple[Tensor, Tensor]], mask: Tensor, beams: int
+        self, caches: list[Cache], memories: list[tuple[Tensor, Tensor]], mask: Tensor, beams: int
     ) -> None:
         self.caches = caches
         self.memories = memories
@@ -122,7 +128,8 @@ class TransformerState(State):
 class Transformer(Seq2Seq):
     """Encoder, decoder, and embeddings shared three ways (section 3.4).
 
-    Raises `ConfigError` for an unknown attention kind; `build_model` checks that the vocabularies fit the sharing.
+    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together;
+    `build_model` checks that the vocabularies fit the sharing.
     """
 
     unused = ("recurrent", "convolutional")
@@ -140,8 +147,10 @@ class Transformer(Seq2Seq):
         if config.share_embeddings == "none":
             self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
         self.positions = Positions(config.positions, config.max_length, config.d_model)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        inside = attention_positions(config, config.encoder_layers, causal=False)
+        self.encoder = nn.ModuleList(EncoderLayer(config, positions) for positions in inside)
+        inside = attention_positions(config, config.decoder_layers, causal=True)
+        self.decoder = nn.ModuleList(DecoderLayer(config, positions) for positions in inside)
         pre = config.norm == "pre"
         self.encoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
         self.decoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
@@ -157,24 +166,23 @@ class Transformer(Seq2Seq):
         return Memory(self.encoder_norm(x), mask)
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
-        # Padding follows the real tokens, so the causal mask alone keeps it out of their sight.
-        causal = causal_mask(target_input.size(1), device=target_input.device)
+        # Padding follows the real tokens, so causality alone keeps it out of their sight.
         attendable = padding_mask(memory.mask)
         x = self._embed(self.target_embedding, target_input)  # (batch, target, d_model)
         for layer in self._decoder_layers():
-            x = layer(x, causal, layer.cross_attention.remember(memory.states), attendable)
+            x = layer(x, layer.cross_attention.remember(memory.states), attendable)
         return self.decoder_norm(x)
 
     def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> TransformerState:  # noqa: D102
         memories = [layer.cross_attention.remember(memory.states) for layer in self._decoder_layers()]
-        caches = [KeyValueCache(capacity or 32) for _ in self.decoder]
+        caches = [layer.self_attention.new_cache(capacity or 32) for layer in self._decoder_layers()]
         return TransformerState(caches, memories, padding_mask(memory.mask), beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, TransformerState]:  # noqa: D102
         assert isinstance(state, TransformerState)
         x = self._embed(self.target_embedding, tokens[:, None], start=state.position)  # (rows, 1, d_model)
         for layer, cache, memory in zip(self._decoder_layers(), state.caches, state.memories, strict=True):
-            x = layer(x, None, memory, state.mask, cache)
+            x = layer(x, memory, state.mask, cache)
         logits = self.project(self.decoder_norm(x).squeeze(1))  # (rows, target_size)
         return logits.float().log_softmax(dim=-1), state
 

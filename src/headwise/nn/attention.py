@@ -3,72 +3,91 @@
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
 
 Every kind is a function of (q, k, v, mask, bias, dropout) registered under its name; `attend` calls it. To add
-one, write the function and put `@register("name")` above it.
+one, write the function and put `@register("name")` above it (docs/extend.md). `reference` and `fused` are here, the
+others in `headwise.nn.kinds`.
 
 Shapes: q (batch, heads, query, d_k), k (batch, heads, key, d_k), v (batch, heads, key, d_v), mask bool and
-bias float broadcastable to (batch, heads, query, key); the result is (batch, heads, query, d_v).
+bias float broadcastable to (batch, heads, query, key); the result is (batch, heads, query, d_v). Keys and values
+may have fewer heads, of which each serves as many queries' heads in turn (Ainslie et al. 2023, section 2.2).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from headwise.errors import ConfigError
+from headwise.nn.cache import KeyValueCache
 from headwise.nn.dropout import dropout as drop
+from headwise.nn.masks import causal_mask, combine
+from headwise.nn.relative import RelativeBias, dense_bias
+from headwise.options import AttentionOptions
+
+# A kind: (q, k, v, mask, bias, dropout) -> result, shapes as at the top of this file; dropout is 0 outside training.
+# A structured kind gets causal= and options= too, and a `RelativeBias` as it is.
+AttentionKind = Callable[..., Tensor]
+
+# What a kind may lack, in the words of an error message.
+FEATURES = {
+    "cross": "cross-attention",
+    "pairs": "masks over pairs of query and key",
+    "bias": "biases on the scores",
+    "rotation": "rotated queries and keys",
+    "dropout": "model.attention_dropout",
+    "weights": "vectors added to the values",
+}
 
 
-class AttentionKind(Protocol):
-    """What a registered kind looks like; `dropout` is 0 outside training."""
+@dataclass(frozen=True)
+class Kind:
+    """A registered kind; see `register`."""
 
-    def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
+    name: str
+    function: AttentionKind
+    structured: bool
+    pattern: Callable[..., Tensor | None]
+    weights: Callable[..., Tensor]
+    cache: Callable[[int], Any]
+    advance: Callable[..., Tensor] | None
+    lacks: Mapping[str, str]
+
+    def require(self, feature: str, what: str, hint: str = "") -> None:
+        """Raise `ConfigError` naming this kind, `what` it can't be combined with, and why, where it lacks `feature`."""
+        if feature in self.lacks:
+            reason = self.lacks[feature]
+            raise ConfigError(f"model.attention={self.name} can't be combined with {what}: {reason}{hint}")
+
+    def written_out(
+        self,
+        q: Tensor,
+        k: Tensor,
+        mask: Tensor | None,
+        bias: Tensor | RelativeBias | None,
+        *,
+        causal: bool,
+        options: AttentionOptions,
     ) -> Tensor:
-        """Attend; shapes as at the top of this file."""
-        ...
+        """Compute all weights, (batch, heads, query, key), by the kind's definition, whatever that costs."""
+        queries, keys = q.size(-2), k.size(-2)
+        allowed = self.pattern(queries, keys, causal=causal, options=options, device=q.device)
+        return self.weights(q, k, combine(mask, allowed), dense_bias(bias, queries, keys))
 
 
-_KINDS: dict[str, AttentionKind] = {}
+_KINDS: dict[str, Kind] = {}
+_DEFAULT_OPTIONS = AttentionOptions()
 
 
-def register(name: str) -> Callable[[AttentionKind], AttentionKind]:
-    """Register an attention kind under `name`."""
-
-    def keep(function: AttentionKind) -> AttentionKind:
-        assert name not in _KINDS, f"attention kind {name} is registered twice"
-        _KINDS[name] = function
-        return function
-
-    return keep
-
-
-def attention_kind(name: str) -> AttentionKind:
-    """Look a kind up; raises `ConfigError` naming the known ones, so that a model fails when it is built."""
-    if name not in _KINDS:
-        raise ConfigError(f"model.attention: expected one of {', '.join(sorted(_KINDS))}, found {name!r}")
-    return _KINDS[name]
-
-
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
-    kind: str = "reference",
-    dropout: float = 0.0,
-) -> Tensor:
-    """Attend with the named kind; a query that may attend to nothing gets zeros.
-
-    Raises `ConfigError` for an unknown kind.
-    """
-    return attention_kind(kind)(q, k, v, mask, bias, dropout)
+def all_pairs(
+    queries: int, keys: int, *, causal: bool, options: AttentionOptions, device: torch.device | None = None
+) -> Tensor | None:
+    """Allow every pair, or those that are causal: the pattern of a kind that has none of its own."""
+    return causal_mask(queries, keys, device=device) if causal else None
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
@@ -82,7 +101,106 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Te
     return weights.masked_fill(~mask, 0.0)
 
 
-@register("reference")
+def register(
+    name: str,
+    *,
+    structured: bool = False,
+    pattern: Callable[..., Tensor | None] = all_pairs,
+    weights: Callable[..., Tensor] = attention_weights,
+    cache: Callable[[int], Any] = KeyValueCache,
+    advance: Callable[..., Tensor] | None = None,
+    lacks: Mapping[str, str] | None = None,
+) -> Callable[[AttentionKind], AttentionKind]:
+    """Register an attention kind under `name`.
+
+    `lacks` says for each of `FEATURES` that the kind can't have, why not: a model that asks for it fails when it is
+    built. A `structured` kind is told whether it is causal instead of getting a mask for that (with fewer queries
+    than keys, the queries are the last), gets the model's `options`, masks in four dimensions, and position biases as
+    `RelativeBias`, so that it needn't write out all pairs. `pattern` (the pairs it allows) and `weights` (from q, k,
+    mask and bias) define it in full for those who look at its weights. A recurrent kind has its own `cache`, and
+    `advance`, which continues it.
+    """
+    reasons = {"weights": "its weights are never written out"} if lacks is None else dict(lacks)
+    assert set(reasons) <= set(FEATURES), f"attention kind {name} lacks something unknown"
+
+    def keep(function: AttentionKind) -> AttentionKind:
+        assert name not in _KINDS, f"attention kind {name} is registered twice"
+        _KINDS[name] = Kind(name, function, structured, pattern, weights, cache, advance, reasons)
+        return function
+
+    return keep
+
+
+def attention_kind(name: str, key: str = "model.attention") -> Kind:
+    """Look a kind up; raises `ConfigError` naming the known ones, so that a model fails when it is built."""
+    if name not in _KINDS:
+        raise ConfigError(f"{key}: expected one of {', '.join(sorted(_KINDS))}, found {name!r}")
+    return _KINDS[name]
+
+
+def attention_kinds() -> tuple[Kind, ...]:
+    """Return all kinds, by name."""
+    return tuple(_KINDS[name] for name in sorted(_KINDS))
+
+
+def pairs_refused(name: str) -> ValueError:
+    """Return the error for a mask over pairs given to a kind that takes masks over keys only."""
+    return ValueError(
+        f"expected a mask over keys (batch, heads, 1, key) for {name} attention, found one over pairs: "
+        f"{attention_kind(name).lacks['pairs']}"
+    )
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | RelativeBias | None = None,
+    kind: str = "reference",
+    dropout: float = 0.0,
+    causal: bool = False,
+    options: AttentionOptions | None = None,
+) -> Tensor:
+    """Attend with the named kind; a query that may attend to nothing gets zeros.
+
+    With `causal`, query i sees no key after its own position, the queries being the last of the positions. Raises
+    `ConfigError` for an unknown kind.
+    """
+    known = attention_kind(kind)
+    if known.structured:
+        k, v = share_heads(q, k, v)
+        mask = None if mask is None else _four_dimensional(mask)
+        bias = _four_dimensional(bias) if isinstance(bias, Tensor) else bias
+        options = options or _DEFAULT_OPTIONS
+        return known.function(q, k, v, mask, bias, dropout, causal=causal, options=options)
+    queries, keys = q.size(-2), k.size(-2)
+    bias = dense_bias(bias, queries, keys)
+    if causal and queries > 1:
+        mask = combine(mask, causal_mask(queries, keys, device=q.device))
+    if q.size(1) != k.size(1) and queries == 1 and mask is None:
+        # One new token: the heads that share keys stand as queries to them, and no key is copied.
+        folded = q.reshape(q.size(0), k.size(1), -1, q.size(-1))
+        bias = None if bias is None else bias.reshape(bias.size(0), k.size(1), -1, keys)
+        return known.function(folded, k, v, None, bias, dropout).reshape(*q.shape[:3], v.size(-1))
+    k, v = share_heads(q, k, v)
+    return known.function(q, k, v, mask, bias, dropout)
+
+
+def share_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Repeat each head of keys and values for the queries' heads that share it."""
+    if q.size(1) == k.size(1):
+        return k, v
+    times = q.size(1) // k.size(1)
+    return k.repeat_interleave(times, dim=1), v.repeat_interleave(times, dim=1)
+
+
+def _four_dimensional(x: Tensor) -> Tensor:
+    return x[(None,) * (4 - x.dim())]
+
+
+@register("reference", lacks={})
 def reference(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
 ) -> Tensor:

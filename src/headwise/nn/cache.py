@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor
+
+
+class Cache(Protocol):
+    """What decoding knows of a kind's memory: how many positions it has seen, and how beams move."""
+
+    length: int
+
+    def select(self, rows: Tensor) -> None:
+        """Make row r continue what row rows[r] was."""
+        ...
 
 
 class KeyValueCache:

@@ -2,22 +2,28 @@
 
     MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O,  head_i = Attention(Q W^Q_i, K W^K_i, V W^V_i)
 
-The paper's W^Q_1 … W^Q_h stand side by side in one `query` weight, and so for keys and values.
+The paper's W^Q_1 … W^Q_h stand side by side in one `query` weight, and so for keys and values, which may have fewer
+heads: then h / key_value_heads queries share a key and value head (grouped queries, Ainslie et al. 2023), or all share
+one (multi-query, Shazeer 2019).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headwise.nn.attention import attend, attention_kind, attention_weights
-from headwise.nn.cache import KeyValueCache
+from headwise.nn.attention import attend, attention_kind, share_heads
+from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.layers import Linear
+from headwise.nn.positions import AttentionPositions
+from headwise.nn.relative import RelativeBias
+from headwise.options import AttentionOptions
 
 # Called with the weights (batch, heads, query, key); what it returns is used in their place.
 Probe = Callable[[Tensor], Tensor]
@@ -36,11 +42,17 @@ class Probed(nn.Module):
         self.continues = False
 
 
+Role = Literal["self", "causal", "cross"]
+
+
 class MultiHeadAttention(Probed):
     """Self-attention where only x is given; attention over `memory` (x's keys and values) otherwise.
 
-    `probe` sees, and may replace, the attention weights: this is how they are recorded and intervened on.
-    With a probe set the weights are computed by the reference formula, whatever the kind.
+    In the role `causal` no position sees a later one, and no mask need say so. `positions` act in self-attention
+    only. `probe` sees, and may replace, the attention weights: this is how they are recorded and intervened on. With
+    a probe set the weights are written out by the definition of the kind, whatever that costs.
+
+    Raises `ConfigError` for an unknown kind, and for one that can't do what the other arguments ask of it.
     """
 
     def __init__(
@@ -50,48 +62,93 @@ class MultiHeadAttention(Probed):
         *,
         key_size: int | None = None,
         value_size: int | None = None,
+        key_value_heads: int | None = None,
         bias: bool = False,
         kind: str = "fused",
+        role: Role = "self",
         dropout: float = 0.0,
+        options: AttentionOptions | None = None,
+        positions: AttentionPositions | None = None,
     ) -> None:
         super().__init__()
         self.heads = heads
         self.key_size = key_size or d_model // heads
         self.value_size = value_size or d_model // heads
+        self.key_value_heads = key_value_heads or heads
+        self.causal = role == "causal"
         self.kind = kind
-        attention_kind(kind)
         self.dropout = dropout
+        self.options = options or AttentionOptions()
+        known = attention_kind(kind, "model.cross_attention" if role == "cross" else "model.attention")
+        if role == "cross":
+            known.require(
+                "cross", "cross-attention", "; model.cross_attention can name another kind for that"
+            )
+        if dropout:
+            known.require("dropout", f"model.attention_dropout={dropout}")
+        if positions is not None:
+            for need in sorted(positions.needs):
+                known.require(need, f"model.positions={positions.name}")
         self.query = Linear(d_model, heads * self.key_size, bias=bias)
-        self.key = Linear(d_model, heads * self.key_size, bias=bias)
-        self.value = Linear(d_model, heads * self.value_size, bias=bias)
+        self.key = Linear(d_model, self.key_value_heads * self.key_size, bias=bias)
+        self.value = Linear(d_model, self.key_value_heads * self.value_size, bias=bias)
         self.output = Linear(heads * self.value_size, d_model, bias=bias)
+        self.positions = positions
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """Attend from x to x, and to what the cache holds; x and the result are (batch, time, d_model)."""
         q, k, v = self._project(x, self.query, self.key, self.value)
-        if cache is not None:
+        if self.positions is not None:
+            start = 0 if cache is None else cache.length
+            q, k = self.positions.turn(q, start), self.positions.turn(k, start)
+        if isinstance(cache, KeyValueCache):
             k, v = cache.append(k, v)
-        return self._attend(q, k, v, mask)
+        elif cache is not None:
+            return self._advance(q, k, v, mask, cache)
+        bias = None if self.positions is None else self.positions.bias(q, k.size(2))
+        return self._attend(q, k, v, mask, bias)
 
     def over(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None) -> Tensor:
         """Attend from x (batch, query, d_model) to keys and values made by `remember`."""
         (q,) = self._project(x, self.query)
-        return self._attend(q, *memory, mask)
+        return self._attend(q, *memory, mask, None)
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Project memory (batch, key, d_model) to keys and values (batch, heads, key, d_k and d_v)."""
+        """Project memory (batch, key, d_model) to keys and values (batch, key_value_heads, key, d_k and d_v)."""
         k, v = self._project(memory, self.key, self.value)
         return k, v
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def new_cache(self, capacity: int = 32) -> Cache:
+        """Return an empty cache for self-attention, step by step; a probe, which looks back, needs all keys kept."""
+        return attention_kind(self.kind).cache(capacity) if self.probe is None else KeyValueCache(capacity)
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None
+    ) -> Tensor:
         rate = self.dropout if self.training else 0.0
-        if self.probe is None:
-            heads = attend(q, k, v, mask=mask, kind=self.kind, dropout=rate)
-        else:
-            weights = self.probe(attention_weights(q, k, mask))
-            heads = drop(weights, rate, self.training) @ v
-        joined = heads.transpose(1, 2).flatten(2)  # (batch, query, heads * d_v)
-        return self.output(joined)
+        positions, shape = self.positions, {"causal": self.causal, "options": self.options}
+        adding = positions if positions is not None and "weights" in positions.needs else None
+        if self.probe is None and adding is None:
+            heads = attend(q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, **shape)
+            return self._join(heads)
+        k, v = share_heads(q, k, v)
+        known = attention_kind(self.kind)
+        weights = known.written_out(q, k, mask, bias, **shape)
+        weights = weights if self.probe is None else self.probe(weights)
+        weights = drop(weights, rate, self.training)
+        heads = weights @ v
+        return self._join(heads if adding is None else heads + adding.values(weights))
+
+    def _advance(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+        """Continue a recurrent kind, whose past keys are gone."""
+        advance = attention_kind(self.kind).advance
+        assert advance is not None, f"{self.kind} has a cache of its own and nothing to continue it"
+        if self.probe is not None:
+            raise ValueError(f"a probe must be set before decoding with {self.kind} attention begins")
+        return self._join(advance(q, *share_heads(q, k, v), cache, mask, self.options))
+
+    def _join(self, heads: Tensor) -> Tensor:
+        return self.output(heads.transpose(1, 2).flatten(2))  # from (batch, query, heads * d_v)
 
     def _project(self, x: Tensor, *maps: Linear) -> list[Tensor]:
         """Apply several linear maps as one product and split the result into heads."""
@@ -103,7 +160,8 @@ class MultiHeadAttention(Probed):
             bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps]).to(dtype)
             joined = functional.linear(x, weight, bias)
         parts = joined.split([m.out_features for m in maps], dim=-1)
-        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]
+        sizes = [self.value_size if m is self.value else self.key_size for m in maps]
+        return [p.unflatten(-1, (-1, size)).transpose(1, 2) for p, size in zip(parts, sizes, strict=True)]
 
 
 @contextmanager

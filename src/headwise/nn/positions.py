@@ -1,15 +1,128 @@
-"""Positions added to the embeddings (Vaswani et al. 2017, section 3.5).
+"""Positions added to the embeddings (Vaswani et al. 2017, section 3.5), and the registry of all position encodings.
 
 PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
 PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
+
+An encoding either has a table, which is added to the embeddings, or acts inside self-attention (then it is an
+`AttentionPositions` in `headwise.nn.attention_positions`). To add one, put `@register_table("name")` above a function
+from (length, d_model) to a table, or `@register_positions("name")` above a subclass of `AttentionPositions`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 
+from headwise.config import ModelConfig
+from headwise.errors import ConfigError
+from headwise.nn.relative import RelativeBias
 
+TableMaker = Callable[[int, int], Tensor | None]
+
+
+class AttentionPositions(nn.Module):
+    """Positions that act inside self-attention, by turning queries and keys or by a bias on the scores.
+
+    `needs` names those of `headwise.nn.attention.FEATURES` that a kind of attention must have for it; `variants` are
+    options, by a label, with which it needs others; `shared` says that the layers of a stack use one instance.
+    """
+
+    name = ""  # set where it is registered
+    needs: frozenset[str] = frozenset()
+    variants: Mapping[str, dict[str, bool]] = MappingProxyType({})
+    shared = True
+
+    def __init__(self, config: ModelConfig, *, causal: bool) -> None:
+        super().__init__()
+
+    def turn(self, x: Tensor, start: int) -> Tensor:
+        """Turn queries or keys (batch, heads, time, d_k) at positions start, start + 1, …"""
+        return x
+
+    def bias(self, q: Tensor, keys: int) -> RelativeBias | None:
+        """Return what is added to the scores of q (batch, heads, query, d_k), the last of `keys` positions."""
+        return None
+
+    def values(self, weights: Tensor) -> Tensor:
+        """Return what is added to the result for these weights, where `weights` is among the needs."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A registered encoding: one of the two is there, or neither for no positions at all."""
+
+    name: str
+    table: TableMaker | None = None
+    inside: type[AttentionPositions] | None = None
+
+
+_ENCODINGS: dict[str, Encoding] = {}
+
+Inside = TypeVar("Inside", bound=type[AttentionPositions])
+Maker = TypeVar("Maker", bound=TableMaker)
+
+
+def _keep(encoding: Encoding) -> None:
+    assert encoding.name not in _ENCODINGS, f"position encoding {encoding.name} is registered twice"
+    _ENCODINGS[encoding.name] = encoding
+
+
+def register_table(name: str) -> Callable[[Maker], Maker]:
+    """Register positions that are added to the embeddings: (length, d_model) -> (length, d_model) or None.
+
+    A table that is a `Parameter` is learned.
+    """
+
+    def keep(function: Maker) -> Maker:
+        _keep(Encoding(name, table=function))
+        return function
+
+    return keep
+
+
+def register_positions(name: str) -> Callable[[Inside], Inside]:
+    """Register positions that act inside self-attention."""
+
+    def keep(inside: Inside) -> Inside:
+        inside.name = name
+        _keep(Encoding(name, inside=inside))
+        return inside
+
+    return keep
+
+
+def position_encoding(name: str) -> Encoding:
+    """Look an encoding up; raises `ConfigError` naming the known ones."""
+    if name not in _ENCODINGS:
+        raise ConfigError(f"model.positions: expected one of {', '.join(sorted(_ENCODINGS))}, found {name!r}")
+    return _ENCODINGS[name]
+
+
+def position_encodings() -> tuple[Encoding, ...]:
+    """Return all encodings, by name."""
+    return tuple(_ENCODINGS[name] for name in sorted(_ENCODINGS))
+
+
+def attention_positions(config: ModelConfig, layers: int, *, causal: bool) -> list[AttentionPositions | None]:
+    """Return what acts inside the self-attention of each of a stack's layers; None where nothing does.
+
+    Raises `ConfigError` for an unknown encoding, or one that the shape of the model has no place for.
+    """
+    inside = position_encoding(config.positions).inside
+    if inside is None:
+        return [None] * layers
+    if inside.shared:
+        return [inside(config, causal=causal)] * layers
+    return [inside(config, causal=causal) for _ in range(layers)]
+
+
+@register_table("sinusoidal")
 def sinusoids(length: int, d_model: int) -> Tensor:
     """Return the paper's table, (length, d_model) float32, computed in float64."""
     position = torch.arange(length, dtype=torch.float64)[:, None]
@@ -20,21 +133,46 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return table.float()
 
 
+def shift_matrix(offset: int, d_model: int) -> Tensor:
+    """Return M with PE(pos + offset) = M PE(pos) for every pos (section 3.5), (d_model, d_model) float64.
+
+    By the addition theorems, M turns each pair (sin, cos) by offset · frequency: [[cos, sin], [-sin, cos]].
+    """
+    angle = offset * 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    even = torch.arange(0, d_model, 2)
+    matrix = torch.zeros(d_model, d_model, dtype=torch.float64)
+    matrix[even, even] = matrix[even + 1, even + 1] = angle.cos()
+    matrix[even, even + 1] = angle.sin()
+    matrix[even + 1, even] = -angle.sin()
+    return matrix
+
+
+@register_table("learned")
+def learned(length: int, d_model: int) -> nn.Parameter:
+    """Return a table to be learned (Table 3, row E), as random as the embeddings are."""
+    table = nn.Parameter(torch.empty(length, d_model))
+    nn.init.normal_(table, std=d_model**-0.5)
+    return table
+
+
+@register_table("none")
+def none(length: int, d_model: int) -> None:
+    """Return no table: without positions, attention can't tell one order from another."""
+
+
 class Positions(nn.Module):
-    """Adds a vector for each position: the paper's sinusoids, a learned table (Table 3, row E), or nothing."""
+    """Adds to the embeddings the table of an encoding that has one; the others leave them as they are."""
 
     def __init__(self, kind: str, length: int, d_model: int) -> None:
         super().__init__()
         self.length = length
         self.table: Tensor | None
-        if kind == "sinusoidal":
-            self.register_buffer("table", sinusoids(length, d_model), persistent=False)
-        elif kind == "learned":
-            self.table = nn.Parameter(torch.empty(length, d_model))
-            nn.init.normal_(self.table, std=d_model**-0.5)
+        maker = position_encoding(kind).table
+        table = None if maker is None else maker(length, d_model)
+        if table is None or isinstance(table, nn.Parameter):
+            self.table = table
         else:
-            assert kind == "none", kind
-            self.table = None
+            self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Add positions start, start+1, … to x (batch, time, d_model).

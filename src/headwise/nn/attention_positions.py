@@ -1,0 +1,157 @@
+"""Positions inside self-attention: rotations of queries and keys, and biases on the scores.
+
+p is the position of a query, j that of a key; everything here depends on j - p alone.
+"""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.config import ModelConfig
+from headwise.errors import ConfigError
+from headwise.nn.positions import AttentionPositions, register_positions
+from headwise.nn.relative import RelativeBias
+
+
+def distances(reach: int, device: torch.device | None = None) -> Tensor:
+    """Return -reach … reach, what the last dimension of a `RelativeBias` stands for."""
+    return torch.arange(-reach, reach + 1, device=device)
+
+
+@register_positions("rotary")
+class Rotary(AttentionPositions):
+    """Turn pair i of a query or key at position p by p · base^(-2i / d_k) (Su et al. 2021, equations 14, 15, 34).
+
+    A product of two turned vectors depends on the difference of their positions only. Raises `ConfigError` for an
+    odd d_k.
+    """
+
+    needs = frozenset({"rotation"})
+
+    def __init__(self, config: ModelConfig, *, causal: bool) -> None:
+        super().__init__(config, causal=causal)
+        if config.key_size % 2:
+            raise ConfigError(f"model.positions=rotary needs an even model.d_k, found {config.key_size}")
+        options = config.position_options.rotary
+        self.halves = options.pairs == "halves"
+        exponent = torch.arange(0, config.key_size, 2, dtype=torch.float64) / config.key_size
+        self.register_buffer("frequency", options.base**-exponent, persistent=False)
+        self.frequency: Tensor
+
+    def turn(self, x: Tensor, start: int) -> Tensor:  # noqa: D102
+        time = torch.arange(start, start + x.size(2), dtype=torch.float64, device=x.device)
+        angle = time[:, None] * self.frequency  # (time, d_k / 2)
+        cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        if self.halves:
+            first, second = x.chunk(2, dim=-1)
+        else:
+            first, second = x[..., 0::2], x[..., 1::2]
+        turned = (first * cosine - second * sine, first * sine + second * cosine)
+        return torch.cat(turned, dim=-1) if self.halves else torch.stack(turned, dim=-1).flatten(-2)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """Return the slope of each head (Press et al. 2022, section 3): 2^(-8/n), 2^(-16/n), … for n heads.
+
+    For other numbers than powers of two, the authors take those of the next lower power n, and then every second one
+    of 2n's.
+    """
+    lower = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * i / lower) for i in range(1, lower + 1)]
+    return slopes + [2 ** (-4 * i / lower) for i in range(1, 2 * (heads - lower), 2)]
+
+
+@register_positions("alibi")
+class ALiBi(AttentionPositions):
+    """Subtract slope · |p - j| from the scores (Press et al. 2022, equation in section 3); nothing is learned."""
+
+    needs = frozenset({"bias"})
+
+    def __init__(self, config: ModelConfig, *, causal: bool) -> None:
+        super().__init__(config, causal=causal)
+        self.register_buffer("slopes", torch.tensor(alibi_slopes(config.heads)), persistent=False)
+        self.slopes: Tensor
+
+    def bias(self, q: Tensor, keys: int) -> RelativeBias:  # noqa: D102
+        table = -self.slopes[:, None] * distances(keys - 1, q.device).abs()  # (heads, distance)
+        return RelativeBias(table[None, :, None])
+
+
+def t5_bucket(distance: Tensor, *, causal: bool, buckets: int, reach: int) -> Tensor:
+    """Return the bucket of each distance j - p (Raffel et al. 2020, section 2.1).
+
+    Half of the buckets (of each direction's, where there are two) hold one distance each; the others widen
+    logarithmically up to `reach`, beyond which all share the last.
+    """
+    if causal:
+        later, length = torch.zeros_like(distance), -distance.clamp(max=0)
+    else:
+        buckets //= 2
+        later, length = (distance > 0).long() * buckets, distance.abs()
+    single = buckets // 2
+    # In float32, as all published weights were trained with: buckets begin at rounded powers.
+    widening = (length.clamp(min=1).float() / single).log() / math.log(reach / single) * (buckets - single)
+    wide = (single + widening.long()).clamp(max=buckets - 1)
+    return later + torch.where(length < single, length, wide)
+
+
+@register_positions("t5")
+class T5Buckets(AttentionPositions):
+    """Add a learned number for each head and bucket of distances, one table a stack (Raffel et al. 2020, 2.1)."""
+
+    needs = frozenset({"bias"})
+
+    def __init__(self, config: ModelConfig, *, causal: bool) -> None:
+        super().__init__(config, causal=causal)
+        options = config.position_options.t5
+        self.causal, self.buckets, self.reach = causal, options.buckets, options.reach
+        self.table = nn.Parameter(torch.empty(options.buckets, config.heads))
+        nn.init.normal_(self.table, std=config.d_model**-0.5)
+
+    def bias(self, q: Tensor, keys: int) -> RelativeBias:  # noqa: D102
+        distance = distances(min(keys - 1, self.reach), q.device)
+        bucket = t5_bucket(distance, causal=self.causal, buckets=self.buckets, reach=self.reach)
+        return RelativeBias(functional.embedding(bucket, self.table).t()[None, :, None])
+
+
+@register_positions("relative")
+class Relative(AttentionPositions):
+    """Add a learned vector for each clipped distance to the keys, and if asked to the values (Shaw et al. 2018).
+
+    e = q (k + a^K)ᵀ / √d_k and z = Σ α (v + a^V) (equations 3 and 4), with tables of each layer's own.
+    """
+
+    variants = MappingProxyType({"with values": {"values": True}})
+    shared = False
+
+    def __init__(self, config: ModelConfig, *, causal: bool) -> None:
+        super().__init__(config, causal=causal)
+        options = config.position_options.relative
+        self.needs = frozenset({"bias", "weights"} if options.values else {"bias"})
+        self.reach = options.reach
+        heads = config.heads if options.per_head else 1
+        self.keys = nn.Parameter(torch.empty(heads, 2 * options.reach + 1, config.key_size))
+        nn.init.xavier_uniform_(self.keys)
+        self.added = None
+        if options.values:
+            self.added = nn.Parameter(torch.empty(heads, 2 * options.reach + 1, config.value_size))
+            nn.init.xavier_uniform_(self.added)
+
+    def bias(self, q: Tensor, keys: int) -> RelativeBias:  # noqa: D102
+        return RelativeBias(q @ self.keys.to(q.dtype).transpose(-2, -1) * q.size(-1) ** -0.5)
+
+    def values(self, weights: Tensor) -> Tensor:
+        """Σ_j α_pj a^V of j - p, by adding up the weights of each distance first; (batch, heads, query, d_v)."""
+        assert self.added is not None
+        queries, keys = weights.shape[-2:]
+        rows = torch.arange(queries, device=weights.device)[:, None] + keys - queries
+        distance = torch.arange(keys, device=weights.device) - rows
+        index = distance.clamp(-self.reach, self.reach) + self.reach
+        sums = weights.new_zeros(*weights.shape[:-1], 2 * self.reach + 1)
+        sums = sums.scatter_add(-1, index.expand_as(weights), weights)
+        return sums @ self.added.to(weights.dtype)

@@ -1,0 +1,210 @@
+"""Exact softmax attention in linear memory (Rabe & Staats 2021; Dao et al. 2022, "FlashAttention", algorithms 1 and 4).
+
+Scores are made a tile at a time. While the tiles of a row pass, only its highest score m, its denominator
+l = Σ exp(s - m) and its numerator Σ exp(s - m) v are kept, and rescaled whenever m rises. The backward pass makes
+each tile again from what was kept: P = exp(S - log-sum-exp), dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from headwise.nn.attention import register
+from headwise.nn.relative import RelativeBias
+from headwise.options import AttentionOptions
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is the same for all tiles. `relative`: the bias is the table of a `RelativeBias`."""
+
+    queries: int
+    keys: int
+    chunk: int
+    causal: bool
+    relative: bool
+    dropout: float
+    seed: int
+
+    def rows(self) -> Iterator[slice]:
+        for start in range(0, self.queries, self.chunk):
+            yield slice(start, min(start + self.chunk, self.queries))
+
+    def cols(self, rows: slice) -> Iterator[slice]:
+        """Tiles of keys that some query of `rows` may see."""
+        end = min(self.keys, rows.stop + self.keys - self.queries) if self.causal else self.keys
+        for start in range(0, end, self.chunk):
+            yield slice(start, min(start + self.chunk, end))
+
+    def distance(self, rows: slice, cols: slice, device: torch.device) -> Tensor:
+        """Key's minus query's position, (row, col)."""
+        i = torch.arange(rows.start, rows.stop, device=device) + self.keys - self.queries
+        return torch.arange(cols.start, cols.stop, device=device) - i[:, None]
+
+    def allowed(self, mask: Tensor | None, rows: slice, cols: slice, device: torch.device) -> Tensor | None:
+        tile = None if mask is None else _cut(_cut(mask, 2, rows), 3, cols)
+        if self.causal and cols.stop - 1 > rows.start + self.keys - self.queries:
+            earlier = self.distance(rows, cols, device) <= 0
+            tile = earlier if tile is None else tile & earlier
+        return tile
+
+    def bias(self, part: Tensor, rows: slice, cols: slice) -> Tensor:
+        """Tile of the bias; `part` is already cut to the rows."""
+        if not self.relative:
+            return _cut(part, 3, cols)
+        numbers = torch.arange(rows.stop - rows.start, device=part.device)
+        return RelativeBias(part).at(numbers, self.distance(rows, cols, part.device))
+
+    def kept(self, weights: Tensor, rows: slice, cols: slice) -> Tensor:
+        """Dropout's factors of a tile, 0 or 1 / (1 - p): the same in the backward pass, since the tile has a seed."""
+        generator = torch.Generator(weights.device).manual_seed(
+            self.seed + rows.start * self.keys + cols.start
+        )
+        draws = torch.rand(weights.shape, generator=generator, device=weights.device)
+        return (draws >= self.dropout).to(weights.dtype) / (1 - self.dropout)
+
+
+def _cut(x: Tensor, dim: int, part: slice) -> Tensor:
+    return x if x.size(dim) == 1 else x.narrow(dim, part.start, part.stop - part.start)
+
+
+class _Chunked(torch.autograd.Function):
+    """Saves its inputs, its result and one number a query."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job
+    ) -> Tensor:
+        out = v.new_empty(*q.shape[:3], v.size(3))
+        log_sum = q.new_empty(*q.shape[:3], 1, dtype=_wide(q))
+        for rows in job.rows():
+            out[:, :, rows], log_sum[:, :, rows] = _forward_rows(q, k, v, mask, bias, job, rows)
+        ctx.save_for_backward(q, k, v, mask, bias, out, log_sum)
+        ctx.job = job
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, mask, bias, out, log_sum = ctx.saved_tensors
+        job: _Job = ctx.job
+        dq, dk, dv = (torch.zeros_like(x, dtype=_wide(x)) for x in (q, k, v))
+        db = torch.zeros_like(bias, dtype=_wide(bias)) if ctx.needs_input_grad[4] else None
+        for rows in job.rows():
+            delta = (gradient[:, :, rows] * out[:, :, rows]).to(log_sum.dtype).sum(-1, keepdim=True)
+            bias_rows = None if bias is None else _cut(bias, 2, rows)
+            all_scores = None if db is None or bias_rows is None else _RowBias(bias_rows, job, rows)
+            for cols in job.cols(rows):
+                scores = _scores(q, k, mask, bias_rows, job, rows, cols)
+                weights = (scores - log_sum[:, :, rows]).exp()
+                if (allowed := job.allowed(mask, rows, cols, q.device)) is not None:
+                    weights = weights.masked_fill(~allowed, 0.0)
+                d_weights = (gradient[:, :, rows] @ v[:, :, cols].transpose(-2, -1)).to(weights.dtype)
+                used = weights
+                if job.dropout:
+                    kept = job.kept(weights, rows, cols)
+                    used, d_weights = weights * kept, d_weights * kept
+                d_scores = weights * (d_weights - delta)  # (batch, heads, row, col)
+                scaled = (d_scores * q.size(-1) ** -0.5).to(q.dtype)
+                dv[:, :, cols] += used.to(q.dtype).transpose(-2, -1) @ gradient[:, :, rows]
+                dq[:, :, rows] += scaled @ k[:, :, cols]
+                dk[:, :, cols] += scaled.transpose(-2, -1) @ q[:, :, rows]
+                if all_scores is not None:
+                    all_scores.add(d_scores, cols)
+            if db is not None and all_scores is not None:
+                _cut(db, 2, rows).add_(all_scores.gradient())
+        to_bias = None if bias is None or db is None else db.to(bias.dtype)
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, to_bias, None
+
+
+class _RowBias:
+    """Gathers the gradient of the scores of some rows, (batch, heads, row, key), and leads it back to the bias."""
+
+    def __init__(self, part: Tensor, job: _Job, rows: slice) -> None:
+        self.part, self.job, self.rows = part, job, rows
+        self.tiles: list[Tensor] = []
+        self.end = 0
+
+    def add(self, d_scores: Tensor, cols: slice) -> None:
+        self.tiles.append(d_scores)
+        self.end = cols.stop
+
+    def gradient(self) -> Tensor:
+        leaf = self.part.detach().requires_grad_()
+        d_scores = torch.cat(self.tiles, dim=3)
+        with torch.enable_grad():
+            written = self.job.bias(leaf, self.rows, slice(0, self.end)).expand_as(d_scores)
+            (result,) = torch.autograd.grad(written, leaf, d_scores.to(leaf.dtype))
+        return result
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    """The dtype of sums: float32 for anything narrower."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def _scores(
+    q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job, rows: slice, cols: slice
+) -> Tensor:
+    """Scores of a tile, with a large negative number where masked; `bias` is already cut to the rows."""
+    scores = ((q[:, :, rows] * q.size(-1) ** -0.5) @ k[:, :, cols].transpose(-2, -1)).to(_wide(q))
+    if bias is not None:
+        scores = scores + job.bias(bias, rows, cols).to(scores.dtype)
+    if (allowed := job.allowed(mask, rows, cols, q.device)) is not None:
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min / 2)
+    return scores
+
+
+def _forward_rows(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job, rows: slice
+) -> tuple[Tensor, Tensor]:
+    """Return the result (batch, heads, row, d_v) and the log-sum-exp (batch, heads, row, 1) of some queries."""
+    bias = None if bias is None else _cut(bias, 2, rows)
+    shape = (*q.shape[:2], rows.stop - rows.start)
+    numerator = q.new_zeros(*shape, v.size(3), dtype=_wide(q))
+    denominator = q.new_zeros(*shape, 1, dtype=_wide(q))
+    peak = torch.full_like(denominator, torch.finfo(denominator.dtype).min / 2)
+    for cols in job.cols(rows):
+        scores = _scores(q, k, mask, bias, job, rows, cols)
+        higher = torch.maximum(peak, scores.amax(-1, keepdim=True))
+        weights, fade = (scores - higher).exp(), (peak - higher).exp()
+        if (allowed := job.allowed(mask, rows, cols, q.device)) is not None:
+            weights = weights.masked_fill(~allowed, 0.0)
+        used = weights * job.kept(weights, rows, cols) if job.dropout else weights
+        numerator = numerator * fade + used.to(v.dtype) @ v[:, :, cols]
+        denominator = denominator * fade + weights.sum(-1, keepdim=True)
+        peak = higher
+    denominator = denominator.masked_fill(denominator == 0, 1.0)
+    return (numerator / denominator).to(v.dtype), peak + denominator.log()
+
+
+@register("memory_efficient", structured=True)
+def memory_efficient(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | RelativeBias | None,
+    dropout: float,
+    *,
+    causal: bool,
+    options: AttentionOptions,
+) -> Tensor:
+    """Compute what `reference` computes, in memory linear in queries and keys (a mask's and a bias's own aside)."""
+    job = _Job(
+        queries=q.size(2),
+        keys=k.size(2),
+        chunk=options.memory_efficient.chunk,
+        causal=causal,
+        relative=isinstance(bias, RelativeBias),
+        dropout=dropout,
+        seed=int(torch.randint(2**62, ()).item()) if dropout else 0,
+    )
+    numbers = bias.table if isinstance(bias, RelativeBias) else bias
+    return _Chunked.apply(q, k, v, mask, numbers, job)  # type: ignore[no-any-return]

@@ -1,0 +1,90 @@
+"""What the attention kinds and the position encodings can be told: sections of the configuration's `model`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[int, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors and values are checked on assignment."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+
+class MemoryEfficientConfig(Section):
+    """Tile of the chunked softmax: it holds chunk x chunk scores a head at a time."""
+
+    chunk: Positive = 256
+
+
+class WindowConfig(Section):
+    """Query i sees key j where |i - j| < size; the first `globals` positions see, and are seen by, all."""
+
+    size: Positive = 128
+    globals: Natural = 0
+
+
+class BlockSparseConfig(Section):
+    """Query i sees key j where |i - j| < local, or where i - j is a multiple of stride (Child et al. 2019)."""
+
+    local: Positive = 64
+    stride: Positive = 64
+
+
+class LinearConfig(Section):
+    """Positions that are summed up at once in the causal form; it changes speed, not results."""
+
+    chunk: Positive = 64
+
+
+class AttentionOptions(Section):
+    """What the attention kinds can be told, each in a section of its name."""
+
+    memory_efficient: MemoryEfficientConfig = MemoryEfficientConfig()
+    window: WindowConfig = WindowConfig()
+    block_sparse: BlockSparseConfig = BlockSparseConfig()
+    linear: LinearConfig = LinearConfig()
+
+
+class RelativeConfig(Section):
+    """Shaw et al. 2018: a vector per clipped distance, added to the keys and, if asked, to the values."""
+
+    reach: Positive = 16  # k, the distance beyond which all are one
+    values: bool = False
+    per_head: bool = False  # vectors of their own for each head
+
+
+class T5Config(Section):
+    """Raffel et al. 2020, section 2.1: buckets of distances that widen logarithmically up to `reach`."""
+
+    buckets: Annotated[int, Field(ge=4, multiple_of=4)] = 32
+    reach: Positive = 128
+
+    @model_validator(mode="after")
+    def _buckets_widen(self) -> T5Config:
+        if self.reach <= self.buckets // 2:
+            raise ValueError(f"reach must exceed half of the buckets, found {self.reach} and {self.buckets}")
+        return self
+
+
+class RotaryConfig(Section):
+    """Su et al. 2021, equation 15: pair i turns by base^(-2i / d_k) a position."""
+
+    base: Annotated[float, Field(gt=1.0)] = 10000.0
+    pairs: Literal["adjacent", "halves"] = (
+        "adjacent"  # (x0, x1) as in the paper, or (x0, x_{d/2}) as in Llama
+    )
+
+
+class PositionOptions(Section):
+    """What the position encodings can be told, each in a section of its name."""
+
+    relative: RelativeConfig = RelativeConfig()
+    t5: T5Config = T5Config()
+    rotary: RotaryConfig = RotaryConfig()
