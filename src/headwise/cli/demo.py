@@ -105,8 +105,8 @@ def _configuration(corpus: Path, seed: int) -> Config:
             "batch": {"tokens": 1024},
             "schedule": {"name": "linear", "peak": 0.004, "warmup": 150},
             "training": {
-                "max_steps": 2400,
-                "validate_every": 800,
+                "max_steps": 2800,
+                "validate_every": 700,
                 "checkpoint_every": 100,
                 "average_last": 4,
                 "log_every": 100,
