@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
-from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
 from headwise.nn.convolution import GatedConvolution, NormalizedLinear, half_variance, scale_gradient
 from headwise.nn.dropout import dropout
 from headwise.nn.positions import Positions
@@ -93,10 +93,11 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
     Dropout falls on the embeddings, the inputs of the convolutions and the decoder's output (section 4.2).
     """
 
-    unused = (*EmbeddedSeq2Seq.unused, "recurrent")
+    unused = (*TRANSFORMER_ONLY, "recurrent")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
+        self._start_embeddings(0.1)  # Gehring et al. 2017, section 3.5
         d_model, kernel = config.d_model, config.convolutional.kernel
         channels, keep = config.convolutional.channels or d_model, 1 - config.dropout
         self.channels, self.kernel = channels, kernel
@@ -118,7 +119,7 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
         self.decoder_output = NormalizedLinear(channels, d_model)
 
     def encode(self, source: Tensor, mask: Tensor) -> ConvolutionalMemory:  # noqa: D102
-        embedded = self._drop(self.source_positions(self._embed(self.source_embedding, source)))
+        embedded = self._drop(self.source_positions(self._look_up(self.source_embedding, source)))
         real = mask[:, :, None]
         x = self.encoder_input(embedded)  # (batch, source, channels)
         side = self.kernel // 2
@@ -145,7 +146,7 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
 
     def _advance(self, tokens: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         """Feed tokens (rows, time); returns hidden states (rows, time, d_model) and the state after them."""
-        embedded = self._embed(self.target_embedding, tokens)
+        embedded = self._look_up(self.target_embedding, tokens)
         embedded = self._drop(self.target_positions(embedded, state.position))
         x = self.decoder_input(embedded)  # (rows, time, channels)
         windows = []

@@ -1,4 +1,4 @@
-"""What the recurrent and the convolutional model share: embeddings of both sides and the output projection."""
+"""What all models share: embeddings of both sides and the output projection."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ from headwise.config import ModelConfig
 from headwise.models.base import Seq2Seq
 from headwise.nn.dropout import dropout
 
+# Keys that mean something to the Transformer alone. (The other models leave its d_ff and heads unread, too, but
+# these belong to the sizes that presets set.)
+TRANSFORMER_ONLY = (
+    "d_k",
+    "d_v",
+    "norm",
+    "activation",
+    "positions",
+    "position_options",
+    "attention",
+    "attention_options",
+    "cross_attention",
+    "key_value_heads",
+    "attention_bias",
+    "activation_dropout",
+)
+
 
 class EmbeddedSeq2Seq(Seq2Seq):
-    """A model whose embeddings, as wide as its hidden states, are shared as `share_embeddings` says.
-
-    They start normal with a standard deviation of 0.1 (Gehring et al. 2017, section 3.5).
-    """
-
-    # The Transformer's. (Its d_ff and heads go unread, too, but belong to the sizes that presets set.)
-    unused = (
-        "d_k",
-        "d_v",
-        "norm",
-        "activation",
-        "positions",
-        "position_options",
-        "attention",
-        "attention_options",
-        "cross_attention",
-        "key_value_heads",
-        "attention_bias",
-        "activation_dropout",
-    )
+    """A model whose embeddings, as wide as its hidden states, are shared as `share_embeddings` says."""
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -44,8 +42,12 @@ class EmbeddedSeq2Seq(Seq2Seq):
             self.target_embedding = nn.Embedding(target_size, config.d_model)
         if config.share_embeddings == "none":
             self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, std=0.1)
+
+    def _start_embeddings(self, std: float) -> None:
+        """Draw all embeddings, and an output projection with weights of its own, from a normal distribution."""
+        for name, parameter in self.named_parameters():
+            if name.startswith(("source_embedding", "target_embedding", "output_projection")):
+                nn.init.normal_(parameter, std=std)
 
     @property
     def output_weight(self) -> Tensor:  # noqa: D102
@@ -53,7 +55,7 @@ class EmbeddedSeq2Seq(Seq2Seq):
             return self.output_projection.weight
         return self.target_embedding.weight
 
-    def _embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+    def _look_up(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         """Look tokens (…) up; (…, d_model) in the activations' dtype."""
         return functional.embedding(tokens, embedding.weight).to(self.compute_dtype)
 

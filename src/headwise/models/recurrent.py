@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
-from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
 from headwise.nn.layers import Linear
 from headwise.nn.recurrence import Parts, Recurrence, reverse
 from headwise.nn.source_attention import SCORES, SourceAttention, beams_as_queries
@@ -119,11 +119,12 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
     (Zaremba et al. 2014). Raises `ConfigError` where the layers don't fit together.
     """
 
-    unused = (*EmbeddedSeq2Seq.unused, "convolutional")
+    unused = (*TRANSFORMER_ONLY, "convolutional")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         _check(config)
         super().__init__(config, source_size, target_size)
+        self._start_embeddings(0.1)  # Gehring et al. 2017, section 3.5
         self.options = options = config.recurrent
         self.size = size = options.size or config.d_model
         self.encoder = nn.ModuleList()
@@ -149,7 +150,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
     def encode(self, source: Tensor, mask: Tensor) -> RecurrentMemory:  # noqa: D102
         lengths = mask.sum(1).cpu()
         backward = self.options.reading == "backward"
-        x = self._drop(self._embed(self.source_embedding, source))  # (batch, source, d_model)
+        x = self._drop(self._look_up(self.source_embedding, source))  # (batch, source, d_model)
         x = reverse(x, mask) if backward else x
         final = []
         for number, layer in enumerate(self._layers(self.encoder)):
@@ -160,7 +161,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
         state = self.start(memory)
-        embedded = self._drop(self._embed(self.target_embedding, target_input))  # (batch, target, d_model)
+        embedded = self._drop(self._look_up(self.target_embedding, target_input))  # (batch, target, d_model)
         if self._steps_depend():
             return self._decode_by_steps(embedded, state)
         x = embedded
@@ -184,7 +185,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, RecurrentState]:  # noqa: D102
         assert isinstance(state, RecurrentState)
-        embedded = self._embed(self.target_embedding, tokens)  # (rows, d_model)
+        embedded = self._look_up(self.target_embedding, tokens)  # (rows, d_model)
         top, context, state = self._advance(embedded, state, self._weights(embedded.dtype))
         hidden = self.readout(top, embedded, context)
         if self.options.input_feeding:

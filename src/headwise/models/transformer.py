@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from headwise.config import ModelConfig
-from headwise.models.base import Memory, Seq2Seq, State
+from headwise.models.base import Memory, State
+from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.cache import Cache
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import FeedForward, LayerNorm, Residual
@@ -125,7 +125,7 @@ class TransformerState(State):
         return self
 
 
-class Transformer(Seq2Seq):
+class Transformer(EmbeddedSeq2Seq):
     """Encoder, decoder, and embeddings shared three ways (section 3.4).
 
     Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together;
@@ -135,17 +135,7 @@ class Transformer(Seq2Seq):
     unused = ("recurrent", "convolutional")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
-        self.config = config
-        self.source_size, self.target_size = source_size, target_size
-        self.max_length = config.max_length
-        self.source_embedding = nn.Embedding(source_size, config.d_model)
-        if config.share_embeddings == "all":
-            self.target_embedding = self.source_embedding
-        else:
-            self.target_embedding = nn.Embedding(target_size, config.d_model)
-        if config.share_embeddings == "none":
-            self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
+        super().__init__(config, source_size, target_size)
         self.positions = Positions(config.positions, config.max_length, config.d_model)
         inside = attention_positions(config, config.encoder_layers, causal=False)
         self.encoder = nn.ModuleList(EncoderLayer(config, positions) for positions in inside)
@@ -154,9 +144,7 @@ class Transformer(Seq2Seq):
         pre = config.norm == "pre"
         self.encoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
         self.decoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
-        for name, parameter in self.named_parameters():
-            if "embedding" in name or "output_projection" in name:
-                nn.init.normal_(parameter, std=config.d_model**-0.5)
+        self._start_embeddings(config.d_model**-0.5)
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
         attendable = padding_mask(mask)
@@ -186,12 +174,6 @@ class Transformer(Seq2Seq):
         logits = self.project(self.decoder_norm(x).squeeze(1))  # (rows, target_size)
         return logits.float().log_softmax(dim=-1), state
 
-    @property
-    def output_weight(self) -> Tensor:  # noqa: D102
-        if self.config.share_embeddings == "none":
-            return self.output_projection.weight
-        return self.target_embedding.weight
-
     def _decoder_layers(self) -> Iterator[DecoderLayer]:
         for layer in self.decoder:
             assert isinstance(layer, DecoderLayer)
@@ -199,6 +181,5 @@ class Transformer(Seq2Seq):
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
         """Scale embeddings by √d_model (section 3.4), add positions, drop out (section 5.4)."""
-        vectors = functional.embedding(tokens, embedding.weight).to(self.compute_dtype)
-        x = vectors * math.sqrt(self.config.d_model)
+        x = self._look_up(embedding, tokens) * math.sqrt(self.config.d_model)
         return dropout(self.positions(x, start), self.config.dropout, self.training)
