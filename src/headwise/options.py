@@ -43,6 +43,24 @@ class LinearConfig(Section):
     chunk: Positive = 64
 
 
+class StateSpaceConfig(Section):
+    """Gu et al. 2022 (S4D): the state of each channel, and where its learning begins (sections 4 and 5)."""
+
+    size: Annotated[int, Field(ge=2, multiple_of=2)] = (
+        64  # N: half as many complex numbers and their conjugates
+    )
+    start: Literal["linear", "inverse"] = "linear"  # S4D-Lin or S4D-Inv
+    shortest: Annotated[float, Field(gt=0.0)] = 0.001  # steps begin between the two, on a logarithmic scale
+    longest: Annotated[float, Field(gt=0.0)] = 0.1
+    chunk: Positive = 128  # positions that are one matrix product; it changes speed, not results
+
+    @model_validator(mode="after")
+    def _steps_are_a_range(self) -> StateSpaceConfig:
+        if self.shortest > self.longest:
+            raise ValueError(f"shortest must not exceed longest, found {self.shortest} and {self.longest}")
+        return self
+
+
 class AttentionOptions(Section):
     """What the attention kinds can be told, each in a section of its name."""
 
@@ -50,6 +68,7 @@ class AttentionOptions(Section):
     window: WindowConfig = WindowConfig()
     block_sparse: BlockSparseConfig = BlockSparseConfig()
     linear: LinearConfig = LinearConfig()
+    state_space: StateSpaceConfig = StateSpaceConfig()
 
 
 class RelativeConfig(Section):

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
 from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.nn.attention import Layer, registered
 from headwise.nn.cache import Cache
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import FeedForward, LayerNorm, Residual
 from headwise.nn.masks import padding_mask
-from headwise.nn.multihead import MultiHeadAttention, Role
+from headwise.nn.mixing import Mixer, Role
+from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions, Positions, attention_positions
 
 
@@ -41,6 +43,14 @@ def _attention(
     )
 
 
+def _self_attention(config: ModelConfig, role: Role, positions: AttentionPositions | None) -> Mixer:
+    """Attend, or mix with the layer that `config.attention` names in attention's place."""
+    known = registered(config.attention)
+    if isinstance(known, Layer):
+        return known.build(config, role, positions)
+    return _attention(config, role, positions)
+
+
 def _feed_forward(config: ModelConfig) -> FeedForward:
     return FeedForward(config.d_model, config.d_ff, config.activation, config.activation_dropout)
 
@@ -54,7 +64,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, positions: AttentionPositions | None = None) -> None:
         super().__init__()
-        self.self_attention = _attention(config, "self", positions)
+        self.self_attention = _self_attention(config, "self", positions)
         self.feed_forward = _feed_forward(config)
         self.around_attention = _residual(config)
         self.around_feed_forward = _residual(config)
@@ -70,7 +80,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, positions: AttentionPositions | None = None) -> None:
         super().__init__()
-        self.self_attention = _attention(config, "causal", positions)
+        self.self_attention = _self_attention(config, "causal", positions)
         self.cross_attention = _attention(config, "cross")
         self.feed_forward = _feed_forward(config)
         self.around_self_attention = _residual(config)

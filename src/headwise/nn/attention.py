@@ -4,7 +4,8 @@
 
 Every kind is a function of (q, k, v, mask, bias, dropout) registered under its name; `attend` calls it. To add
 one, write the function and put `@register("name")` above it (docs/extend.md). `reference` and `fused` are here, the
-others in `headwise.nn.kinds`.
+others in `headwise.nn.kinds`. What mixes a sequence in another way than by queries, keys and values is a whole layer,
+a `Mixer` with `@register_layer("name")` above it.
 
 Shapes: q (batch, heads, query, d_k), k (batch, heads, key, d_k), v (batch, heads, key, d_v), mask bool and
 bias float broadcastable to (batch, heads, query, key); the result is (batch, heads, query, d_v). Keys and values
@@ -16,16 +17,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.masks import causal_mask, combine
+from headwise.nn.mixing import Mixer, Role
+from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
 from headwise.options import AttentionOptions
 
@@ -41,20 +45,15 @@ FEATURES = {
     "rotation": "rotated queries and keys",
     "dropout": "model.attention_dropout",
     "weights": "vectors added to the values",
+    "probe": "recorded weights",
 }
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A registered kind; see `register`."""
+class Registered:
+    """What `model.attention` can name, and what it lacks of `FEATURES`, with the reasons."""
 
     name: str
-    function: AttentionKind
-    structured: bool
-    pattern: Callable[..., Tensor | None]
-    weights: Callable[..., Tensor]
-    cache: Callable[[int], Any]
-    advance: Callable[..., Tensor] | None
     lacks: Mapping[str, str]
 
     def require(self, feature: str, what: str, hint: str = "") -> None:
@@ -62,6 +61,40 @@ class Kind:
         if feature in self.lacks:
             reason = self.lacks[feature]
             raise ConfigError(f"model.attention={self.name} can't be combined with {what}: {reason}{hint}")
+
+    def require_all(self, *, role: Role, dropout: float, positions: AttentionPositions | None) -> None:
+        """Raise `ConfigError` where it lacks what a layer of this role, dropout and positions needs."""
+        if role == "cross":
+            self.require("cross", "cross-attention", "; model.cross_attention can name another kind for that")
+        if dropout:
+            self.require("dropout", f"model.attention_dropout={dropout}")
+        if positions is not None:
+            for need in sorted(positions.needs):
+                self.require(need, f"model.positions={positions.name}")
+
+
+@dataclass(frozen=True)
+class Layer(Registered):
+    """A registered layer; see `register_layer`."""
+
+    make: Callable[..., Mixer]
+
+    def build(self, config: ModelConfig, role: Role, positions: AttentionPositions | None) -> Mixer:
+        """Make the layer; raises `ConfigError` where it lacks what is asked of it."""
+        self.require_all(role=role, dropout=config.attention_dropout, positions=positions)
+        return self.make(config, causal=role == "causal")
+
+
+@dataclass(frozen=True)
+class Kind(Registered):
+    """A registered kind; see `register`."""
+
+    function: AttentionKind
+    structured: bool
+    pattern: Callable[..., Tensor | None]
+    weights: Callable[..., Tensor]
+    cache: Callable[[int], Any]
+    advance: Callable[..., Tensor] | None
 
     def written_out(
         self,
@@ -79,8 +112,10 @@ class Kind:
         return self.weights(q, k, combine(mask, allowed), dense_bias(bias, queries, keys))
 
 
-_KINDS: dict[str, Kind] = {}
+_KINDS: dict[str, Kind | Layer] = {}
 _DEFAULT_OPTIONS = AttentionOptions()
+
+LayerClass = TypeVar("LayerClass", bound=type[Mixer])
 
 
 def all_pairs(
@@ -121,25 +156,57 @@ def register(
     `advance`, which continues it.
     """
     reasons = {"weights": "its weights are never written out"} if lacks is None else dict(lacks)
-    assert set(reasons) <= set(FEATURES), f"attention kind {name} lacks something unknown"
 
     def keep(function: AttentionKind) -> AttentionKind:
-        assert name not in _KINDS, f"attention kind {name} is registered twice"
-        _KINDS[name] = Kind(name, function, structured, pattern, weights, cache, advance, reasons)
+        _keep(Kind(name, reasons, function, structured, pattern, weights, cache, advance))
         return function
 
     return keep
 
 
-def attention_kind(name: str, key: str = "model.attention") -> Kind:
-    """Look a kind up; raises `ConfigError` naming the known ones, so that a model fails when it is built."""
+def register_layer(name: str, *, lacks: Mapping[str, str]) -> Callable[[LayerClass], LayerClass]:
+    """Register a `Mixer` that stands in the place of self-attention; `lacks` is as for `register`.
+
+    It is called with (config, causal=).
+    """
+
+    def keep(layer: LayerClass) -> LayerClass:
+        _keep(Layer(name, dict(lacks), layer))
+        return layer
+
+    return keep
+
+
+def _keep(kind: Kind | Layer) -> None:
+    assert set(kind.lacks) <= set(FEATURES), f"attention kind {kind.name} lacks something unknown"
+    assert kind.name not in _KINDS, f"attention kind {kind.name} is registered twice"
+    _KINDS[kind.name] = kind
+
+
+def registered(name: str, key: str = "model.attention") -> Kind | Layer:
+    """Look a name up; raises `ConfigError` naming the known ones, so that a model fails when it is built."""
     if name not in _KINDS:
         raise ConfigError(f"{key}: expected one of {', '.join(sorted(_KINDS))}, found {name!r}")
     return _KINDS[name]
 
 
+def attention_kind(name: str, key: str = "model.attention") -> Kind:
+    """Look a function of queries, keys and values up; raises `ConfigError` where there is none of that name."""
+    known = registered(name, key)
+    if isinstance(known, Layer):
+        raise ConfigError(
+            f"{key}: expected a kind with queries, keys and values, found {name}, which has none"
+        )
+    return known
+
+
 def attention_kinds() -> tuple[Kind, ...]:
-    """Return all kinds, by name."""
+    """Return all functions of queries, keys and values, by name."""
+    return tuple(kind for kind in all_registered() if isinstance(kind, Kind))
+
+
+def all_registered() -> tuple[Kind | Layer, ...]:
+    """Return all that `model.attention` can name, by name."""
     return tuple(_KINDS[name] for name in sorted(_KINDS))
 
 
@@ -147,7 +214,7 @@ def pairs_refused(name: str) -> ValueError:
     """Return the error for a mask over pairs given to a kind that takes masks over keys only."""
     return ValueError(
         f"expected a mask over keys (batch, heads, 1, key) for {name} attention, found one over pairs: "
-        f"{attention_kind(name).lacks['pairs']}"
+        f"{registered(name).lacks['pairs']}"
     )
 
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headwise.nn.attention import attend, attention_kind, share_heads
+from headwise.nn.attention import attend, attention_kind, registered, share_heads
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.layers import Linear
+from headwise.nn.mixing import Mixer, Role
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias
 from headwise.options import AttentionOptions
@@ -42,10 +42,7 @@ class Probed(nn.Module):
         self.continues = False
 
 
-Role = Literal["self", "causal", "cross"]
-
-
-class MultiHeadAttention(Probed):
+class MultiHeadAttention(Probed, Mixer):
     """Self-attention where only x is given; attention over `memory` (x's keys and values) otherwise.
 
     In the role `causal` no position sees a later one, and no mask need say so. `positions` act in self-attention
@@ -79,16 +76,9 @@ class MultiHeadAttention(Probed):
         self.kind = kind
         self.dropout = dropout
         self.options = options or AttentionOptions()
-        known = attention_kind(kind, "model.cross_attention" if role == "cross" else "model.attention")
-        if role == "cross":
-            known.require(
-                "cross", "cross-attention", "; model.cross_attention can name another kind for that"
-            )
-        if dropout:
-            known.require("dropout", f"model.attention_dropout={dropout}")
-        if positions is not None:
-            for need in sorted(positions.needs):
-                known.require(need, f"model.positions={positions.name}")
+        key = "model.cross_attention" if role == "cross" else "model.attention"
+        registered(kind, key).require_all(role=role, dropout=dropout, positions=positions)
+        attention_kind(kind, key)
         self.query = Linear(d_model, heads * self.key_size, bias=bias)
         self.key = Linear(d_model, self.key_value_heads * self.key_size, bias=bias)
         self.value = Linear(d_model, self.key_value_heads * self.value_size, bias=bias)
@@ -168,7 +158,8 @@ class MultiHeadAttention(Probed):
 def recording(module: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Record the weights of every attention inside `module`, by its dotted name, one entry per call.
 
-    Each entry is (batch, heads, query, key). Probes set before are called first and stay in place afterwards.
+    Each entry is (batch, heads, query, key). Probes set before are called first and stay in place afterwards. A layer
+    that has no weights (`state_space`) has no entry.
     """
     records: dict[str, list[Tensor]] = {}
     before: list[tuple[Probed, Probe | None]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headwise.config import ModelConfig
-from headwise.nn.attention import FEATURES, Kind, attention_kinds
+from headwise.nn.attention import FEATURES, Registered, all_registered
 from headwise.nn.positions import position_encoding, position_encodings
 
 
@@ -19,17 +19,18 @@ def support_table() -> str:
         ("cross-attention", "cross"),
         ("any mask", "pairs"),
         ("dropout of weights", "dropout"),
+        ("recorded weights", "probe"),
     ]
     positions = list(_positions())
     heads = [name for name, _ in columns] + [f"`{name}`" for name, _ in positions]
     lines = [f"| kind | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    for kind in attention_kinds():
+    for kind in all_registered():
         cells = [_cell(kind, frozenset({feature} if feature else ())) for _, feature in columns]
         cells += [_cell(kind, needs) for _, needs in positions]
         lines.append(f"| `{kind.name}` | {' | '.join(cells)} |")
     reasons = [
         f"- `{kind.name}`, {FEATURES[feature]}: {reason}."
-        for kind in attention_kinds()
+        for kind in all_registered()
         for feature, reason in kind.lacks.items()
     ]
     return "\n".join([*lines, "", *reasons])
@@ -50,5 +51,5 @@ def _needs(name: str, options: dict[str, dict[str, bool]]) -> frozenset[str]:
     return frozenset() if inside is None else frozenset(inside(config, causal=True).needs)
 
 
-def _cell(kind: Kind, needs: frozenset[str]) -> str:
+def _cell(kind: Registered, needs: frozenset[str]) -> str:
     return "no" if needs & set(kind.lacks) else "yes"
