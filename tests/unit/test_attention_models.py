@@ -15,17 +15,19 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.build import build_model, load_weights
 from headwise.models.transformer import Transformer
-from headwise.nn.attention import attention_kind, attention_kinds
+from headwise.nn.attention import all_registered, attention_kinds, registered
 from headwise.nn.attention_positions import T5Buckets
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.kinds.linear import LinearState
 from headwise.nn.masks import padding_mask
+from headwise.nn.mixing import Mixer
 from headwise.nn.multihead import MultiHeadAttention, recording
 from headwise.nn.positions import attention_positions, position_encodings
 from headwise.nn.support import support_table
 
 VOCABULARY = 17
-KINDS = [kind.name for kind in attention_kinds()]
+KINDS = [kind.name for kind in all_registered()]
+WITH_WEIGHTS = [kind.name for kind in attention_kinds()]
 POSITIONS = [(encoding.name, {}) for encoding in position_encodings()]
 POSITIONS.append(("relative", {"relative": {"values": True, "per_head": True}}))
 ids = [name + ("-values" if options else "") for name, options in POSITIONS]
@@ -34,6 +36,7 @@ SMALL = {
     "block_sparse": {"local": 2, "stride": 3},
     "linear": {"chunk": 3},
     "memory_efficient": {"chunk": 4},
+    "state_space": {"size": 6, "chunk": 4, "longest": 1.0},
 }
 
 
@@ -48,7 +51,7 @@ def config(kind: str, **changes: Any) -> ModelConfig:
             "heads": 4,
             "max_length": 30,
             "attention": kind,
-            "cross_attention": "fused" if "cross" in attention_kind(kind).lacks else None,
+            "cross_attention": "fused" if "cross" in registered(kind).lacks else None,
             "attention_options": SMALL,
             **changes,
         }
@@ -63,7 +66,7 @@ def built(kind: str, **changes: Any) -> Transformer:
 def possible(kind: str, positions: str, options: dict[str, Any]) -> bool:
     shape = config(kind, positions=positions, position_options=options)
     (inside,) = attention_positions(shape, 1, causal=True)
-    return inside is None or not inside.needs & set(attention_kind(kind).lacks)
+    return inside is None or not inside.needs & set(registered(kind).lacks)
 
 
 def sentences(*lengths: int) -> tuple[Tensor, Tensor]:
@@ -142,7 +145,7 @@ def test_beams_of_a_sentence_share_its_memory(kind: str) -> None:
 @pytest.mark.parametrize("sizes", [[1] * 11, [4, 1, 5, 1]])
 def test_attention_continues_from_its_cache_in_parts_of_any_size(kind: str, sizes: list[int]) -> None:
     module = built(kind).decoder[0].self_attention
-    assert isinstance(module, MultiHeadAttention)
+    assert isinstance(module, Mixer)
     x = torch.randn(2, 11, 16)
     cache, parts = module.new_cache(2), []
     for part in x.split(sizes, 1):
@@ -151,7 +154,7 @@ def test_attention_continues_from_its_cache_in_parts_of_any_size(kind: str, size
     assert cache.length == 11
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_WEIGHTS)
 def test_recorded_weights_are_the_kinds_own(kind: str) -> None:
     model = built(kind)
     source, mask = sentences(9, 4)
