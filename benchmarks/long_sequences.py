@@ -127,7 +127,7 @@ def main() -> None:
     names = [kind.name for kind in all_registered()]
     parser.add_argument("--kinds", nargs="+", choices=names, default=names)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
-    parser.add_argument("--rounds", type=int, default=1, help="steps at each length; the fastest counts")
+    parser.add_argument("--rounds", type=int, default=3, help="steps at each length; the fastest counts")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--reference-up-to", type=int, default=4096, help="it writes all scores out")
     parser.add_argument("--json", type=Path, help="file that measurements are added to, one a line")

@@ -52,7 +52,7 @@ class StateSpaceConfig(Section):
     start: Literal["linear", "inverse"] = "linear"  # S4D-Lin or S4D-Inv
     shortest: Annotated[float, Field(gt=0.0)] = 0.001  # steps begin between the two, on a logarithmic scale
     longest: Annotated[float, Field(gt=0.0)] = 0.1
-    chunk: Positive = 128  # positions that are one matrix product; it changes speed, not results
+    chunk: Positive = 64  # positions that are one matrix product; it changes speed, not results
 
     @model_validator(mode="after")
     def _steps_are_a_range(self) -> StateSpaceConfig:

@@ -40,7 +40,9 @@ def test_the_definition_in_float64(kind: str, data: st.DataObject) -> None:
 
 
 @every_kind
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.25)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float16, 0.05), (torch.bfloat16, 0.25)]
+)
 @given(data=st.data())
 @settings(deadline=None, max_examples=15)
 def test_the_definition_in_lower_precision(
@@ -137,6 +139,26 @@ def test_causal_kinds_leak_nothing(kind: str, dtype: torch.dtype) -> None:
         for gradient in gradients:
             assert gradient[:, :, t + 1 :].eq(0).all()
         assert gradients[1][:, :, t].ne(0).all()
+
+
+@every_kind
+@given(data=st.data(), dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16]))
+@settings(deadline=None, max_examples=25)
+def test_what_comes_later_changes_not_one_bit(kind: str, data: st.DataObject, dtype: torch.dtype) -> None:
+    """Over random shapes, masks and biases: keys and values after position t are replaced by large numbers."""
+    problem = data.draw(problems(kind)).to(dtype)
+    problem.causal = True
+    queries, keys = problem.q.size(2), problem.k.size(2)
+    if queries > keys:
+        problem.q = problem.q[:, :, :keys]
+        problem.bias = None
+        problem.mask = None
+        queries = keys
+    t = data.draw(st.integers(0, queries - 1))
+    before = problem.attend(kind)
+    later = torch.arange(keys)[:, None] > t + keys - queries
+    problem.k, problem.v = problem.k.masked_fill(later, 50.0), problem.v.masked_fill(later, -1e4)
+    assert torch.equal(problem.attend(kind)[:, :, : t + 1], before[:, :, : t + 1])
 
 
 def products(kind: str, time: int) -> int:

@@ -1,4 +1,4 @@
-"""docs/extend.md, run: what it adds works as it says."""
+"""The code in docs/extend.md and docs/attention.md, run: what it adds works, and what it claims is so."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ from headwise.nn.attention import attend
 DOCUMENT = Path(__file__).parents[2] / "docs" / "extend.md"
 
 
+def run_blocks(document: Path) -> int:
+    """Run a document's Python blocks, in order and with one another's names."""
+    blocks = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, str(document), "exec"), names)
+    return len(blocks)
+
+
 def test_the_examples_run_and_do_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "_KINDS", dict(attention._KINDS))
     monkeypatch.setattr(positions, "_ENCODINGS", dict(positions._ENCODINGS))
-    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, str(DOCUMENT), "exec"), names)
+    assert run_blocks(DOCUMENT) == 5
     q, k, v = torch.randn(1, 1, 3, 4), torch.randn(1, 1, 5, 4), torch.randn(1, 1, 5, 4)
     cosines = torch.nn.functional.cosine_similarity(q[:, :, :, None], k[:, :, None], dim=-1)
     assert_close(attend(q, k, v, kind="cosine"), (10 * cosines).softmax(-1) @ v)
     assert_close(attend(q, k, v, kind="mean"), v.mean(2, keepdim=True).expand(1, 1, 3, 4))
+
+
+def test_the_shift_of_sinusoids_is_as_documented() -> None:
+    assert run_blocks(DOCUMENT.with_name("attention.md")) == 1
