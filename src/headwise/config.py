@@ -17,8 +17,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from headwise.errors import ConfigError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.options import AttentionOptions, Natural, PositionOptions, Positive, Probability, Section
+from headwise.task_options import LanguageModelConfig, TaskSection
 
 
 class RecurrentConfig(Section):
@@ -88,7 +89,12 @@ class ModelConfig(Section):
     d_k: Positive | None = None  # d_model / h unless given (Table 3, rows B)
     d_v: Positive | None = None  # d_model / h unless given
     norm: Literal["post", "pre"] = "post"
-    activation: Literal["relu", "gelu", "silu"] = "relu"
+    final_norm: bool | None = None  # after the last layer; where norm=pre unless given
+    normalization: Literal["layer", "rms"] = "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
+    norm_epsilon: Annotated[float, Field(gt=0.0)] = 1e-5  # ε in √(σ² + ε)
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"  # gelu_tanh: gelu approximated (GPT-2)
+    gated: bool = False  # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
+    feed_forward_bias: bool = True
     positions: str = "sinusoidal"  # an encoding registered in headwise.nn.positions
     position_options: PositionOptions = PositionOptions()
     attention: str = "fused"  # a kind registered in headwise.nn.attention
@@ -100,6 +106,12 @@ class ModelConfig(Section):
     attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
     max_length: Positive = 512  # longest sequence, in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
+    scale_embeddings: bool = True  # by √d_model (section 3.4)
+    embedding_norm: bool = False  # normalize embeddings + positions (BERT)
+    segments: Natural = 0  # kinds of segments with embeddings of their own (BERT: 2); encoder-only
+    prefix: bool = (
+        False  # decoder-only: a prefix is seen in both directions (Raffel et al. 2020, section 3.2.1)
+    )
     dropout: Probability = 0.1  # P_drop: sub-layer outputs and embeddings + positions (section 5.4)
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
@@ -154,6 +166,9 @@ class DataConfig(Section):
     dev_source: str | None = None
     dev_target: str | None = None
     dev_pairs: Natural = 1000  # split off the training data where no dev files are given
+    text: list[str] = Field(default_factory=list)  # tasks on single texts: paths of plain text or .gz
+    dev_text: str | None = None
+    dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # of `text`, from its end, without dev_text
     source_field: str = "source"  # field of a .jsonl line
     target_field: str = "target"
     cleaning: CleaningConfig = CleaningConfig()
@@ -163,6 +178,7 @@ class DataConfig(Section):
 class SubwordConfig(Section):
     """SentencePiece BPE (the paper's section 5.1 uses byte-pair encoding, shared by both languages)."""
 
+    kind: Literal["bpe", "characters"] = "bpe"  # characters: of single texts only
     size: Annotated[int, Field(ge=8)] = 37000
     joint: bool = True
     dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
@@ -217,7 +233,7 @@ class TrainingConfig(Section):
     validate_bleu: bool = True
     validate_beam: Positive = 1
     patience: Natural = 0  # validations without a better score before stopping; 0: never
-    best_by: Literal["bleu", "loss"] = "loss"
+    best_by: str = "loss"  # or a score that the task measures: bleu for translation
     checkpoint_every: Positive = 1000
     average_last: Positive = 5  # checkpoints averaged at the end (section 6.1: 5 base, 20 big)
     label_smoothing: Probability = 0.1  # section 5.4
@@ -257,6 +273,17 @@ class Config(Section):
     schedule: ScheduleConfig = ScheduleConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
+    language_model: LanguageModelConfig = LanguageModelConfig()
+
+    @model_validator(mode="after")
+    def _task_options_fit(self) -> Config:
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, TaskSection) and name != self.task and value != field.default:
+                raise ValueError(
+                    f"{name}: expected nothing here, as task {self.task} has no use for it, found values"
+                )
+        return self
 
     @model_validator(mode="after")
     def _shared_is_joint(self) -> Config:
@@ -295,6 +322,22 @@ class Config(Section):
         except ValidationError as error:
             problems = "; ".join(_sentence(problem, cls) for problem in error.errors())
             raise ConfigError(f"{origin}: {problems}") from None
+
+    @classmethod
+    def of_run(cls, run: Path, *tasks: str) -> Config:
+        """Read the configuration that a run directory keeps, and check that its task is one of `tasks`, if given.
+
+        Raises `CheckpointError` where there is no such folder or it holds a run of another task, and `ConfigError`
+        as `load` does.
+        """
+        if not run.is_dir():
+            raise CheckpointError(f"{run}: expected a run directory, found none")
+        config = cls.load(run / "config.yaml")
+        if tasks and config.task not in tasks:
+            raise CheckpointError(
+                f"{run}: expected a run of task {' or '.join(tasks)}, found one of {config.task}"
+            )
+        return config
 
     def with_overrides(self, overrides: Iterable[str]) -> Config:
         """Return a copy with `key.sub=value` overrides applied."""

@@ -73,21 +73,25 @@ def preset_changes(name: str) -> list[str]:
 
 
 def parameter_count(model: ModelConfig, source_size: int, target_size: int) -> int:
-    """Count the parameters of a Transformer by formula.
+    """Count the parameters of an encoder-decoder Transformer by formula.
 
     Per encoder layer: attention d·(h + g)·(d_k + d_v) with g heads of keys and values, feed-forward
-    2·d·d_ff + d_ff + d, two norms 4·d; per decoder layer one more attention and one more norm; embeddings once per
-    vocabulary that isn't shared; and what positions learn.
+    2·d·d_ff + d_ff + d (gated: d·d_ff + d_ff more), two norms 4·d (rms: 2·d); per decoder layer one more attention and
+    one more norm; embeddings once per vocabulary that isn't shared; and what positions learn.
     """
     d, h, g = model.d_model, model.heads, model.key_value_heads or model.heads
     attention = d * (h + g) * (model.key_size + model.value_size)
     if model.attention_bias:
         attention += h * model.key_size + g * (model.key_size + model.value_size) + d
-    feed_forward = 2 * d * model.d_ff + model.d_ff + d
-    norm = 2 * d
+    inner = 2 if model.gated else 1  # matrices from d_model to d_ff
+    feed_forward = (inner + 1) * d * model.d_ff
+    if model.feed_forward_bias:
+        feed_forward += inner * model.d_ff + d
+    norm = d if model.normalization == "rms" else 2 * d
     encoder = model.encoder_layers * (attention + feed_forward + 2 * norm)
     decoder = model.decoder_layers * (2 * attention + feed_forward + 3 * norm)
-    final_norms = 2 * norm if model.norm == "pre" else 0
+    with_final = model.norm == "pre" if model.final_norm is None else model.final_norm
+    final_norms = 2 * norm if with_final else 0
     embeddings = {
         "all": source_size,
         "target": source_size + target_size,

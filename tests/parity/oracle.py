@@ -89,17 +89,21 @@ class Oracle:
         return self.layer_norm(f"{name}.norm", x + sublayer(x))
 
     def layer_norm(self, name: str, x: Array) -> Array:
-        """(x - mean) / √(variance + ε) · gain + bias (Ba et al. 2016)."""
+        """(x - mean) / √(variance + ε) · gain + bias (Ba et al. 2016); RMSNorm leaves out the mean and the bias."""
+        if self.config.normalization == "rms":
+            size = np.sqrt((x**2).mean(axis=-1, keepdims=True) + self.config.norm_epsilon)
+            return x / size * self.weights[f"{name}.weight"]
         centered = x - x.mean(axis=-1, keepdims=True)
         variance = (centered**2).mean(axis=-1, keepdims=True)
         return (
-            centered / np.sqrt(variance + 1e-5) * self.weights[f"{name}.weight"]
+            centered / np.sqrt(variance + self.config.norm_epsilon) * self.weights[f"{name}.weight"]
             + self.weights[f"{name}.bias"]
         )
 
     def last_norm(self, name: str, x: Array) -> Array:
         """With pre-norm, what comes out of a stack is normalized once more."""
-        return self.layer_norm(name, x) if self.config.norm == "pre" else x
+        wanted = self.config.norm == "pre" if self.config.final_norm is None else self.config.final_norm
+        return self.layer_norm(name, x) if wanted else x
 
     # Section 3.2.2: multi-head attention
 
@@ -154,14 +158,18 @@ class Oracle:
     # Section 3.3: position-wise feed-forward
 
     def feed_forward(self, name: str, x: Array) -> Array:
-        """max(0, x W₁ + b₁) W₂ + b₂, or another activation in the place of max(0, ·)."""
-        return self.linear(f"{name}.w2", ACTIVATIONS[self.config.activation](self.linear(f"{name}.w1", x)))
+        """max(0, x W₁ + b₁) W₂ + b₂, or another activation in the place of max(0, ·), or one with a gate."""
+        hidden = ACTIVATIONS[self.config.activation](self.linear(f"{name}.w1", x))
+        if self.config.gated:
+            hidden = hidden * self.linear(f"{name}.gate", x)
+        return self.linear(f"{name}.w2", hidden)
 
     # Section 3.4: embeddings and softmax
 
     def embed(self, name: str, tokens: Sequence[int]) -> Array:
         """Embeddings · √d_model, plus the positions where they are added."""
-        x = self.weights[name][list(tokens)] * math.sqrt(self.config.d_model)
+        scale = math.sqrt(self.config.d_model) if self.config.scale_embeddings else 1.0
+        x = self.weights[name][list(tokens)] * scale
         if self.config.positions == "sinusoidal":
             x = x + sinusoids(len(tokens), self.config.d_model)
         if self.config.positions == "learned":
@@ -342,5 +350,6 @@ def gelu(x: Array) -> Array:
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0),
     "gelu": gelu,
+    "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
     "silu": lambda x: x / (1 + np.exp(-x)),
 }

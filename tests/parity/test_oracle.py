@@ -126,6 +126,9 @@ def exact_sinusoids(model: Transformer) -> Tensor:
         {"key_value_heads": 1, "d_k": 5, "d_v": 7},
         {"heads": 6, "positions": "alibi"},
         {"heads": 1, "positions": "alibi"},
+        {"normalization": "rms", "norm": "pre", "norm_epsilon": 0.1, "scale_embeddings": False},
+        {"gated": True, "feed_forward_bias": False, "activation": "gelu_tanh", "norm_epsilon": 0.1},
+        {"norm": "pre", "final_norm": False},
     ],
     ids=str,
 )

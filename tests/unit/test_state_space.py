@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.build import build_model
+from headwise.models.decoder_only import DecoderOnly
 from headwise.nn.attention import Layer, attend, attention_kind, registered
 from headwise.nn.kinds.state_space import StateSpace, StateSpaceCache
 from headwise.nn.multihead import recording
@@ -293,3 +294,31 @@ def test_records_hold_the_attention_around_it_only() -> None:
     with recording(model) as records:
         model(source, torch.ones_like(source, dtype=torch.bool), source)
     assert list(records) == ["decoder.0.cross_attention"]
+
+
+def test_a_decoder_only_model_reads_on_in_a_state_of_fixed_size() -> None:
+    shape = {"decoder_layers": 2, "d_model": 16, "d_ff": 16, "heads": 4, "positions": "none"}
+    config = ModelConfig.model_validate(
+        {"architecture": "decoder_only", "attention": "state_space", "max_length": 8, **shape}
+    )
+    torch.manual_seed(0)
+    model = DecoderOnly(config, 17).eval()
+    assert not model.keeps_all
+    assert not model.bounded
+    tokens = torch.randint(4, 17, (2, 20))
+    with torch.no_grad():
+        expected = model.project(model(tokens)).log_softmax(-1)
+        found, state = model.step(tokens[:, :12], model.start())  # a prompt at once, then token by token
+        for t in range(12, 20):
+            assert_close(found, expected[:, t - 1], rtol=1e-4, atol=1e-5)
+            found, state = model.step(tokens[:, t : t + 1], state)
+
+
+def test_a_prefix_seen_in_both_directions_is_refused() -> None:
+    config = ModelConfig.model_validate(
+        {"architecture": "decoder_only", "attention": "state_space", "positions": "none", "prefix": True}
+    )
+    with pytest.raises(
+        ConfigError, match="state_space can't be combined with model.prefix=true: its state is one"
+    ):
+        DecoderOnly(config, 17)

@@ -13,7 +13,8 @@ import pytest
 
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
-from headwise.text import building, encoding, store
+from headwise.text import encoding, store
+from headwise.text import prepared as folders
 from headwise.text.arrays import Ragged, RaggedWriter, gather
 from headwise.text.epochs import EpochStores, Resegmentation, resegment
 from headwise.text.store import PreparedData, prepare
@@ -157,7 +158,7 @@ def test_pairs_over_the_length_limit_are_counted(tmp_path: Path) -> None:
 def test_the_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     first = prepare(config, SMALL, tmp_path / "prepared")
-    for module, name in ((building, "_checksum"), (store, "build")):
+    for module, name in ((folders, "_checksum"), (store, "build")):
         forbid(monkeypatch, module, name)
     second = prepare(config, SMALL, tmp_path / "prepared")
     assert (first.reused, second.reused) == (False, True)
@@ -175,7 +176,7 @@ def test_a_touched_file_is_compared_once(tmp_path: Path, monkeypatch: pytest.Mon
     prepare(DataConfig(**fields), SMALL, tmp_path / "prepared")
     os.utime(fields["source"][0], (1, 1))
     assert prepare(DataConfig(**fields), SMALL, tmp_path / "prepared").reused
-    forbid(monkeypatch, building, "_checksum")
+    forbid(monkeypatch, folders, "_checksum")
     assert prepare(DataConfig(**fields), SMALL, tmp_path / "prepared").reused
 
 

@@ -37,7 +37,7 @@ def command(
     from headwise.analysis.picture import draw_cross_attention
     from headwise.decoding.translator import Translator
     from headwise.evaluation.translation import bleu
-    from headwise.tasks.translation import train
+    from headwise.tasks.run import train
     from headwise.text.miniature import generate, write
 
     say = typer.secho if not as_json else _nothing

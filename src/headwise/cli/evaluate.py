@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.errors import ConfigError
+
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translator
     from headwise.evaluation.translation import Perplexity, TranslationScores
@@ -15,15 +17,29 @@ if TYPE_CHECKING:
 
 def command(
     run: Annotated[Path, typer.Argument(help="A trained run directory.")],
-    source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
-    reference: Annotated[Path, typer.Option(help="Its reference translation, line by line.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Not for translation: test files; the run's development data without."),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Source text, plain or .gz.", show_default="needed for translation")
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="Its reference translation, line by line.", show_default="needed for translation"),
+    ] = None,
     compare: Annotated[
         Path | None, typer.Option(metavar="RUN2", help="Another run: say whether the two differ by chance.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="Of the comparison: bleu or chrf.")] = "bleu",
+    metric: Annotated[
+        str | None, typer.Option(help="Of the comparison: bleu or chrf.", show_default="bleu")
+    ] = None,
     test: Annotated[
-        str, typer.Option(help="bootstrap (Koehn 2004) or randomization (Riezler & Maxwell 2005).")
-    ] = ("bootstrap"),
+        str | None,
+        typer.Option(
+            help="bootstrap (Koehn 2004) or randomization (Riezler & Maxwell 2005).", show_default="bootstrap"
+        ),
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(help="Resamples of the comparison.", show_default="by test")
     ] = None,
@@ -31,24 +47,107 @@ def command(
     alpha: Annotated[
         float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
     ] = None,
-    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, zh, ja-mecab, char, …")] = "13a",
+    tokenize: Annotated[
+        str | None,
+        typer.Option(help="sacreBLEU's tokenizer: 13a, zh, ja-mecab, char, …", show_default="13a"),
+    ] = None,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")
     ] = False,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the translations here, too.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY.SUB=VALUE", help="Change the run's configuration; not for translation."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write the translations (or other outputs) here, too.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
     ] = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Translate a test set and score it: sacreBLEU, chrF2, tokenized BLEU, perplexity.
+    """Score a run: translations with sacreBLEU, chrF2, tokenized BLEU and perplexity; others as their task does.
 
     Example: headwise evaluate runs/de --source test.en --reference test.de
 
     Example: headwise evaluate runs/de --source test.en --reference test.de --compare runs/de2 --json
+
+    Example: headwise evaluate runs/shakespeare test.txt
     """
-    from headwise.cli.lines import line_writer, read_lines
+    from headwise.config import Config
+
+    config = Config.of_run(run)
+    for_translation: dict[str, Any] = {
+        "source": source,
+        "reference": reference,
+        "compare": compare,
+        "metric": metric,
+        "test": test,
+        "samples": samples,
+        "beam": beam,
+        "alpha": alpha,
+        "tokenize": tokenize,
+        "lowercase": lowercase,
+    }
+    given = {
+        name: value for name, value in for_translation.items() if value is not None and value is not False
+    }
+    if config.task == "translation":
+        for other in [*(files or []), *(changes or [])]:
+            raise ConfigError(
+                f"evaluate: expected --source and --reference for a translation run, found {other}"
+            )
+        for name in ("source", "reference"):
+            if name not in given:
+                raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
+        record, lines, notes, outputs = _translation(run, device=device, precision=precision, **given)
+        inputs = [source, reference]
+    else:
+        if given:
+            raise ConfigError(
+                f"evaluate: --{next(iter(given))} is for translation, and {run} is a run of task {config.task}: "
+                "expected files, or none for its development data"
+            )
+        from headwise.tasks.base import EvaluationRequest
+        from headwise.tasks.registry import find_task
+
+        kind = find_task(config.task)
+        config = config.with_overrides(changes or [])
+        kind.check(config)
+        found = kind.evaluate(EvaluationRequest(run, config, files or [], device, precision))
+        record, lines, notes, outputs = found.record, found.lines, found.notes, found.outputs
+        inputs = files or []
+    if out is not None:
+        from headwise.cli.lines import line_writer
+
+        with line_writer(out, *inputs) as write:
+            for output in outputs:
+                write(output)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(json.dumps(record) if as_json else "\n".join(lines))
+
+
+def _translation(
+    run: Path,
+    *,
+    source: Path,
+    reference: Path,
+    compare: Path | None = None,
+    metric: str = "bleu",
+    test: str = "bootstrap",
+    samples: int | None = None,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    device: str,
+    precision: str,
+    **search: Any,
+) -> tuple[dict[str, Any], list[str], list[str], list[str]]:
+    """Translate and score a test set; returns the record, the lines of the table, notes, and the translations."""
+    from headwise.cli.lines import read_lines
     from headwise.decoding.translator import Translator
     from headwise.evaluation.significance import compare as compare_systems
     from headwise.evaluation.translation import bleu_metric, check_lines, score_translations
@@ -56,13 +155,8 @@ def command(
     bleu_metric(tokenize, lowercase)  # an unknown tokenizer is said before the translating, not after it
     sources, references = list(read_lines(source)), list(read_lines(reference))
     check_lines(sources, references)
-    changes = {key: value for key, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
     translator = Translator.load(run, device=device, precision=precision)
-    hypotheses = [t.text for t in translator.translate(sources, **changes)]
-    if out is not None:
-        with line_writer(out, source, reference) as write:
-            for hypothesis in hypotheses:
-                write(hypothesis)
+    hypotheses = [t.text for t in translator.translate(sources, **search)]
     scores = score_translations(
         hypotheses,
         references,
@@ -74,7 +168,7 @@ def command(
     lines = _table(scores)
     if compare is not None:
         other = Translator.load(compare, device=device, precision=precision)
-        theirs = [t.text for t in other.translate(sources, **changes)]
+        theirs = [t.text for t in other.translate(sources, **search)]
         comparison = compare_systems(
             theirs,
             hypotheses,
@@ -87,9 +181,7 @@ def command(
         )
         record["comparison"] = comparison.to_json()
         lines.append(comparison.sentence(str(compare), str(run)))
-    for note in scores.notes:
-        typer.echo(f"note: {note}", err=True)
-    typer.echo(json.dumps(record) if as_json else "\n".join(lines))
+    return record, lines, list(scores.notes), hypotheses
 
 
 def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> Perplexity:

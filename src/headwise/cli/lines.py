@@ -52,6 +52,22 @@ def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
 
 
 @contextmanager
+def text_writer() -> Iterator[Callable[[str], None]]:
+    """Give a function that writes text to standard output at once."""
+
+    def show(text: str) -> None:
+        try:
+            sys.stdout.buffer.write(text.encode())
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # Whoever read our output has read enough. Python must not try to flush the rest when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
+
+    yield show
+
+
+@contextmanager
 def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[str], None]]:
     """Give a function that writes a line to a file, or to standard output for None, at once.
 
@@ -59,17 +75,8 @@ def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[s
     be written.
     """
     if path is None:
-
-        def show(line: str) -> None:
-            try:
-                sys.stdout.buffer.write(line.encode() + b"\n")
-                sys.stdout.buffer.flush()
-            except BrokenPipeError:
-                # Whoever read our output has read enough. Python must not try to flush the rest when it ends.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise typer.Exit from None
-
-        yield show
+        with text_writer() as show:
+            yield lambda line: show(line + "\n")
         return
     if any(
         given is not None and path.exists() and given.exists() and path.samefile(given) for given in inputs

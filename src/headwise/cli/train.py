@@ -82,12 +82,13 @@ def command(
     config, reasons = _configuration(configuration, source, changes, run, restart)
     _say(reasons)
 
-    from headwise.tasks.translation import train
+    from headwise.tasks.registry import find_task
+    from headwise.tasks.run import train
 
     result = train(config, run, restart=restart)
     if not result.progress.finished:
         return INTERRUPTED
-    _say([f'done: {run}; try `echo "…" | headwise translate {run}`'])
+    _say([f"done: {run}; {find_task(config.task).after.format(run=run)}"])
     if as_json:
         progress = result.progress
         record = {

@@ -68,9 +68,7 @@ class Translator:
         dtype = find_precision(precision, place)
         models, loaded = [], []
         for path in paths:
-            if not path.is_dir():
-                raise CheckpointError(f"{path}: expected a run directory, found none")
-            config = Config.load(path / "config.yaml")
+            config = Config.of_run(path, "translation")
             subwords = Subwords.load(path, config.subwords)
             trained_with = read_recipe(path / "model.safetensors").get("subwords", subwords.digest())
             if trained_with != subwords.digest():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,10 @@ from headwise.config import Config, ModelConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.convolutional import ConvolutionalSeq2Seq
+from headwise.models.decoder_only import DecoderOnly
+from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
+from headwise.models.single import SingleText
 from headwise.models.transformer import Transformer
 
 # A new architecture is one file and one line here; it is called with (model configuration, source size, target size).
@@ -37,18 +40,42 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         known = ", ".join(sorted(ARCHITECTURES))
         raise ConfigError(f"model.architecture: expected one of {known}, found {config.architecture!r}")
     architecture = ARCHITECTURES[config.architecture]
-    for key in architecture.unused:
-        if getattr(config, key) != ModelConfig.model_fields[key].default:
-            raise ConfigError(
-                f"model.{key}: expected nothing here, as architecture {config.architecture} has no use for it, "
-                f"found {getattr(config, key)!r}"
-            )
+    _refuse_unused(config, architecture.unused, f"architecture {config.architecture}")
     if config.share_embeddings == "all" and source_size != target_size:
         raise ConfigError(
             "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
             f"found {source_size} source and {target_size} target subwords"
         )
     return architecture(config, source_size, target_size)
+
+
+def build_decoder_only(config: ModelConfig, size: int) -> DecoderOnly:
+    """Build an untrained decoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
+    _check_single(config, DecoderOnly, "a decoder-only model")
+    return DecoderOnly(config, size)
+
+
+def build_encoder_only(config: ModelConfig, size: int) -> EncoderOnly:
+    """Build an untrained encoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
+    _check_single(config, EncoderOnly, "an encoder-only model")
+    return EncoderOnly(config, size)
+
+
+def _check_single(config: ModelConfig, model: type[SingleText], what: str) -> None:
+    if config.architecture != "transformer":
+        raise ConfigError(
+            f"model.architecture: expected transformer for {what}, found {config.architecture!r}"
+        )
+    _refuse_unused(config, model.unused, what)
+
+
+def _refuse_unused(config: ModelConfig, unused: Iterable[str], what: str) -> None:
+    """Refuse keys that mean nothing to a model."""
+    for key in unused:
+        if getattr(config, key) != ModelConfig.model_fields[key].default:
+            raise ConfigError(
+                f"model.{key}: expected nothing here, as {what} has no use for it, found {getattr(config, key)!r}"
+            )
 
 
 def load_weights(model: torch.nn.Module, path: Path) -> None:

@@ -5,7 +5,6 @@ Shape legend: batch = sentences, source/target = time, d_model = width, rows = s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -13,66 +12,19 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
+from headwise.models.blocks import (
+    EncoderLayer,
+    Entrance,
+    attention,
+    feed_forward,
+    final_norm,
+    residual,
+    self_attention,
+)
 from headwise.models.embedded import EmbeddedSeq2Seq
-from headwise.nn.attention import Layer, registered
 from headwise.nn.cache import Cache
-from headwise.nn.dropout import dropout
-from headwise.nn.layers import FeedForward, LayerNorm, Residual
 from headwise.nn.masks import padding_mask
-from headwise.nn.mixing import Mixer, Role
-from headwise.nn.multihead import MultiHeadAttention
-from headwise.nn.positions import AttentionPositions, Positions, attention_positions
-
-
-def _attention(
-    config: ModelConfig, role: Role, positions: AttentionPositions | None = None
-) -> MultiHeadAttention:
-    other = config.cross_attention if role == "cross" else None
-    return MultiHeadAttention(
-        config.d_model,
-        config.heads,
-        key_size=config.key_size,
-        value_size=config.value_size,
-        key_value_heads=config.key_value_heads,
-        bias=config.attention_bias,
-        kind=other or config.attention,
-        role=role,
-        dropout=config.attention_dropout,
-        options=config.attention_options,
-        positions=positions,
-    )
-
-
-def _self_attention(config: ModelConfig, role: Role, positions: AttentionPositions | None) -> Mixer:
-    """Attend, or mix with the layer that `config.attention` names in attention's place."""
-    known = registered(config.attention)
-    if isinstance(known, Layer):
-        return known.build(config, role, positions)
-    return _attention(config, role, positions)
-
-
-def _feed_forward(config: ModelConfig) -> FeedForward:
-    return FeedForward(config.d_model, config.d_ff, config.activation, config.activation_dropout)
-
-
-def _residual(config: ModelConfig) -> Residual:
-    return Residual(config.d_model, config.norm, config.dropout)
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each inside its residual connection (section 3.1)."""
-
-    def __init__(self, config: ModelConfig, positions: AttentionPositions | None = None) -> None:
-        super().__init__()
-        self.self_attention = _self_attention(config, "self", positions)
-        self.feed_forward = _feed_forward(config)
-        self.around_attention = _residual(config)
-        self.around_feed_forward = _residual(config)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (batch, source, d_model); mask (batch, 1, 1, source)."""
-        x = self.around_attention(x, lambda y: self.self_attention(y, mask))
-        return self.around_feed_forward(x, self.feed_forward)
+from headwise.nn.positions import AttentionPositions, attention_positions
 
 
 class DecoderLayer(nn.Module):
@@ -80,12 +32,12 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, positions: AttentionPositions | None = None) -> None:
         super().__init__()
-        self.self_attention = _self_attention(config, "causal", positions)
-        self.cross_attention = _attention(config, "cross")
-        self.feed_forward = _feed_forward(config)
-        self.around_self_attention = _residual(config)
-        self.around_cross_attention = _residual(config)
-        self.around_feed_forward = _residual(config)
+        self.self_attention = self_attention(config, "causal", positions)
+        self.cross_attention = attention(config, "cross")
+        self.feed_forward = feed_forward(config)
+        self.around_self_attention = residual(config)
+        self.around_cross_attention = residual(config)
+        self.around_feed_forward = residual(config)
 
     def forward(
         self,
@@ -142,18 +94,17 @@ class Transformer(EmbeddedSeq2Seq):
     `build_model` checks that the vocabularies fit the sharing.
     """
 
-    unused = ("recurrent", "convolutional")
+    unused = ("embedding_norm", "segments", "prefix", "recurrent", "convolutional")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        self.positions = Positions(config.positions, config.max_length, config.d_model)
+        self.positions = Entrance(config)
         inside = attention_positions(config, config.encoder_layers, causal=False)
         self.encoder = nn.ModuleList(EncoderLayer(config, positions) for positions in inside)
         inside = attention_positions(config, config.decoder_layers, causal=True)
         self.decoder = nn.ModuleList(DecoderLayer(config, positions) for positions in inside)
-        pre = config.norm == "pre"
-        self.encoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
-        self.decoder_norm = LayerNorm(config.d_model) if pre else nn.Identity()
+        self.encoder_norm = final_norm(config)
+        self.decoder_norm = final_norm(config)
         self._start_embeddings(config.d_model**-0.5)
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
@@ -191,5 +142,4 @@ class Transformer(EmbeddedSeq2Seq):
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
         """Scale embeddings by √d_model (section 3.4), add positions, drop out (section 5.4)."""
-        x = self._look_up(embedding, tokens) * math.sqrt(self.config.d_model)
-        return dropout(self.positions(x, start), self.config.dropout, self.training)
+        return self.positions(self._look_up(embedding, tokens), start)

@@ -24,6 +24,15 @@ def causal_mask(queries: int, keys: int | None = None, *, device: torch.device |
     return allowed[None, None]
 
 
+def prefix_mask(prefix: Tensor, queries: int, keys: int) -> Tensor:
+    """Let query i see keys 0..i, and all of the first prefix[b] keys (Raffel et al. 2020, section 3.2.1).
+
+    prefix: (batch,) lengths; the queries are the last positions. Returns (batch, 1, query, key).
+    """
+    ahead = torch.arange(keys, device=prefix.device) < prefix[:, None]  # (batch, key)
+    return causal_mask(queries, keys, device=prefix.device) | ahead[:, None, None, :]
+
+
 def combine(*masks: Tensor | None) -> Tensor | None:
     """Return the conjunction of the masks that are given, or None where none is."""
     result: Tensor | None = None

@@ -1,13 +1,9 @@
-"""Translation as a task for the loop, and a run directory from text to trained model."""
+"""Translation as a task for the loop."""
 
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,43 +11,15 @@ import torch
 from headwise.config import Config
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import Translator
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import ConfigError
 from headwise.evaluation.translation import bleu
-from headwise.files import hold, remove_partial, write_text
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
-from headwise.nn.device import find_device, find_precision
+from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
 from headwise.text.batches import Batch, BatchStream, make_batch, plan_batches
 from headwise.text.store import PreparedData, prepare
 from headwise.text.subword import PAD
-from headwise.training.checkpoint import Checkpoints, Progress, read_state
-from headwise.training.loop import Trainer
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
-from headwise.training.monitor import read_metrics
-from headwise.training.parallel import World
-
-# Keys that may change when a run goes on: they decide how long, how often and where, not what is computed.
-# (Text may have moved: its checksum tells whether it is the same.)
-_MAY_CHANGE = (
-    "data.source",
-    "data.target",
-    "data.dev_source",
-    "data.dev_target",
-    "data.workers",
-    "decoding",
-    "training.max_steps",
-    "training.max_minutes",
-    "training.validate_every",
-    "training.validate_bleu",
-    "training.validate_beam",
-    "training.patience",
-    "training.checkpoint_every",
-    "training.average_last",
-    "training.device",
-    "training.threads",
-    "training.log_every",
-    "training.tensorboard",
-)
 
 
 class TranslationTask:
@@ -150,158 +118,53 @@ class TranslationTask:
 
     def identity(self) -> dict[str, str]:
         """Checksums of the text and of the subword model."""
-        return {"data": self.prepared.checksum, "subwords": self.prepared.subwords.digest()}
+        return self.prepared.identity()
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """What `train` leaves: where, how far, and the scores of the averaged model on the development data."""
+class Translation(TaskKind):
+    """From sentences of one language to those of another."""
 
-    run: Path
-    progress: Progress
-    parameters: int
-    scores: dict[str, float]
+    name = "translation"
+    unused = (
+        "data.text",
+        "data.dev_text",
+        "data.dev_share",
+        "subwords.kind",
+        "model.segments",
+        "model.prefix",
+    )
+    # Text may have moved: its checksum tells whether it is the same.
+    may_change = (
+        "data.source",
+        "data.target",
+        "data.dev_source",
+        "data.dev_target",
+        "training.validate_bleu",
+        "training.validate_beam",
+    )
+    scores = ("bleu",)
+    after = 'try `echo "…" | headwise translate {run}`'
 
+    def prepare(  # noqa: D102
+        self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
+    ) -> PreparedData:
+        return prepare(
+            config.data,
+            config.subwords,
+            directory,
+            seed=config.training.seed,
+            max_length=config.model.max_length,
+            expected=expected,
+            say=say,
+        )
 
-def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = False) -> TrainedRun:
-    """Prepare the data, then train in `run` from wherever it stands; `config.yaml` is written there.
-
-    `restart` removes what an earlier training left in `run` first. Raises a `HeadwiseError` for anything the user
-    can mend: data, configuration, device, disk, or a run directory that holds something else.
-    """
-    device = find_device(config.training.device)
-    precision = find_precision(config.training.precision, device)
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
-    world = World.join(config.training.device)
-    if world.size > 1 and device.type == "cuda":
-        device = torch.device("cuda", world.local_rank)
-
-    def say(line: str) -> None:
-        if world.first and not quiet:
-            print(line, file=sys.stderr, flush=True)
-
-    held = ExitStack()
-    try:
-        world.on_first(lambda: held.enter_context(hold(run)))
-        latest = None if restart else Checkpoints(run).latest()
-        prepared = world.in_turn(lambda: _prepare(config, run, latest, say))
-        torch.manual_seed(config.training.seed)
+    def build(self, config: Config, prepared: PreparedData) -> Seq2Seq:  # noqa: D102
         subwords = prepared.subwords
-        model = build_model(config.model, subwords.source_size, subwords.target_size).to(device)
-        model.compute_dtype = precision
-        if restart:
-            world.on_first(lambda: _remove_training(run))
-        trainer = Trainer(
-            TranslationTask(config, prepared, model), config, run, device=device, world=world, quiet=quiet
-        )
-        world.on_first(lambda: _write_down(config, run, prepared))
-        if prepared.reused:
-            say(f"{prepared.directory}: found ready")
-        for line in [*prepared.report, _summary(config, model, device, precision, world)]:
-            say(line)
-        progress = trainer.fit()
-    finally:
-        held.close()
-        world.leave()
-    return TrainedRun(run, progress, model.parameter_count(), _last_scores(run))
+        return build_model(config.model, subwords.source_size, subwords.target_size)
 
+    def task(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> TranslationTask:  # noqa: D102
+        return TranslationTask(config, prepared, model)
 
-def _prepare(config: Config, run: Path, latest: Path | None, say: Callable[[str], None]) -> PreparedData:
-    """Prepare the text; where the run has a checkpoint, check first that it goes on with all this."""
-    identity: dict[str, str] = {}
-    if latest is None:
-        _check_ours(run)
-    else:
-        _check_same(config, run)
-        identity = read_state(latest)["identity"]
-    prepared = prepare(
-        config.data,
-        config.subwords,
-        run / "prepared",
-        seed=config.training.seed,
-        max_length=config.model.max_length,
-        expected=identity.get("data"),
-        say=say,
-    )
-    found = prepared.subwords.digest()
-    if identity.get("subwords", found) != found:
-        raise CheckpointError(
-            f"{latest}: was trained with subwords {identity['subwords']}, found {found} in {prepared.directory}; "
-            "use --restart to begin anew"
-        )
-    return prepared
-
-
-def _remove_training(run: Path) -> None:
-    """Remove what an earlier training left, but for the prepared text."""
-    Checkpoints(run).remove()
-    for name in ("metrics.jsonl", "curves.png", "model.safetensors"):
-        (run / name).unlink(missing_ok=True)
-    shutil.rmtree(run / "tensorboard", ignore_errors=True)
-
-
-def _write_down(config: Config, run: Path, prepared: PreparedData) -> None:
-    """Write what goes with the model to come, and clear away what a kill left half-written."""
-    remove_partial(run / "*")
-    prepared.subwords.save(run)
-    write_text(run / "config.yaml", config.to_yaml())
-
-
-def _check_ours(run: Path) -> None:
-    """Refuse to write over another program's config.yaml."""
-    file = run / "config.yaml"
-    if file.exists():
-        try:
-            Config.load(file)
-        except ConfigError as error:
-            raise CheckpointError(
-                f"{run}: expected a new folder or a run, found one whose config.yaml Headwise can't have written "
-                f"({error})"
-            ) from None
-
-
-def _check_same(config: Config, run: Path) -> None:
-    """Check that a run goes on with the configuration it was begun with, or one that computes the same."""
-    file = run / "config.yaml"
-    if not file.exists():
-        raise CheckpointError(f"{file}: there is no such file, though {run} has checkpoints; use --restart")
-    before, now = _flat(Config.load(file).model_dump(mode="json")), _flat(config.model_dump(mode="json"))
-    changed = [
-        f"{key}={before.get(key)}, found {key}={now.get(key)} now"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{may}.") for may in _MAY_CHANGE)
-    ]
-    if changed:
-        raise CheckpointError(
-            f"{run}: was begun with {'; with '.join(changed)}; keep what it was begun with to go on, use another run "
-            "directory, or --restart to begin anew"
-        )
-
-
-def _last_scores(run: Path) -> dict[str, float]:
-    """Scores of the averaged model on the development data, empty while training hasn't ended."""
-    averaged = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "averaged"]
-    return (
-        {key: value for key, value in averaged[-1].items() if key not in {"kind", "step"}} if averaged else {}
-    )
-
-
-def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
-def _summary(
-    config: Config, model: Seq2Seq, device: torch.device, precision: torch.dtype, world: World
-) -> str:
-    name = str(precision).removeprefix("torch.")
-    ranks = f", {world.size} processes" if world.size > 1 else ""
-    return (
-        f"{model.parameter_count():,} parameters, {name} on {device}{ranks}, configuration {config.digest()}"
-    )
+    def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Translations are scored against references, which `headwise evaluate` takes as options of its own."""
+        raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")

@@ -6,11 +6,8 @@ training and development; learn subwords; encode; put the rows that aren't too l
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
-import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +17,12 @@ from numpy.typing import NDArray
 
 from headwise.config import CleaningConfig, DataConfig, SubwordConfig
 from headwise.errors import DataError
-from headwise.files import write_text
 from headwise.text import corpus, encoding
 from headwise.text.arrays import Ragged, RaggedWriter, gather, save_array
 from headwise.text.corpus import CleaningReport, PairFiles
+from headwise.text.prepared import add_checksums, stamp, write_manifest
 from headwise.text.subword import UNK, Subwords
 
-MANIFEST = "manifest.json"
 TRAIN_TEXT = "train-text"  # kept for BPE-dropout only
 _FORMAT = 1
 SIDES = ("source", "target")
@@ -64,7 +60,7 @@ def request(
         "format": _FORMAT,
         "training": [[str(path) for path in files.paths] for files in training],
         "development": [str(path) for path in development.paths] if development else None,
-        "inputs": [_stamp(path) for path in paths],
+        "inputs": [stamp(path) for path in paths],
         "fields": [config.source_field, config.target_field],
         "cleaning": config.cleaning.model_dump(),
         "dev_pairs": 0 if development else config.dev_pairs,
@@ -73,34 +69,6 @@ def request(
         "seed": seed,
         "max_length": max_length,
     }
-
-
-def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
-    """Whether the folder was made from the same configuration and files.
-
-    Files are taken as unchanged where size and time of change are; a file with another time is compared by its
-    checksum, so a copied or touched corpus isn't prepared again.
-    """
-    try:
-        found = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-        had = found["request"]
-        if {**had, "inputs": None} != {**wanted, "inputs": None} or len(had["inputs"]) != len(
-            wanted["inputs"]
-        ):
-            return False
-        touched = False
-        for before, now in zip(had["inputs"], wanted["inputs"], strict=True):
-            if before["size"] != now["size"]:
-                return False
-            if before["changed"] != now["changed"]:
-                if before["sha256"] != _checksum(Path(now["path"])):
-                    return False
-                before["changed"], touched = now["changed"], True
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    if touched:
-        write_text(directory / MANIFEST, _dump(found))
-    return True
 
 
 def build(
@@ -116,8 +84,7 @@ def build(
     Raises `ConfigError`, `DataError` and `TrainingError` as `store.prepare` does.
     """
     say("reading and cleaning the text")
-    for stamp in wanted["inputs"]:
-        stamp["sha256"] = _checksum(Path(stamp["path"]))
+    add_checksums(wanted)
     text = _read(corpus.training_files(config), config, folder / TRAIN_TEXT)
     development = corpus.development_files(config)
     train_rows, report = _drop_duplicates(text, config)
@@ -144,41 +111,9 @@ def build(
         raise DataError(f"every training pair is longer than {wanted['max_length']} subwords")
     kept_dev = _encode(folder, "dev", dev_text, dev_rows, subwords, wanted["max_length"], 1, report)
     _write_texts(folder, "dev", dev_text, kept_dev)
-    manifest = {
-        "request": wanted,
-        "checksum": _joined(stamp["sha256"] for stamp in wanted["inputs"]),
-        "subwords": subwords.digest(),
-        "names": {"train": text.names, "dev": dev_text.names},
-        "report": report,
-    }
     _remove_texts(folder, keep_training=subword_config.dropout > 0)
-    write_text(folder / MANIFEST, _dump(manifest))
-
-
-def _dump(manifest: dict[str, Any]) -> str:
-    return json.dumps(manifest, ensure_ascii=False, indent=1)
-
-
-def _stamp(path: Path) -> dict[str, Any]:
-    with corpus.reading(path):
-        status = path.stat()
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            raise DataError(f"{path}: expected a file, found a pipe or device, which can't be read twice")
-    return {"path": str(path.resolve()), "size": status.st_size, "changed": status.st_mtime_ns}
-
-
-def text_checksum(wanted: dict[str, Any]) -> str:
-    """Return 12 hexadecimal digits of all input files' contents, which are read for it; raises `DataError`."""
-    return _joined(_checksum(Path(stamp["path"])) for stamp in wanted["inputs"])
-
-
-def _joined(checksums: Iterable[str]) -> str:
-    return hashlib.sha256("".join(checksums).encode()).hexdigest()[:12]
-
-
-def _checksum(path: Path) -> str:
-    with corpus.reading(path), open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    names = {"train": text.names, "dev": dev_text.names}
+    write_manifest(folder, wanted, report, subwords=subwords.digest(), names=names)
 
 
 def _read(sources: list[PairFiles], config: DataConfig, path: Path) -> _Text:

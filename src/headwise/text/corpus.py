@@ -222,8 +222,8 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
-    """Open a plain or gzip file for binary reading, having looked at its start."""
+def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
+    """Open a plain or gzip file for binary reading, having looked at its start; raises `DataError`."""
     with reading(path), open(path, "rb") as plain:
         file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
         start = file.peek(1 << 16)[: 1 << 16]
@@ -235,7 +235,7 @@ def _open(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
         yield file
 
 
-def _lines(path: Path, file: Iterable[bytes]) -> Iterator[bytes]:
+def text_lines(path: Path, file: Iterable[bytes]) -> Iterator[bytes]:
     """Yield lines without their end; only `\\n` and `\\r\\n` end one."""
     with reading(path):
         for number, line in enumerate(file):
@@ -245,8 +245,8 @@ def _lines(path: Path, file: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _read_two(source: Path, target: Path) -> Iterator[RawPair]:
-    with _open(source) as source_file, _open(target) as target_file:
-        sources, targets = _lines(source, source_file), _lines(target, target_file)
+    with open_text(source) as source_file, open_text(target) as target_file:
+        sources, targets = text_lines(source, source_file), text_lines(target, target_file)
         number = 0
         for left in sources:
             right = next(targets, None)
@@ -268,8 +268,8 @@ def _different(source: Path, source_lines: int, target: Path, target_lines: int)
 
 
 def _read_tsv(path: Path) -> Iterator[RawPair]:
-    with _open(path) as file:
-        for number, line in enumerate(_lines(path, file), start=1):
+    with open_text(path) as file:
+        for number, line in enumerate(text_lines(path, file), start=1):
             columns = line.split(b"\t")
             if len(columns) != 2:
                 raise DataError(
@@ -279,8 +279,8 @@ def _read_tsv(path: Path) -> Iterator[RawPair]:
 
 
 def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[RawPair]:
-    with _open(path) as file:
-        for number, line in enumerate(_lines(path, file), start=1):
+    with open_text(path) as file:
+        for number, line in enumerate(text_lines(path, file), start=1):
             try:
                 record = json.loads(line)
             except UnicodeDecodeError:

@@ -24,9 +24,11 @@ from headwise.files import disk_errors
 from headwise.text.arrays import Ragged, RaggedWriter, gather, map_array
 from headwise.text.bpe_dropout import DropoutSegmenter
 from headwise.text.subword import EOS, Subwords
+from headwise.text.vocabulary import load_vocabulary
 
 CHUNK = 8192  # rows encoded at a time; also what one random stream of BPE-dropout serves
 _ALONE_BELOW = 100_000  # rows; fewer are encoded sooner than a second process starts
+_SINGLE = ("lines", "documents")
 _FAILED_WRITING = 3  # exit status
 
 
@@ -37,7 +39,7 @@ class Job:
     text: str  # table of UTF-8 rows
     rows: str  # int64 array: which rows of `text`
     subwords: str  # directory of the model
-    side: str  # source or target
+    side: str  # source or target of `Subwords`; lines or documents (which end with EOS) of a `Vocabulary`
     out: str  # table of ids to write
     start: int
     stop: int
@@ -87,6 +89,8 @@ def encode_whole(jobs: Sequence[Job], workers: int) -> None:
 
 def open_part(job: Job) -> Ragged:
     """The ids that a job has written."""
+    if job.side in _SINGLE:
+        return Ragged(Path(job.out), id_type(load_vocabulary(Path(job.subwords)).size))
     subwords = Subwords.load(Path(job.subwords))
     size = subwords.source_size if job.side == "source" else subwords.target_size
     return Ragged(Path(job.out), id_type(size))
@@ -100,6 +104,9 @@ def remove_part(job: Job) -> None:
 
 def run(job: Job) -> None:
     """Carry out one job in this process."""
+    if job.side in _SINGLE:
+        _run_single(job)
+        return
     subwords = Subwords.load(Path(job.subwords))
     source = job.side == "source"
     plain = subwords.encode_source_batch if source else subwords.encode_target_batch
@@ -119,6 +126,16 @@ def run(job: Job) -> None:
                 key = [job.seed, job.epoch, int(source), start]
                 ids = _with_dropout(segmenter, texts, plain, np.random.default_rng(key), job.longest)
             writer.append(*_flatten(ids, [EOS] if source else []))
+
+
+def _run_single(job: Job) -> None:
+    vocabulary = load_vocabulary(Path(job.subwords))
+    text, rows = Ragged(Path(job.text), np.uint8), map_array(Path(job.rows), np.int64)
+    end = [EOS] if job.side == "documents" else []
+    with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(vocabulary.size)) as writer:
+        for start in range(job.start, job.stop, CHUNK):
+            ids = vocabulary.encode_batch(text.texts(rows[start : min(start + CHUNK, job.stop)]))
+            writer.append(*_flatten(ids, end))
 
 
 def _with_dropout(

@@ -20,7 +20,8 @@ from headwise.files import atomic_directory, remove_partial
 from headwise.text import encoding
 from headwise.text.arrays import Ragged
 from headwise.text.building import SIDES, TRAIN_TEXT
-from headwise.text.store import ParallelStore, PreparedData, alone
+from headwise.text.prepared import alone
+from headwise.text.store import ParallelStore, PreparedData
 
 _WORKERS = 2  # one process a side, where there is enough text for two
 _NICENESS = 10  # of the process that works ahead: training goes first

@@ -8,12 +8,8 @@ The folder appears in one rename, so a kill at any time leaves either all of it 
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.errors import CheckpointError, DataError
-from headwise.files import atomic_directory, disk_errors, remove_partial
+from headwise.errors import CheckpointError
 from headwise.text import encoding
 from headwise.text.arrays import Ragged, map_array
-from headwise.text.building import MANIFEST, build, find_reusable, request, text_checksum
+from headwise.text.building import build, request
+from headwise.text.prepared import read_manifest, ready
 from headwise.text.subword import Subwords
 
 
@@ -107,6 +103,14 @@ class PreparedData:
     seconds: float  # that preparing took this time
     reused: bool  # found ready
 
+    def identity(self) -> dict[str, str]:
+        """Checksums of the text and of the subword model."""
+        return {"data": self.checksum, "subwords": self.subwords.digest()}
+
+    def save(self, run: Path) -> None:
+        """Write the subword model(s) into a run directory; raises `TrainingError`."""
+        self.subwords.save(run)
+
     @classmethod
     def open(cls, directory: str | Path, *, seconds: float = 0.0, reused: bool = True) -> PreparedData:
         """Open a prepared folder without looking at the files it was made from.
@@ -115,7 +119,7 @@ class PreparedData:
             CheckpointError: it is missing or damaged.
         """
         directory = Path(directory)
-        manifest = _read_manifest(directory)
+        manifest = read_manifest(directory)
         subwords = Subwords.load(directory)
         if subwords.digest() != manifest["subwords"]:
             raise CheckpointError(
@@ -169,31 +173,14 @@ def prepare(
     began = time.perf_counter()
     directory = Path(directory)
     wanted = request(config, subword_config, seed, max_length, subwords)
-    with alone(directory):
-        if find_reusable(directory, wanted):
-            with contextlib.suppress(CheckpointError):  # a damaged folder is made again
-                prepared = PreparedData.open(directory, seconds=time.perf_counter() - began, reused=True)
-                if expected in (None, prepared.checksum):
-                    return prepared
-        if expected is not None and (found := text_checksum(wanted)) != expected:
-            names = ", ".join(Path(stamp["path"]).name for stamp in wanted["inputs"])
-            raise CheckpointError(
-                f"{directory.parent}: was begun with other text (checksum {expected}) than {names} (checksum "
-                f"{found}); use another run directory, or --restart to begin anew"
-            )
-        _check_replaceable(directory)
-        remove_partial(directory)
-        with atomic_directory(directory) as folder:
-            build(folder, wanted, config, subword_config, subwords, say)
-    return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=False)
 
+    def open_it(reused: bool) -> PreparedData:
+        return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=reused)
 
-def _check_replaceable(directory: Path) -> None:
-    """Refuse to replace a folder that Headwise didn't make."""
-    if directory.exists() and not (directory / MANIFEST).exists() and any(directory.iterdir()):
-        raise DataError(
-            f"{directory}: expected a new folder or one with prepared text, found other files in it"
-        )
+    def make(folder: Path) -> None:
+        build(folder, wanted, config, subword_config, subwords, say)
+
+    return ready(directory, wanted, make, open_it, expected)
 
 
 def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:
@@ -202,28 +189,3 @@ def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: 
     lines = map_array(directory / f"{name}.lines", np.int64)
     files = map_array(directory / f"{name}.files", np.uint16)
     return ParallelStore(source, target, lines, files, manifest["names"][name])
-
-
-def _read_manifest(directory: Path) -> dict[str, Any]:
-    try:
-        return json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise CheckpointError(f"{directory}: expected prepared text, found no readable {MANIFEST}") from None
-
-
-@contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Let one process at a time make `directory`; the others wait and then find it ready."""
-    lock = directory.with_name(f".{directory.name}.lock")
-    with disk_errors(directory):
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if os.name == "posix":
-            import fcntl  # there is none on Windows
-
-            with disk_errors(lock):
-                fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -18,6 +18,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -51,8 +52,8 @@ class Subwords:
         self._source_bytes = source
         self._target_bytes = source if target is None else target
         self.joint = target is None
-        self.source_processor = _processor(source, origin)
-        self.target_processor = self.source_processor if target is None else _processor(target, origin)
+        self.source_processor = read_processor(source, origin)
+        self.target_processor = self.source_processor if target is None else read_processor(target, origin)
         self.source_size: int = self.source_processor.vocab_size()
         self.target_size: int = self.target_processor.vocab_size()
 
@@ -78,9 +79,9 @@ class Subwords:
         """
         del seed
         if config.joint:
-            model = cls(_train(itertools.chain(source_sentences, target_sentences), config))
+            model = cls(train_model(itertools.chain(source_sentences, target_sentences), config))
         else:
-            model = cls(_train(source_sentences, config), _train(target_sentences, config))
+            model = cls(train_model(source_sentences, config), train_model(target_sentences, config))
         model.save(directory)
         return model
 
@@ -94,10 +95,10 @@ class Subwords:
         directory = Path(directory)
         joint = (directory / JOINT_FILE).is_file() if config is None else config.joint
         if joint:
-            model = cls(_read(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
+            model = cls(read_file(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
         else:
             origin = str(directory / "spm.*.model")
-            model = cls(_read(directory / SOURCE_FILE), _read(directory / TARGET_FILE), origin=origin)
+            model = cls(read_file(directory / SOURCE_FILE), read_file(directory / TARGET_FILE), origin=origin)
         if config is not None and model.lowercases != config.lowercase:
             raise CheckpointError(
                 f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
@@ -161,7 +162,8 @@ def _ordinary(ids: Sequence[int]) -> list[int]:
     return [int(i) for i in ids if i not in (PAD, BOS, EOS)]
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Read a subword model's file; raises `CheckpointError`."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -170,7 +172,8 @@ def _read(path: Path) -> bytes:
         raise CheckpointError(f"{path}: the subword model can't be read ({error.strerror})") from None
 
 
-def _processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
+def read_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
+    """Read a serialized model; raises `CheckpointError` where it isn't one, or has other special ids."""
     processor = sentencepiece.SentencePieceProcessor()
     try:
         if not model:
@@ -187,9 +190,13 @@ def _processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcesso
     return processor
 
 
-def _train(sentences: Iterable[str], config: SubwordConfig) -> bytes:
+def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) -> bytes:
+    """Learn one SentencePiece model, with `more` of its trainer's options; returns its bytes.
+
+    Raises `ConfigError` for a vocabulary that doesn't fit the text, and `DataError` where there is no text.
+    """
     model = io.BytesIO()
-    options = {
+    options: dict[str, Any] = {
         "model_type": "bpe",
         "vocab_size": config.size,
         "character_coverage": config.character_coverage,
@@ -202,6 +209,7 @@ def _train(sentences: Iterable[str], config: SubwordConfig) -> bytes:
         "max_sentence_length": 1 << 20,  # bytes; nothing is left out for its length
         "num_threads": 1,
         "minloglevel": 2,
+        **more,
     }
     first = next(iterator := iter(sentences), None)
     if first is None:

@@ -1,0 +1,54 @@
+"""`headwise generate`: text from a language model, as it is being made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory of task language_model.")],
+    prompt: Annotated[str, typer.Option(help="Text to continue; without, a new text begins.")] = "",
+    temperature: Annotated[
+        float, typer.Option(help="Below 1 bolder, above 1 wilder; 0 takes the likeliest token.")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Among the k likeliest only; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Among the likeliest of this total probability.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(help="Tokens to add to the prompt, at most.")] = 500,
+    seed: Annotated[int, typer.Option(help="Another seed, other texts.")] = 1,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Texts, made side by side.")] = 1,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Write a JSON object for each text, at the end.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
+    ] = "float32",
+) -> None:
+    """Continue a prompt; the text appears token by token. With --n above 1, a line `--- 2 ---` begins the second.
+
+    Example: headwise generate runs/tiny-shakespeare --prompt "ROMEO:" --temperature 0.8 --max-tokens 300
+    """
+    from headwise.cli.lines import text_writer
+    from headwise.decoding.generation import GenerationOptions, Generator
+
+    options = GenerationOptions(temperature, top_k, top_p, max_tokens, seed)
+    stream = Generator.load(run, device=device, precision=precision).stream(prompt, options, samples=n)
+    texts = [prompt] * n
+    with text_writer() as write:
+        if not jsonl:
+            write(f"--- 1 ---\n{prompt}" if n > 1 else prompt)
+        for parts in stream:
+            texts = [text + part for text, part in zip(texts, parts, strict=True)]
+            if not jsonl and parts[0]:
+                write(parts[0])
+        if jsonl:
+            for text in texts:
+                write(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False) + "\n")
+            return
+        write("" if texts[0].endswith("\n") else "\n")
+        for number, text in enumerate(texts[1:], start=2):
+            write(f"--- {number} ---\n{text}" + ("" if text.endswith("\n") else "\n"))

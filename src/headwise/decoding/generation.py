@@ -1,0 +1,185 @@
+"""Text from a language model, token by token (see `headwise.decoding.sampling` for the draws)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from headwise.config import Config
+from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.errors import CheckpointError, ConfigError
+from headwise.models.build import build_decoder_only, load_weights, read_recipe
+from headwise.models.decoder_only import DecoderOnly, DecoderState
+from headwise.nn.device import find_device, find_precision
+from headwise.text.subword import EOS
+from headwise.text.vocabulary import TextDecoder, Vocabulary, load_vocabulary, refuse_unknown
+
+_NUMBERS = 256  # random numbers drawn ahead
+
+
+@dataclass(frozen=True)
+class GenerationOptions:
+    """How to draw: temperature 0 takes the likeliest token; `top_k` 0 and `top_p` 1 leave all tokens in.
+
+    Raises `ConfigError` for a value out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_tokens: int = 500
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name, fine, expected in (
+            ("temperature", 0 <= self.temperature < float("inf"), "a number of at least 0"),
+            ("top_k", self.top_k >= 0, "a whole number of at least 0"),
+            ("top_p", 0 < self.top_p <= 1, "a number above 0, at most 1"),
+            ("max_tokens", self.max_tokens >= 1, "a whole number of at least 1"),
+            ("seed", self.seed >= 0, "a whole number of at least 0"),
+        ):
+            if not fine:
+                raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
+
+
+def first_token(config: Config, vocabulary: Vocabulary) -> int:
+    """Return what a text's first token is predicted from: the end of a document before it, or of a line."""
+    return EOS if config.language_model.lines_are_documents else vocabulary.line_end
+
+
+def load_language_model(
+    run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
+) -> tuple[DecoderOnly, Vocabulary]:
+    """Load the trained model of a run, in evaluation mode, and its vocabulary.
+
+    Raises `CheckpointError` where the run is damaged, and `DeviceError` where the device isn't there.
+    """
+    place = find_device(device)
+    vocabulary = load_vocabulary(run)
+    trained_with = read_recipe(run / "model.safetensors").get("vocabulary", vocabulary.digest())
+    if trained_with != vocabulary.digest():
+        raise CheckpointError(
+            f"{run}: expected the vocabulary that it was trained with ({trained_with}), "
+            f"found another ({vocabulary.digest()})"
+        )
+    model = build_decoder_only(config.model, vocabulary.size)
+    load_weights(model, run / "model.safetensors")
+    model.compute_dtype = find_precision(precision, place)
+    return model.to(place).eval(), vocabulary
+
+
+@torch.no_grad()
+def generate_ids(
+    model: DecoderOnly,
+    prompt: Sequence[int],
+    options: GenerationOptions,
+    *,
+    samples: int = 1,
+    forbidden: Sequence[int] = (),
+    end: int | None = None,
+    prefix: bool = False,
+) -> Iterator[list[int | None]]:
+    """Yield the next token of every sample, step by step; None after a sample's `end`, which is its last.
+
+    The prompt must not be empty. Where the model's memory grows with each token, it holds at most `max_length` of
+    them: when it is full, the later half is read anew and goes on from there. A recurrent model reads on without end.
+    A sample depends on the prompt, the seed and its number alone. `prefix` reads the prompt in both directions.
+    """
+    device = next(model.parameters()).device
+    greedy, endless = options.temperature == 0, not (model.keeps_all or model.bounded)
+    history = torch.tensor(
+        [list(prompt)] * samples, device=device
+    )  # (samples, time), what the model may read again
+    allowed = torch.zeros(model.size, device=device)
+    allowed[list(forbidden)] = -torch.inf
+    alive = torch.ones(samples, dtype=torch.bool, device=device)
+    numbers = torch.empty(samples, 0, dtype=torch.float64)
+    log_probs, state = _begin(model, history, endless, prefix)
+    for step in range(options.max_tokens):
+        if step == numbers.size(1) and not greedy:
+            count = min(options.max_tokens, max(_NUMBERS, 2 * step))
+            numbers = uniforms([list(prompt)], samples, count, options.seed)[0].to(device)
+        scores = log_probs + allowed
+        if greedy:
+            tokens = scores.argmax(dim=-1)
+        else:
+            probabilities, choices = shaped(scores, options.temperature, options.top_k, options.top_p)
+            tokens = choices.gather(-1, draw(probabilities, numbers[:, step])[:, None]).squeeze(-1)
+        yield [t if a else None for t, a in zip(tokens.tolist(), alive.tolist(), strict=True)]
+        if end is not None:
+            alive &= tokens != end
+            if not alive.any():
+                return
+        if step + 1 == options.max_tokens:
+            return
+        if endless:
+            log_probs, state = model.step(tokens[:, None], state)
+            continue
+        history = torch.cat([history, tokens[:, None]], dim=1)
+        if state.position < model.max_length:
+            log_probs, state = model.step(tokens[:, None], state)
+        else:
+            history = history[:, -max(1, model.max_length // 2) :]
+            log_probs, state = _begin(model, history, endless, False)
+
+
+def _begin(model: DecoderOnly, tokens: Tensor, endless: bool, prefix: bool) -> tuple[Tensor, DecoderState]:
+    """Read tokens (rows, time), or the last of them where a model can't read them all."""
+    if not endless:
+        tokens = tokens[:, -model.max_length :]
+    lengths = tokens.new_full((tokens.size(0),), tokens.size(1)) if prefix else None
+    return model.step(tokens, model.start(tokens.size(1) + 32), lengths)
+
+
+class Generator:
+    """A trained language model that continues text."""
+
+    def __init__(self, model: DecoderOnly, vocabulary: Vocabulary, config: Config) -> None:
+        """Use a model that is already in memory, in evaluation mode, on the device where its parameters are."""
+        self.model, self.vocabulary, self.config = model, vocabulary, config
+
+    @classmethod
+    def load(cls, run: str | Path, *, device: str = "auto", precision: str = "float32") -> Generator:
+        """Load a run directory; raises `CheckpointError` where it is missing, damaged, or no language model's."""
+        config = Config.of_run(Path(run), "language_model")
+        return cls(*load_language_model(Path(run), config, device=device, precision=precision), config)
+
+    def stream(
+        self, prompt: str = "", options: GenerationOptions | None = None, *, samples: int = 1
+    ) -> Iterator[list[str]]:
+        """Yield, step by step, what each sample's text goes on with after the prompt: whole characters, or nothing.
+
+        Where lines are documents, a sample ends with its document. Raises `DataError` for a prompt with characters
+        that the model doesn't know.
+        """
+        documents = self.config.language_model.lines_are_documents
+        start = first_token(self.config, self.vocabulary)
+        ids = [start, *refuse_unknown(self.vocabulary, prompt, "prompt")]
+        # Special symbols never stand within a text.
+        forbidden = [i for i in range(self.vocabulary.line_end) if not (documents and i == EOS)]
+        decoders = [TextDecoder(self.vocabulary) for _ in range(samples)]
+        steps = generate_ids(
+            self.model,
+            ids,
+            options or GenerationOptions(),
+            samples=samples,
+            forbidden=forbidden,
+            end=EOS if documents else None,
+            prefix=self.config.model.prefix,
+        )
+        for tokens in steps:
+            yield ["" if t is None else d.feed(t) for d, t in zip(decoders, tokens, strict=True)]
+        yield [decoder.end() for decoder in decoders]
+
+    def generate(
+        self, prompt: str = "", options: GenerationOptions | None = None, *, samples: int = 1
+    ) -> list[str]:
+        """Return the samples as whole texts, without the prompt; raises as `stream`."""
+        texts = [""] * samples
+        for parts in self.stream(prompt, options, samples=samples):
+            texts = [text + part for text, part in zip(texts, parts, strict=True)]
+        return texts

@@ -1,0 +1,112 @@
+"""The decoder-only Transformer: GPT's layers are the paper's encoder layers (section 3.1) made causal.
+
+Radford et al. 2018 and 2019 (GPT, GPT-2); Touvron et al. 2023 (Llama) with `normalization: rms`, `positions: rotary`,
+`gated` feed-forward and `key_value_heads`. As a prefix language model (Raffel et al. 2020, section 3.2.1) it reads the
+first tokens of each row in both directions.
+
+Shape legend: batch = rows = texts, time = tokens, d_model = width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.models.blocks import EncoderLayer, final_norm
+from headwise.models.single import SingleText
+from headwise.nn.attention import registered
+from headwise.nn.cache import Cache, KeyValueCache
+from headwise.nn.masks import prefix_mask
+from headwise.nn.positions import attention_positions
+
+
+class DecoderState:
+    """What has been read of every row: a cache for each layer."""
+
+    def __init__(self, caches: list[Cache]) -> None:
+        self.caches = caches
+
+    @property
+    def position(self) -> int:
+        """Tokens read so far."""
+        return self.caches[0].length
+
+    def select(self, rows: Tensor) -> DecoderState:
+        """Let row r continue what row rows[r] was; there may be fewer or more rows than before."""
+        for cache in self.caches:
+            cache.select(rows)
+        return self
+
+
+class DecoderOnly(SingleText):
+    """Predicts each token from those before it; `decoder_layers` of them.
+
+    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together.
+    """
+
+    unused = ("encoder_layers", "cross_attention", "segments", "recurrent", "convolutional")
+
+    def __init__(self, config: ModelConfig, size: int) -> None:
+        super().__init__(config, size)
+        if config.prefix:
+            registered(config.attention).require("pairs", "model.prefix=true")
+        inside = attention_positions(config, config.decoder_layers, causal=not config.prefix)
+        role = "self" if config.prefix else "causal"
+        self.layers = nn.ModuleList(EncoderLayer(config, positions, role) for positions in inside)
+        self.norm = final_norm(config)
+
+    def forward(self, tokens: Tensor, prefix: Tensor | None = None) -> Tensor:
+        """Hidden states (batch, time, d_model) of tokens (batch, time); those at t know tokens 0 … t alone.
+
+        `prefix` (batch,) says, for a model with `prefix`, how many first tokens of each row all positions see.
+        Padding on the right needs no mask, as nothing before it looks there.
+        """
+        return self._read(tokens, self._mask(tokens, 0, prefix))
+
+    def start(self, capacity: int = 32) -> DecoderState:
+        """Begin to read; `capacity` is a hint of how many tokens there will be."""
+        return DecoderState([layer.self_attention.new_cache(capacity) for layer in self._layers()])
+
+    def step(
+        self, tokens: Tensor, state: DecoderState, prefix: Tensor | None = None
+    ) -> tuple[Tensor, DecoderState]:
+        """Read more tokens (rows, new); returns float32 log-probabilities (rows, size) of what follows the last.
+
+        A `prefix` (rows,), if any, is read whole in the first step.
+        """
+        mask = self._mask(tokens, state.position, prefix)
+        hidden = self._read(tokens, mask, state)[:, -1]
+        return self.project(hidden).float().log_softmax(dim=-1), state
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether reading on takes ever more memory, as every earlier token is kept."""
+        return any(isinstance(cache, KeyValueCache) for cache in self.start().caches)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no position from `max_length` on can be read."""
+        return self.positions.table is not None
+
+    def _read(self, tokens: Tensor, mask: Tensor | None, state: DecoderState | None = None) -> Tensor:
+        start, caches = (0, [None] * len(self.layers)) if state is None else (state.position, state.caches)
+        x = self.positions(self.look_up(tokens), start)  # (batch, time, d_model)
+        for layer, cache in zip(self._layers(), caches, strict=True):
+            x = layer(x, mask, cache)
+        return self.norm(x)
+
+    def _mask(self, tokens: Tensor, start: int, prefix: Tensor | None) -> Tensor | None:
+        if not self.config.prefix:
+            if prefix is not None:
+                raise ValueError("expected no prefix lengths for a model without model.prefix, found some")
+            return None
+        if prefix is None:
+            prefix = tokens.new_zeros(tokens.size(0))
+        return prefix_mask(prefix, tokens.size(1), start + tokens.size(1))
+
+    def _layers(self) -> Iterator[EncoderLayer]:
+        for layer in self.layers:
+            assert isinstance(layer, EncoderLayer)
+            yield layer

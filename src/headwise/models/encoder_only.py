@@ -1,0 +1,55 @@
+"""The encoder-only Transformer (BERT, Devlin et al. 2019): the paper's encoder over one text, or what is embedded.
+
+Shape legend: batch = texts, time = tokens (or patches), d_model = width.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.models.blocks import EncoderLayer, final_norm
+from headwise.models.single import SingleText
+from headwise.nn.masks import padding_mask
+from headwise.nn.positions import attention_positions
+
+
+class Encoder(nn.Module):
+    """A stack of `encoder_layers` that look in both directions, and the last normalization.
+
+    What comes in is embedded already, so that it may be text, or patches of an image.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        inside = attention_positions(config, config.encoder_layers, causal=False)
+        self.layers = nn.ModuleList(EncoderLayer(config, positions) for positions in inside)
+        self.norm = final_norm(config)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (batch, time, d_model); mask (batch, time) bool, True = real. Returns hidden states like x."""
+        attendable = None if mask is None else padding_mask(mask)
+        for layer in self.layers:
+            x = layer(x, attendable)
+        return self.norm(x)
+
+
+class EncoderOnly(SingleText):
+    """Hidden states of every token, each of which knows all others; heads are in `headwise.models.heads`.
+
+    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together.
+    """
+
+    unused = ("decoder_layers", "cross_attention", "prefix", "recurrent", "convolutional")
+
+    def __init__(self, config: ModelConfig, size: int) -> None:
+        super().__init__(config, size)
+        self.encoder = Encoder(config)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """Hidden states (batch, time, d_model) of tokens (batch, time).
+
+        mask (batch, time) bool is True where a token is real (None: all are); segments (batch, time) are ids below
+        `model.segments` (None: all 0).
+        """
+        return self.encoder(self.positions(self.look_up(tokens), segments=segments), mask)

@@ -1,0 +1,103 @@
+"""What stands on top of an encoder: hidden states in, logits (or one vector a text) out.
+
+Shape legend: batch = texts, time = tokens, d_model = width; mask (batch, time) bool, True = real token.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.config import ModelConfig
+from headwise.models.blocks import normalization
+from headwise.nn.dropout import dropout
+from headwise.nn.layers import ACTIVATIONS, Linear
+
+Pooling = Literal["first", "mean"]
+
+
+class Pooler(nn.Module):
+    """One vector a text: tanh(W h₀ + b) of the first token (Devlin et al. 2019), or of the mean of the real ones."""
+
+    def __init__(self, d_model: int, pooling: Pooling = "first") -> None:
+        super().__init__()
+        self.pooling: Pooling = pooling
+        self.dense = Linear(d_model, d_model)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """From hidden states (batch, time, d_model) to (batch, d_model)."""
+        return torch.tanh(self.dense(pool(hidden, mask, self.pooling)))
+
+
+def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
+    """Take the first token's state, or the mean of the real tokens' states; (batch, d_model)."""
+    if pooling == "first":
+        return hidden[:, 0]
+    if mask is None:
+        return hidden.mean(dim=1)
+    weights = mask.to(hidden.dtype)
+    return (weights[:, None] @ hidden).squeeze(1) / weights.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+class MaskedTokenHead(nn.Module):
+    """Norm(f(W h + b)), whose product with the embeddings, plus a bias, are the logits (Devlin et al. 2019)."""
+
+    def __init__(self, config: ModelConfig, size: int) -> None:
+        super().__init__()
+        self.dense = Linear(config.d_model, config.d_model)
+        self.norm = normalization(config)
+        self.bias = nn.Parameter(torch.zeros(size))
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
+        """From hidden states (…, d_model) and embeddings (size, d_model) to logits (…, size)."""
+        x = self.norm(self.activation(self.dense(hidden)))
+        return functional.linear(x, embeddings.to(x.dtype), self.bias.to(x.dtype))
+
+
+class ClassificationHead(nn.Module):
+    """Logits of `classes` labels for a whole text, from its pooled vector."""
+
+    def __init__(self, config: ModelConfig, classes: int, pooling: Pooling = "first") -> None:
+        super().__init__()
+        self.pooler = Pooler(config.d_model, pooling)
+        self.output = Linear(config.d_model, classes)
+        self.dropout = config.dropout
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """From hidden states (batch, time, d_model) to logits (batch, classes)."""
+        pooled = self.pooler(hidden, mask)
+        return self.output(dropout(pooled, self.dropout, self.training))
+
+
+class TaggingHead(nn.Module):
+    """Logits of `tags` labels for every token."""
+
+    def __init__(self, config: ModelConfig, tags: int) -> None:
+        super().__init__()
+        self.output = Linear(config.d_model, tags)
+        self.dropout = config.dropout
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """From hidden states (…, d_model) to logits (…, tags)."""
+        return self.output(dropout(hidden, self.dropout, self.training))
+
+
+class SpanHead(nn.Module):
+    """Logits of being the first, and the last, token of the answer (Devlin et al. 2019, section 4.2)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.output = Linear(config.d_model, 2)
+        self.dropout = config.dropout
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """From hidden states (batch, time, d_model) to start and end logits (batch, time), lowest where not real."""
+        logits = self.output(dropout(hidden, self.dropout, self.training))
+        if mask is not None:
+            logits = logits.masked_fill(~mask[:, :, None], torch.finfo(logits.dtype).min)
+        start, end = logits.unbind(dim=-1)
+        return start, end

@@ -1,0 +1,49 @@
+"""What the models of one text share: a token embedding, the way in, and the projection back to the vocabulary."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.config import ModelConfig
+from headwise.models.blocks import Entrance
+
+
+class SingleText(nn.Module):
+    """A model that reads ids of one vocabulary.
+
+    `compute_dtype` is the dtype of the activations; parameters stay in float32. With `share_embeddings` none, the
+    projection to the vocabulary has weights of its own, otherwise those of the embedding. `unused` names the keys of
+    the model configuration that mean nothing to it.
+    """
+
+    unused: ClassVar[tuple[str, ...]] = ()
+    compute_dtype: torch.dtype = torch.float32
+
+    def __init__(self, config: ModelConfig, size: int) -> None:
+        super().__init__()
+        self.config, self.size, self.max_length = config, size, config.max_length
+        self.embedding = nn.Embedding(size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.positions = Entrance(config)
+        if config.share_embeddings == "none":
+            self.output_projection = nn.Linear(config.d_model, size, bias=False)
+            nn.init.normal_(self.output_projection.weight, std=config.d_model**-0.5)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The projection to the vocabulary, (size, d_model), for losses fused with it."""
+        if self.config.share_embeddings == "none":
+            return self.output_projection.weight
+        return self.embedding.weight
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Logits (…, size) of hidden states (…, d_model)."""
+        return functional.linear(hidden, self.output_weight.to(hidden.dtype))
+
+    def look_up(self, tokens: Tensor) -> Tensor:
+        """Embeddings (…, d_model) of tokens (…), in the activations' dtype, neither scaled nor placed."""
+        return functional.embedding(tokens, self.embedding.weight).to(self.compute_dtype)

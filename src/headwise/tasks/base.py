@@ -1,0 +1,138 @@
+"""What a task registers: everything that a training run and the command line need to know of it.
+
+A new task is one file in this package with a subclass of `TaskKind`, and one line in `headwise.tasks.registry`
+(docs/tasks.md shows one from start to end). Its options are a `TaskSection` in `headwise.task_options`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import nn
+
+from headwise.config import Config
+from headwise.errors import ConfigError
+from headwise.training.task import Task
+
+
+class Prepared(Protocol):
+    """Data made ready in a folder of the run."""
+
+    @property
+    def directory(self) -> Path:
+        """The folder."""
+        ...
+
+    @property
+    def report(self) -> list[str]:
+        """What was read, removed, split off and learned; one sentence each."""
+        ...
+
+    @property
+    def reused(self) -> bool:
+        """Whether it was found ready."""
+        ...
+
+    def identity(self) -> dict[str, str]:
+        """Checksums of what was prepared, by name; `data` is that of the input files. Kept in every checkpoint."""
+        ...
+
+    def save(self, run: Path) -> None:
+        """Write what using the trained model needs of it (subwords, labels) into the run."""
+        ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of a trained run: for a program (JSON values) and for a reader (lines)."""
+
+    record: dict[str, Any]
+    lines: list[str]
+    notes: list[str] = field(default_factory=list)  # what a reader should know, on standard error
+    outputs: list[str] = field(default_factory=list)  # what the model said, a line each, for `evaluate -o`
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What `headwise evaluate RUN FILES…` asks; without files a task takes the run's development data."""
+
+    run: Path
+    config: Config
+    files: Sequence[Path]
+    device: str = "auto"
+    precision: str = "float32"
+
+
+class TaskKind(ABC):
+    """One kind of thing to learn, from a configuration to a trained and evaluated run.
+
+    `unused` names configuration keys (dotted) that mean nothing to it: setting them is an error. `may_change` names
+    those of its keys that may change when a run goes on, as they decide where things lie and what is reported, not
+    what is computed. `scores` names what `validate` measures besides `loss`, higher is better: values of
+    `training.best_by`. `after` is shown when training has ended; `{run}` stands for the run.
+    """
+
+    name: ClassVar[str]
+    unused: ClassVar[tuple[str, ...]] = ()
+    may_change: ClassVar[tuple[str, ...]] = ()
+    scores: ClassVar[tuple[str, ...]] = ()
+    after: ClassVar[str] = "try `headwise evaluate {run}`"
+
+    def check(self, config: Config) -> None:
+        """Raise `ConfigError` for keys that mean nothing to the task, or for values that don't fit each other."""
+        for key in self.unused:
+            found = _value(config, key)
+            if found != _value(Config(), key):
+                raise ConfigError(
+                    f"{key}: expected nothing here, as task {self.name} has no use for it, found {found!r}"
+                )
+        known = ("loss", *self.scores)
+        if config.training.best_by not in known:
+            raise ConfigError(
+                f"training.best_by: expected {' or '.join(known)} for task {self.name}, "
+                f"found {config.training.best_by!r}"
+            )
+
+    @abstractmethod
+    def prepare(
+        self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
+    ) -> Prepared:
+        """Make the data ready in `directory`, or find it ready there.
+
+        `expected` is the `data` checksum of a run that goes on: with any other data, raise `CheckpointError`.
+        """
+
+    @abstractmethod
+    def build(self, config: Config, prepared: Any) -> nn.Module:
+        """Build the untrained model, on the CPU; its `compute_dtype`, if it has one, is set afterwards."""
+
+    @abstractmethod
+    def task(self, config: Config, prepared: Any, model: Any) -> Task:
+        """Return what the loop trains: the model is on its device."""
+
+    @abstractmethod
+    def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Score a trained run for `headwise evaluate`."""
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Count the trainable parameters, shared ones once."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def set_precision(model: nn.Module, precision: torch.dtype) -> None:
+    """Set the dtype of the activations of a model that lets it be chosen."""
+    if hasattr(model, "compute_dtype"):
+        model.compute_dtype = precision  # type: ignore[assignment]
+
+
+def _value(config: Config, key: str) -> Any:
+    node: Any = config
+    for part in key.split("."):
+        node = getattr(node, part)
+    return node

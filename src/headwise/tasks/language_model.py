@@ -1,0 +1,258 @@
+"""Language modeling: predict each token of a text from those before it (Radford et al. 2018, section 3.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headwise.config import Config
+from headwise.decoding.generation import first_token, load_language_model
+from headwise.errors import ConfigError
+from headwise.models.build import build_decoder_only
+from headwise.models.decoder_only import DecoderOnly
+from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.text.plain import LineReport, read_text
+from headwise.text.streams import PreparedText, prepare_text
+from headwise.text.subword import EOS, UNK
+from headwise.text.vocabulary import Vocabulary
+from headwise.text.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
+from headwise.training.loss import LossSum, smoothed_cross_entropy
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How well a model predicts a text: the negative log-likelihood in nats, of so many tokens and characters."""
+
+    nll: float
+    tokens: int
+    characters: int
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Nats per token (`loss`), perplexity (per token), and bits per character."""
+        loss = self.nll / self.tokens
+        bits = self.nll / math.log(2) / self.characters
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_character": bits}
+
+
+@torch.no_grad()
+def score_text(
+    model: DecoderOnly,
+    ids: NDArray[Any],
+    characters: int,
+    *,
+    first: int,
+    length: int,
+    stride: int,
+    batch_tokens: int,
+) -> TextScore:
+    """Predict every token of a text once, the first one from `first`; see `scoring_windows` for length and stride."""
+    device = next(model.parameters()).device
+    nll = 0.0
+    for batch, counted in _scoring_batches(ids, first, length, stride, max(1, batch_tokens // length)):
+        hidden = model(batch.inputs.to(device))[counted.to(device)]
+        nll += smoothed_cross_entropy(hidden, model.output_weight, batch.outputs[counted].to(device))[
+            1
+        ].item()
+    return TextScore(nll, len(ids), characters)
+
+
+def _scoring_batches(
+    ids: NDArray[Any], first: int, length: int, stride: int, rows: int
+) -> Iterator[tuple[WindowBatch, torch.Tensor]]:
+    """Yield batches of windows and which of their outputs count, (batch, time) bool."""
+    length = min(length, len(ids))
+    windows = list(scoring_windows(len(ids), length, stride))
+    for place in range(0, len(windows), rows):
+        starts, begins = np.array(windows[place : place + rows]).T
+        counted = torch.from_numpy(starts[:, None] + np.arange(length) >= begins[:, None])
+        yield make_windows(ids, starts, length, first), counted
+
+
+class LanguageModelTask:
+    """Learn to continue a prepared text."""
+
+    def __init__(self, config: Config, prepared: PreparedText, model: DecoderOnly) -> None:
+        self.config, self.prepared, self.model = config, prepared, model
+        self.device = next(model.parameters()).device
+        self.length = _window(config)
+        self.first = first_token(config, prepared.vocabulary)
+
+    @property
+    def d_model(self) -> int:
+        """Width in the paper's learning-rate formula."""
+        return self.config.model.d_model
+
+    def batches(self, rank: int, world: int) -> WindowStream:
+        """Training batches of one rank."""
+        return WindowStream(
+            self.prepared,
+            self.length,
+            self.config.batch.tokens,
+            first=self.first,
+            seed=self.config.training.seed,
+            rank=rank,
+            world=world,
+            prefix=self.config.model.prefix,
+        )
+
+    def loss(self, batch: WindowBatch) -> LossSum:
+        """Cross-entropy summed over the tokens to predict."""
+        inputs, outputs, predicted = (
+            batch.inputs.to(self.device),
+            batch.outputs.to(self.device),
+            batch.predicted,
+        )
+        if batch.prefix is None or predicted is None:
+            hidden, targets = self.model(inputs).flatten(0, 1), outputs.flatten()
+        else:
+            chosen = predicted.to(self.device)
+            hidden, targets = self.model(inputs, batch.prefix.to(self.device))[chosen], outputs[chosen]
+        smoothing = self.config.training.label_smoothing
+        total, nll = smoothed_cross_entropy(hidden, self.model.output_weight, targets, smoothing)
+        return LossSum(total, nll, batch.target_tokens)
+
+    def validate(self, *, final: bool = False) -> dict[str, float]:
+        """Nats per token, perplexity and bits per character of the development text, if any."""
+        dev = self.prepared.dev
+        if not len(dev):
+            return {}
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            return score_text(
+                self.model,
+                dev.ids,
+                dev.characters,
+                first=self.first,
+                length=self.length,
+                stride=self.config.language_model.stride or self.length,
+                batch_tokens=self.config.batch.tokens,
+            ).scores
+        finally:
+            self.model.train(was_training)
+
+    def locate(self, batch: WindowBatch) -> str:
+        """Name the lines of a batch."""
+        return self.prepared.train.locate(rows_of(self.prepared.train, batch))
+
+    def identity(self) -> dict[str, str]:
+        """Checksums of the text and of the vocabulary."""
+        return self.prepared.identity()
+
+
+class LanguageModeling(TaskKind):
+    """Continue plain text, by characters or subwords, with a decoder-only Transformer."""
+
+    name = "language_model"
+    unused = (
+        "data.source",
+        "data.target",
+        "data.weights",
+        "data.dev_source",
+        "data.dev_target",
+        "data.dev_pairs",
+        "data.source_field",
+        "data.target_field",
+        "data.cleaning.max_words",
+        "data.cleaning.max_ratio",
+        "subwords.joint",
+        "subwords.dropout",
+        "training.validate_bleu",
+        "training.validate_beam",
+        "training.r_drop",
+    )
+    may_change = ("data.text", "data.dev_text", "language_model.stride")
+    after = "try `headwise generate {run}`"
+
+    def check(self, config: Config) -> None:  # noqa: D102
+        super().check(config)
+        options = config.language_model
+        if _window(config) > config.model.max_length:
+            raise ConfigError(
+                f"language_model.window: expected at most model.max_length={config.model.max_length}, "
+                f"found {options.window}"
+            )
+        if options.stride is not None and options.stride > _window(config):
+            raise ConfigError(
+                f"language_model.stride: expected at most the window of {_window(config)} tokens, "
+                f"found {options.stride}"
+            )
+        if config.data.cleaning.drop_duplicates and not options.lines_are_documents:
+            raise ConfigError(
+                "data.cleaning.drop_duplicates: expected false in running text, found true; "
+                "language_model.lines_are_documents=true makes each line a text of its own"
+            )
+
+    def prepare(  # noqa: D102
+        self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
+    ) -> PreparedText:
+        documents = config.language_model.lines_are_documents
+        return prepare_text(
+            config.data, config.subwords, directory, documents=documents, expected=expected, say=say
+        )
+
+    def build(self, config: Config, prepared: PreparedText) -> DecoderOnly:  # noqa: D102
+        return build_decoder_only(config.model, prepared.vocabulary.size)
+
+    def task(self, config: Config, prepared: PreparedText, model: DecoderOnly) -> LanguageModelTask:  # noqa: D102
+        return LanguageModelTask(config, prepared, model)
+
+    def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Perplexity and bits per character of plain-text files, or of the run's development text."""
+        config = request.config
+        model, vocabulary = load_language_model(
+            request.run, config, device=request.device, precision=request.precision
+        )
+        if request.files:
+            ids, characters = _read_files(request, vocabulary)
+        else:
+            dev = PreparedText.open(request.run / "prepared").dev
+            ids, characters = dev.ids, dev.characters
+            if not len(dev):
+                raise ConfigError(
+                    f"evaluate: expected a file, as {request.run} has no development text, found none"
+                )
+        length = _window(config)
+        stride = config.language_model.stride or length
+        found = score_text(
+            model,
+            ids,
+            characters,
+            first=first_token(config, vocabulary),
+            length=length,
+            stride=stride,
+            batch_tokens=config.batch.tokens,
+        )
+        counts = {"tokens": found.tokens, "characters": found.characters, "window": length, "stride": stride}
+        scores = found.scores | {"nats_per_character": found.nll / found.characters}
+        lines = [f"{name.replace('_', ' '):<20} {value:8.4f}" for name, value in scores.items()]
+        lines.append(
+            f"of {found.tokens:,} tokens, {found.characters:,} characters; windows of {length}, stride {stride}"
+        )
+        unknown = int(np.count_nonzero(ids == UNK))
+        notes = [f"{unknown:,} tokens are unknown; each is predicted as one symbol"] if unknown else []
+        return Evaluation({**scores, **counts, "unknown": unknown}, lines, notes)
+
+
+def _window(config: Config) -> int:
+    return config.language_model.window or config.model.max_length
+
+
+def _read_files(request: EvaluationRequest, vocabulary: Vocabulary) -> tuple[NDArray[np.int64], int]:
+    """Encode files as training text is; returns the ids, and the number of characters."""
+    documents = request.config.language_model.lines_are_documents
+    report, end = LineReport(documents), [EOS] if documents else []
+    ids = [
+        np.array([*vocabulary.encode(line.text), *end], np.int64)
+        for file in request.files
+        for line in read_text(file, report)
+    ]
+    return np.concatenate(ids), report.characters

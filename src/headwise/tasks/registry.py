@@ -1,0 +1,28 @@
+"""The tasks by name; only the one that is asked for is imported."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+
+from headwise.errors import ConfigError
+from headwise.tasks.base import TaskKind
+
+# A new task is one line here: its name, and the class that describes it.
+TASKS = {
+    "translation": "headwise.tasks.translation:Translation",
+    "language_model": "headwise.tasks.language_model:LanguageModeling",
+}
+
+
+def find_task(name: str) -> TaskKind:
+    """Return the task called `name`; raises `ConfigError` naming the nearest one and all known ones."""
+    if name not in TASKS:
+        near = difflib.get_close_matches(name, TASKS, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ConfigError(f"task: expected one of {', '.join(sorted(TASKS))}, found {name!r}{hint}")
+    module, _, kind = TASKS[name].partition(":")
+    found = getattr(importlib.import_module(module), kind)()
+    assert isinstance(found, TaskKind)
+    assert found.name == name, f"{module}.{kind} calls itself {found.name}"
+    return found
