@@ -319,6 +319,6 @@ def test_a_prefix_seen_in_both_directions_is_refused() -> None:
         {"architecture": "decoder_only", "attention": "state_space", "positions": "none", "prefix": True}
     )
     with pytest.raises(
-        ConfigError, match="state_space can't be combined with model.prefix=true: its state is one"
+        ConfigError, match=r"state_space can't be combined with model.prefix=true: its state is one"
     ):
         DecoderOnly(config, 17)
