@@ -22,6 +22,7 @@ COMMANDS = {
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
     "data": ("headwise.cli.data", "List and download public corpora."),
+    "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
 }
 
 INTERRUPTED = 130  # exit code

@@ -1,0 +1,133 @@
+"""`headwise reproduce`: the paper's tables, figures and claims, run again, and the report of what was found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.experiments.rows import Place
+    from headwise.experiments.runner import Job
+
+
+def command(
+    name: Annotated[
+        str,
+        typer.Argument(help="table1, table2, table3, figures, a claim such as sqrt-dk, report, or list."),
+    ],
+    scale: Annotated[
+        str, typer.Option(help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).")
+    ] = "tiny",
+    out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = Path("runs/reproduce"),
+    results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")
+    ] = None,
+    shard: Annotated[str, typer.Option(metavar="I/N", help="Do the I-th of N shares of the rows.")] = "1/1",
+    device: Annotated[
+        str | None, typer.Option(help="training.device of every row.", show_default="auto")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="training.threads of every row.")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Train under torchrun in so many processes.", show_default="one per GPU"),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing."),
+    ] = False,
+) -> None:
+    """Run an experiment's rows that aren't recorded yet, print its tables, and say what was found.
+
+    Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
+    finished row is never run again. `report` writes docs/reproduction.md and an HTML page from what is recorded.
+
+    Example: headwise reproduce sqrt-dk
+
+    Example: headwise reproduce table3 --scale multi30k --rows 'table3-a-*' --seeds 1,2
+
+    Example: headwise reproduce table2 --scale wmt14 --dry-run
+    """
+    if name == "list":
+        _list()
+        return
+    if name == "report":
+        from headwise.experiments.report import write_report
+
+        for file in write_report(results, Path("docs")):
+            typer.echo(str(file))
+        return
+    from headwise.experiments.registry import find_experiment
+    from headwise.experiments.rows import Machine, Place
+    from headwise.experiments.runner import collect, plan, run
+    from headwise.experiments.scales import find_scale
+
+    experiment, chosen = find_experiment(name), find_scale(scale)
+    jobs = plan(experiment, chosen, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard))
+    place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
+    if dry_run:
+        _estimate(jobs, place)
+        return
+    if any(job.row.folder == chosen.name for job in jobs):
+        chosen.prepare()
+    run(jobs, place, lambda line: typer.echo(line, err=True))
+    finding = experiment.find(collect(experiment, chosen, results, _seeds(seeds)))
+    for table in finding.tables:
+        typer.echo(f"\n{table.text()}")
+    for chart in finding.charts:
+        typer.echo(f"\nfigure: {chart.save(out / 'figures')}")
+    for claim in finding.claims:
+        typer.echo(f"\n{claim.sentence()}")
+
+
+def _list() -> None:
+    from headwise.experiments.registry import NAMES
+    from headwise.experiments.scales import SCALES
+
+    for name, (_, text) in NAMES.items():
+        typer.echo(f"{name:<16} {text}")
+    typer.echo("\nscales:")
+    for scale in SCALES.values():
+        typer.echo(f"{scale.name:<16} {scale.about}")
+
+
+def _estimate(jobs: list[Job], place: Place) -> None:
+    """Print what each row would cost on this machine, and its command."""
+    from headwise.experiments.cost import estimate, table
+
+    costs = [estimate(job.row, job.seed, place) for job in jobs]
+    typer.echo(table(costs).text())
+    typer.echo("")
+    for cost in costs:
+        typer.echo(cost.command)
+
+
+def _gpus() -> int:
+    import torch
+
+    return max(1, torch.cuda.device_count())
+
+
+def _seeds(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise ConfigError(f"--seeds: expected whole numbers such as 1,2,3, found {text!r}")
+    return tuple(int(part) for part in text.split(","))
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= number <= count:
+        raise ConfigError(f"--shard: expected I/N with I from 1 to N, such as 2/4, found {text!r}")
+    return number, count

@@ -1,0 +1,114 @@
+"""What a row would cost on the machine at hand, before it starts: parameters, operations, and a timed step."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headwise.config import Config
+from headwise.experiments.flops import training_flops
+from headwise.experiments.outcome import Table
+from headwise.experiments.rows import Place, Row, TrainingRow
+from headwise.models.build import build_model
+from headwise.nn.device import find_device, find_precision
+from headwise.training.loss import smoothed_cross_entropy
+
+_PROBE_TOKENS = 1024  # of each side in a timed step
+_FILLED = 0.9  # of a batch's budget: the rest is padding
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate; `minutes` is None for a row that isn't trained."""
+
+    name: str
+    seed: int
+    command: str
+    parameters: int | None = None
+    flops: float | None = None
+    tokens: float | None = None
+    minutes: float | None = None
+
+
+def parameters(config: Config) -> int:
+    """Count the parameters of the model that a configuration asks for, without memory for it."""
+    with torch.device("meta"):
+        return build_model(config.model, config.subwords.size, config.subwords.size).parameter_count()
+
+
+def estimate(row: Row, seed: int, place: Place) -> Cost:
+    """Estimate a row; a trained one is built and timed on a small batch of made-up sentences."""
+    command = shlex.join(row.command(seed, place))
+    if not isinstance(row, TrainingRow):
+        return Cost(row.name, seed, command)
+    config = row.configuration(seed).with_overrides(place.machine.changes())
+    sentence = place.scale.sentence
+    tokens = _FILLED * config.batch.tokens * config.batch.accumulate * config.training.max_steps
+    minutes = tokens / _FILLED * _seconds_a_token(config, sentence) / 60 / place.machine.processes
+    if config.training.max_minutes is not None and minutes > config.training.max_minutes:
+        tokens *= config.training.max_minutes / minutes
+        minutes = config.training.max_minutes
+    return Cost(
+        row.name, seed, command, parameters(config), training_flops(config, tokens, sentence), tokens, minutes
+    )
+
+
+def _seconds_a_token(config: Config, sentence: int) -> float:
+    """Time a forward and a backward pass; the second of two, as the first one warms up."""
+    device = find_device(config.training.device)
+    threads = torch.get_num_threads()
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    try:
+        model = build_model(config.model, config.subwords.size, config.subwords.size).to(device)
+        model.compute_dtype = find_precision(config.training.precision, device)
+        tokens = torch.randint(4, config.subwords.size, (_PROBE_TOKENS // sentence, sentence), device=device)
+        mask = torch.ones_like(tokens, dtype=torch.bool)
+        seconds = 0.0
+        for _ in range(2):
+            began = time.perf_counter()
+            hidden = model(tokens, mask, tokens).flatten(0, 1)
+            loss, _ = smoothed_cross_entropy(
+                hidden, model.output_weight, tokens.flatten(), config.training.label_smoothing
+            )
+            loss.backward()
+            loss.item()
+            seconds = time.perf_counter() - began
+    finally:
+        torch.set_num_threads(threads)
+    return seconds / tokens.numel()
+
+
+def table(costs: Sequence[Cost]) -> Table:
+    """Lay estimates out, with their sum."""
+    rows = [
+        (
+            cost.name,
+            str(cost.seed),
+            "" if cost.parameters is None else f"{cost.parameters / 1e6:,.2f} M",
+            "" if cost.tokens is None else f"{cost.tokens / 1e6:,.1f} M",
+            "" if cost.flops is None else f"{cost.flops:.1e}",
+            "measured, not trained" if cost.minutes is None else duration(cost.minutes),
+        )
+        for cost in costs
+    ]
+    total = sum(cost.minutes or 0.0 for cost in costs)
+    return Table(
+        "Estimated cost on this machine",
+        ("row", "seed", "parameters", "target tokens", "operations", "time"),
+        (*rows, ("all", "", "", "", "", duration(total))),
+        f"Time: one pass forward and backward over {_PROBE_TOKENS} tokens, timed now, times the tokens of the row; "
+        "validation and whatever else the machine is doing come on top.",
+    )
+
+
+def duration(minutes: float) -> str:
+    """Write minutes so that a person can judge them: `0.4 min`, `3.2 h`, `12 days`, `2.1 years`."""
+    for limit, unit, size in ((90, "min", 1), (48 * 60, "h", 60), (2 * 365 * 1440, "days", 1440)):
+        if minutes < limit:
+            return f"{minutes / size:.1f} {unit}"
+    return f"{minutes / (365 * 1440):.1f} years"

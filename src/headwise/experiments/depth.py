@@ -1,0 +1,94 @@
+"""How deep it can be: 6 to 24 layers in each stack, normalized before and after the sub-layers."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.rows import TrainingRow
+from headwise.experiments.scales import Scale
+
+_DEPTHS = (6, 12, 18, 24)
+_BLEU = "dev.bleu"
+
+
+def _name(norm: str, depth: int) -> str:
+    return f"depth-{norm}-{depth}"
+
+
+def rows(scale: Scale) -> list[TrainingRow]:
+    """The scale's base with more layers; everything else as it is."""
+    file, changes = scale.base
+    return [
+        TrainingRow(
+            _name(norm, depth),
+            f"{norm}-norm, {depth} layers",
+            scale.name,
+            file,
+            (
+                *changes,
+                f"model.norm={norm}",
+                f"model.encoder_layers={depth}",
+                f"model.decoder_layers={depth}",
+                "training.average_last=1",
+            ),
+        )
+        for depth in _DEPTHS
+        for norm in ("post", "pre")
+    ]
+
+
+def find(evidence: Evidence) -> Finding:
+    """Compare the two at the greatest depth."""
+    table = Table(
+        f"Depth ({evidence.scale.about})",
+        ("layers in each stack", "post-norm PPL", "pre-norm PPL", "post-norm BLEU", "pre-norm BLEU"),
+        tuple(
+            (
+                str(depth),
+                *(evidence.cell(_name(norm, depth), "dev.perplexity") for norm in ("post", "pre")),
+                *(evidence.cell(_name(norm, depth), _BLEU) for norm in ("post", "pre")),
+            )
+            for depth in _DEPTHS
+        ),
+        "On development data.",
+    )
+    found = any(evidence.values(row.name, _BLEU) for row in evidence.rows)
+    return Finding([table], [_chart(evidence)] if found else [], [_claim(evidence)])
+
+
+def _claim(evidence: Evidence) -> Claim:
+    text = "Deep stacks train with pre-norm where post-norm fails"
+    names = [_name(norm, depth) for depth in _DEPTHS for norm in ("post", "pre")]
+    missing = evidence.missing(*names)
+    if missing:
+        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
+    post, pre = (evidence.mean(_name(norm, _DEPTHS[-1]), _BLEU) for norm in ("post", "pre"))
+    shallow = evidence.mean(_name("post", _DEPTHS[0]), _BLEU)
+    held = pre is not None and (
+        post is None or shallow is None or post.value < min(shallow.value, pre.value) / 2
+    )
+    cells = (evidence.cell(_name(norm, _DEPTHS[-1]), _BLEU) for norm in ("post", "pre"))
+    return Claim(
+        text, decide(held), "At 24 layers, dev BLEU is {} with post-norm and {} with pre-norm.".format(*cells)
+    )
+
+
+def _chart(evidence: Evidence) -> Chart:
+    def draw(figure: Figure) -> None:
+        axis = plain(figure.subplots())
+        for norm, style in (("post", "s--C3"), ("pre", "o-C0")):
+            points = [
+                (d, m.value) for d in _DEPTHS if (m := evidence.mean(_name(norm, d), _BLEU)) is not None
+            ]
+            axis.plot([d for d, _ in points], [b for _, b in points], style, label=f"{norm}-norm")
+        axis.set(xlabel="layers in each stack", ylabel="development BLEU", xticks=_DEPTHS, ylim=(0, None))
+        axis.legend(frameon=False)
+
+    return Chart(
+        f"depth-{evidence.scale.name}", "Development BLEU against depth, pre-norm and post-norm", draw
+    )
+
+
+EXPERIMENT = Experiment("depth", "Depth", rows, find)

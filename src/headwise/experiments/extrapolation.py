@@ -1,0 +1,171 @@
+"""Positions at lengths beyond training: train at up to 64, test up to 512, on a task where order matters.
+
+Every token is tagged with the sum, modulo 8, of itself and of the token two places before it. A model without a sense of
+order can't tell which one that is; one that knows distances tags a sequence of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.rows import MeasuredRow
+from headwise.experiments.scales import Scale
+from headwise.models.transformer import EncoderLayer
+from headwise.nn.layers import LayerNorm
+from headwise.nn.positions import Positions, attention_positions, position_encodings
+
+_SYMBOLS, _BACK = 8, 2
+_TRAINED, _TESTED = 64, (64, 128, 256, 512)
+_BIASES = ("alibi", "relative", "t5")
+_SETTINGS = {"steps": 1200, "trained": _TRAINED, "tested": _TESTED, "d_model": 64, "layers": 2}
+
+
+class Tagger(nn.Module):
+    """The Transformer's encoder with a classifier on top."""
+
+    def __init__(self, positions: str, longest: int, d_model: int, layers: int) -> None:
+        super().__init__()
+        shape = {"d_model": d_model, "d_ff": 4 * d_model, "heads": 4, "norm": "pre", "dropout": 0.0}
+        config = ModelConfig.model_validate({**shape, "positions": positions, "max_length": longest})
+        self.embedding = nn.Embedding(_SYMBOLS, d_model)
+        self.positions = Positions(positions, longest, d_model)
+        inside = attention_positions(config, layers, causal=False)
+        self.layers = nn.ModuleList(EncoderLayer(config, part) for part in inside)
+        self.norm, self.output = LayerNorm(d_model), nn.Linear(d_model, _SYMBOLS)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (batch, time) to logits (batch, time, symbols)."""
+        x = self.positions(self.embedding(tokens))
+        mask = tokens.new_ones(len(tokens), 1, 1, tokens.size(1), dtype=torch.bool)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.output(self.norm(x))
+
+
+def tags(tokens: Tensor) -> Tensor:
+    """Sum of each token and of the one two places before it (0 where there is none), modulo 8; (batch, time)."""
+    before = nn.functional.pad(tokens, (_BACK, 0))[:, : tokens.size(1)]
+    return (tokens + before) % _SYMBOLS
+
+
+def measure(
+    *, seed: int, positions: str, steps: int, trained: int, tested: Sequence[int], d_model: int, layers: int
+) -> dict[str, Any]:
+    """Train on sequences of 16 to `trained` tokens; return the accuracy on unseen ones of each length in `tested`.
+
+    For lengths beyond training only the positions beyond it count.
+    """
+    torch.manual_seed(seed)
+    model = Tagger(positions, max(tested), d_model, layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
+    for step in range(1, steps + 1):
+        optimizer.param_groups[0]["lr"] = 2e-3 * min(step / 100, (steps - step) / (steps - 100))
+        length = int(torch.randint(16, trained + 1, ()))
+        tokens = torch.randint(_SYMBOLS, (32, length))
+        loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), tags(tokens).flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"accuracy": {str(length): _accuracy(model, length, trained) for length in tested}}
+
+
+@torch.no_grad()
+def _accuracy(model: Tagger, length: int, trained: int) -> float:
+    tokens = torch.randint(_SYMBOLS, (32, length))
+    right = model(tokens).argmax(-1) == tags(tokens)
+    return right[:, trained if length > trained else 0 :].double().mean().item()
+
+
+def rows(scale: Scale) -> list[MeasuredRow]:
+    """One small model for each encoding, the same at every scale."""
+    return [
+        MeasuredRow(
+            f"extrapolation-{encoding.name}",
+            encoding.name,
+            measure,
+            {"positions": encoding.name, **_SETTINGS},
+            "extrapolation",
+        )
+        for encoding in position_encodings()
+    ]
+
+
+def find(evidence: Evidence) -> Finding:
+    """See which encodings hold at eight times the trained length."""
+    table = Table(
+        f"Accuracy by length; trained on 16 to {_TRAINED} tokens; guessing has {1 / _SYMBOLS:.3f}",
+        ("positions", *(f"length {length}" for length in _TESTED)),
+        tuple(
+            (row.label, *(evidence.cell(row.name, f"accuracy.{length}", 3) for length in _TESTED))
+            for row in evidence.rows
+        ),
+        f"Beyond {_TRAINED}, only the positions that training never had are counted.",
+    )
+    found = any(evidence.records.get(row.name) for row in evidence.rows)
+    return Finding([table], [_chart(evidence)] if found else [], _claims(evidence))
+
+
+def _claims(evidence: Evidence) -> list[Claim]:
+    texts = {
+        "biases": "Biases by distance (relative, ALiBi, T5) work beyond the lengths of training",
+        "rotary": "Rotary positions alone lose accuracy beyond the lengths of training",
+        "sinusoids": "Sinusoids extrapolate to longer sequences than those of training (section 3.5: they may)",
+        "none": "Without positions, order can't be told at any length",
+    }
+    missing = evidence.missing(*(row.name for row in evidence.rows))
+    if missing:
+        why = f"Missing: {', '.join(missing)}; each takes about a minute."
+        return [Claim(text, "not run yet", why) for text in texts.values()]
+
+    def at(name: str, length: int) -> float:
+        found = evidence.mean(f"extrapolation-{name}", f"accuracy.{length}")
+        assert found is not None
+        return found.value
+
+    def said(*names: str) -> str:
+        return "; ".join(
+            f"{name} " + ", ".join(f"{at(name, length):.2f} at {length}" for length in _TESTED)
+            for name in names
+        )
+
+    last = _TESTED[-1]
+    held = {
+        "biases": all(at(name, last) > 0.9 for name in _BIASES),
+        "rotary": at("rotary", _TRAINED) > 0.9 > at("rotary", last),
+        "sinusoids": at("sinusoidal", _TRAINED) > 0.9 and at("sinusoidal", last) > 0.9,
+        "none": at("none", _TRAINED) < 0.5,
+    }
+    names = {"biases": _BIASES, "rotary": ("rotary",), "sinusoids": ("sinusoidal",), "none": ("none",)}
+    return [
+        Claim(text, decide(held[key]), f"Accuracy of {said(*names[key])}.") for key, text in texts.items()
+    ]
+
+
+def _chart(evidence: Evidence) -> Chart:
+    def draw(figure: Figure) -> None:
+        axis = plain(figure.subplots())
+        for place, row in enumerate(evidence.rows):
+            found = [evidence.mean(row.name, f"accuracy.{length}") for length in _TESTED]
+            if all(found):
+                values = [value.value for value in found if value is not None]
+                axis.plot(_TESTED, values, "o-", color=f"C{place}", label=row.label)
+        axis.axvline(_TRAINED, color="0.8")
+        axis.axhline(1 / _SYMBOLS, color="0.8", linestyle=":")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(_TESTED, [str(length) for length in _TESTED])
+        axis.set(xlabel=f"length (trained up to {_TRAINED})", ylabel="accuracy", ylim=(0, 1.03))
+        axis.legend(frameon=False, fontsize=8)
+
+    return Chart("extrapolation", "Accuracy beyond the trained length for each encoding of positions", draw)
+
+
+EXPERIMENT = Experiment("extrapolation", "Extrapolation of positions", rows, find)

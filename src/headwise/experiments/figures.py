@@ -1,0 +1,188 @@
+"""The paper's figures and formulas, drawn: schedule, sinusoids, label smoothing, attention maps, roles of heads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from headwise.config import ScheduleConfig
+from headwise.experiments.attention_maps import PARTS, measure
+from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.rows import MeasuredRow
+from headwise.experiments.scales import Scale
+from headwise.nn.positions import shift_matrix, sinusoids
+from headwise.training.schedule import learning_rate
+
+_SHIFT, _ATTENTION = "figures-shift", "figures-attention"
+_TITLES = {
+    "encoder": "encoder",
+    "decoder": "decoder, over earlier words",
+    "cross": "decoder, over the source",
+}
+
+
+def measure_shift(*, seed: int, d_model: int, length: int, offsets: list[int]) -> dict[str, Any]:
+    """Measure max |PE(pos + k) - M_k PE(pos)| over all positions, for each offset k (section 3.5)."""
+    table = sinusoids(length, d_model).double()
+    return {
+        "errors": {
+            str(k): (table[k:] - table[: length - k] @ shift_matrix(k, d_model).T).abs().max().item()
+            for k in offsets
+        }
+    }
+
+
+def rows(scale: Scale) -> list[MeasuredRow]:
+    """The shift of the sinusoids, and the attention of this scale's trained Transformer."""
+    shift = {"d_model": 512, "length": 512, "offsets": [1, 10, 100]}
+    return [
+        MeasuredRow(_SHIFT, "sinusoids are shifted by a matrix", measure_shift, shift, "figures"),
+        MeasuredRow(
+            _ATTENTION, "attention of a trained model", measure, {"sentences": 200}, "figures", scale.name
+        ),
+    ]
+
+
+def find(evidence: Evidence) -> Finding:
+    """Draw all that there is to draw."""
+    charts = [_schedule(), _sinusoids(), _smoothing()]
+    tables = []
+    record = evidence.first(_ATTENTION)
+    if record is not None:
+        charts += [_attention(record.result, part, evidence.scale.name) for part in PARTS]
+        tables.append(_heads(record.result, evidence.scale))
+    return Finding(tables, charts, [_shift_claim(evidence), _roles_claim(evidence)])
+
+
+def _shift_claim(evidence: Evidence) -> Claim:
+    text = "For any fixed offset k, PE(pos + k) is a linear function of PE(pos)"
+    record = evidence.first(_SHIFT)
+    if record is None:
+        return Claim(text, "not run yet", "`headwise reproduce figures` takes seconds.")
+    errors = record.result["errors"]
+    worst = max(errors.values())
+    offsets = ", ".join(errors)
+    because = f"With the matrix of the addition theorems, the largest error for k = {offsets} is {worst:.0e} (float32)."
+    return Claim(text, decide(worst < 1e-6), because)
+
+
+def _roles_claim(evidence: Evidence) -> Claim:
+    text = "Heads learn different tasks (section 4 and the paper's appendix)"
+    record = evidence.first(_ATTENTION)
+    if record is None:
+        return Claim(
+            text,
+            "not run yet",
+            f"It needs the Transformer of `headwise reproduce table2 --scale {evidence.scale.name}`.",
+        )
+    heads = record.result["heads"]
+    fixed = [head for head in heads if head["share"] > 0.5]
+    offsets = sorted({head["offset"] for head in fixed})
+    spread = [head["entropy"] for head in heads]
+    because = (
+        f"{len(fixed)} of {len(heads)} heads look mostly at one fixed offset (offsets {', '.join(map(str, offsets))}); "
+        f"mean entropies range from {min(spread):.2f} to {max(spread):.2f} nats ({evidence.scale.name})."
+    )
+    return Claim(text, decide(len(offsets) > 1 and max(spread) > 2 * min(spread)), because)
+
+
+def _heads(result: dict[str, Any], scale: Scale) -> Table:
+    return Table(
+        f"Heads of a trained Transformer over {result['sentences']} test sentences ({scale.name})",
+        ("part", "layer", "head", "commonest offset", "share of it", "entropy", "weight on </s> or <s>"),
+        tuple(
+            (
+                _TITLES[head["part"]],
+                str(head["layer"] + 1),
+                str(head["head"] + 1),
+                f"{head['offset']:+d}",
+                f"{head['share']:.0%}",
+                f"{head['entropy']:.2f}",
+                f"{head['border']:.2f}",
+            )
+            for head in result["heads"]
+        ),
+        "Offset: where the largest weight lies, key less query. Entropy in nats, a mean over queries. The end symbol for the "
+        "source, the start symbol for earlier words.",
+    )
+
+
+def _schedule() -> Chart:
+    def draw(figure: Figure) -> None:
+        axis = plain(figure.subplots())
+        steps = range(1, 20_001, 20)
+        for d_model, warmup in ((512, 4000), (512, 8000), (1024, 4000)):
+            config = ScheduleConfig(warmup=warmup)
+            axis.plot(
+                steps,
+                [learning_rate(config, d_model, step, 100_000) for step in steps],
+                label=f"d_model = {d_model}, warm-up {warmup:,}",
+            )
+        axis.set(xlabel="step", ylabel="learning rate")
+        axis.legend(frameon=False)
+
+    return Chart("schedule", "Learning rate of the paper's equation 3 against steps", draw)
+
+
+def _sinusoids() -> Chart:
+    def draw(figure: Figure) -> None:
+        axis = figure.subplots()
+        image = axis.imshow(sinusoids(100, 128), cmap="RdBu", aspect="auto", vmin=-1, vmax=1)
+        axis.set(xlabel="dimension (d_model = 128)", ylabel="position")
+        figure.colorbar(image, label="PE(pos, i)")
+
+    return Chart("sinusoids", "The sinusoids of section 3.5: value by position and dimension", draw)
+
+
+def _smoothing() -> Chart:
+    """The loss as a function of the right subword's probability, the rest being spread evenly over V - 1 others."""
+
+    def draw(figure: Figure) -> None:
+        axis = plain(figure.subplots())
+        size = 37_000
+        odds = np.linspace(-4, 16, 400)  # log of p / (1 - p)
+        p = 1 / (1 + np.exp(-odds))
+        for epsilon in (0.0, 0.1, 0.2):
+            right = (1 - epsilon) + epsilon / size
+            rest = np.log1p(-p) - math.log(size - 1)
+            loss = -(right * np.log(p) + (1 - right) * rest)
+            line = axis.plot(odds, loss - loss.min(), label=f"ε = {epsilon}")
+            if epsilon:
+                axis.axvline(math.log(right / (1 - right)), color=line[0].get_color(), linestyle=":")
+        axis.set(
+            xlabel="log p / (1 − p) of the right subword", ylabel="loss above its minimum (nats)", ylim=(0, 4)
+        )
+        axis.legend(frameon=False)
+
+    text = "Label smoothing gives the loss a minimum at a finite confidence (dotted), 37,000 subwords"
+    return Chart("smoothing", text, draw)
+
+
+def _attention(result: dict[str, Any], part: str, scale: str) -> Chart:
+    maps = [torch.tensor(layer).numpy() / 1000 for layer in result["maps"][part]]
+    queries = result["source"] if part == "encoder" else result["target"]
+    keys = result["target"] if part == "decoder" else result["source"]
+    layers, heads = len(maps), len(maps[0])
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
+        for layer, row in enumerate(axes):
+            for head, axis in enumerate(row):
+                axis.imshow(maps[layer][head], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+                axis.tick_params(length=0)
+                axis.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=7, pad=2)
+        for axis in axes[-1]:
+            axis.set_xticks(range(len(keys)), keys, rotation=90, fontsize=6)
+        for axis in axes[:, 0]:
+            axis.set_yticks(range(len(queries)), queries, fontsize=6)
+
+    text = f"Attention of every head of the {_TITLES[part]}: rows look at columns ({scale})"
+    return Chart(f"attention-{part}-{scale}", text, draw, (1.7 * heads + 0.8, 1.5 * layers + 0.6))
+
+
+EXPERIMENT = Experiment("figures", "The paper's figures", rows, find)

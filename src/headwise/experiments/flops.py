@@ -1,0 +1,92 @@
+"""Floating-point operations by formula: two for each multiplication of a matrix product and the addition after it.
+
+Softmax, normalization, activations and the cell's own few products are left out, as is usual. The backward pass
+computes two products for each of the forward pass, hence `training_flops` is three times `forward_flops`. A test holds
+the formulas against what torch counts.
+
+n source tokens, m target tokens, end symbols included; d = d_model.
+"""
+
+from __future__ import annotations
+
+from headwise.config import Config, ModelConfig
+
+TRAINING = 3  # passes of the forward pass's cost
+
+
+def forward_flops(model: ModelConfig, target_size: int, n: int, m: int) -> int:
+    """Count one forward pass over one sentence pair, the projection to the vocabulary included."""
+    body = {
+        "transformer": _transformer,
+        "recurrent": _recurrent,
+        "convolutional": _convolutional,
+    }[model.architecture]
+    return body(model, n, m) + 2 * m * model.d_model * target_size
+
+
+def training_flops(config: Config, target_tokens: float, sentence: int) -> float:
+    """Count a training over so many target tokens in sentences of a typical length."""
+    pair = forward_flops(config.model, config.subwords.size, sentence, sentence)
+    return TRAINING * pair / sentence * target_tokens
+
+
+def attention_flops(model: ModelConfig, queries: int, keys: int) -> int:
+    """Count one multi-head attention: projections, scores, and the sum of values."""
+    d, h, g = model.d_model, model.heads, model.key_value_heads or model.heads
+    d_k, d_v = model.key_size, model.value_size
+    projections = queries * d * h * (d_k + d_v) + keys * d * g * (d_k + d_v)
+    return 2 * (projections + queries * keys * h * (d_k + d_v))
+
+
+def _transformer(model: ModelConfig, n: int, m: int) -> int:
+    feed_forward = 4 * model.d_model * model.d_ff  # a token
+    encoder = attention_flops(model, n, n) + n * feed_forward
+    decoder = attention_flops(model, m, m) + attention_flops(model, m, n) + m * feed_forward
+    return model.encoder_layers * encoder + model.decoder_layers * decoder
+
+
+def _recurrent(model: ModelConfig, n: int, m: int) -> int:
+    options, d = model.recurrent, model.d_model
+    size = options.size or d
+    gates = {"lstm": 4, "gru": 3}[options.cell]
+
+    def layer(inputs: int) -> int:
+        return 2 * gates * size * (inputs + size)  # a token
+
+    total, width = 0, d
+    for number in range(model.encoder_layers):
+        both = options.reading == "both" or (options.reading == "both-first" and number == 0)
+        total += n * layer(width) * (2 if both else 1)
+        bridges = (2 if options.cell == "lstm" else 1) if both else 0
+        total += bridges * 2 * size * size
+        width = 2 * size if both else size
+    memory = width if options.attention != "none" else 0
+    entering = memory if options.query == "previous" else 0
+    fed = d if options.input_feeding else 0
+    for number in range(model.decoder_layers):
+        total += m * layer((size if number else d + fed) + entering)
+    if options.attention != "none":
+        total += 2 * n * memory * size + 2 * m * n * (size + memory)  # keys; scores and contexts
+        if options.attention == "additive":
+            total += 2 * m * size * size  # queries
+    if options.readout == "maxout":
+        total += 2 * m * (size + d + memory) * 2 * d
+    elif options.readout == "tanh":
+        total += 2 * m * (memory + size) * d
+    elif size != d:
+        total += 2 * m * size * d
+    return total
+
+
+def _convolutional(model: ModelConfig, n: int, m: int) -> int:
+    d = model.d_model
+    channels = model.convolutional.channels or d
+    block = 2 * model.convolutional.kernel * channels * 2 * channels  # a token
+    ends = 4 * d * channels  # into the channels and out of them, a token
+    attention = m * ends + 4 * m * n * d
+    return (
+        n * ends
+        + m * ends
+        + model.encoder_layers * n * block
+        + model.decoder_layers * (m * block + attention)
+    )

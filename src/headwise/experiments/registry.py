@@ -1,0 +1,104 @@
+"""All experiments by name. To add one, write its file and a line here; the file has one `EXPERIMENT`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headwise.errors import ConfigError
+from headwise.experiments.outcome import Finding
+from headwise.experiments.records import Record
+from headwise.experiments.rows import Row
+from headwise.experiments.scales import Scale
+from headwise.experiments.statistics import Mean, mean
+
+# Name -> (module, one line of help), in the order of the report.
+NAMES = {
+    "table1": (
+        "headwise.experiments.table1",
+        "Complexity, path length, gradient flow of four kinds of layers.",
+    ),
+    "complexity": (
+        "headwise.experiments.complexity",
+        "Time, operations and memory of a layer against n and d.",
+    ),
+    "table2": ("headwise.experiments.table2", "The Transformer against the systems that it replaced."),
+    "table3": ("headwise.experiments.table3", "Every variation of the Transformer, relative to its base."),
+    "figures": (
+        "headwise.experiments.figures",
+        "Schedule, sinusoids, attention, head roles, label smoothing.",
+    ),
+    "sqrt-dk": ("headwise.experiments.sqrt_dk", "Why scores are divided by the square root of d_k."),
+    "permutation": (
+        "headwise.experiments.permutation",
+        "Attention without positions can't tell orders apart.",
+    ),
+    "label-smoothing": ("headwise.experiments.label_smoothing", "Perplexity, BLEU and calibration."),
+    "warm-up": ("headwise.experiments.warm_up", "A rising learning rate against none."),
+    "norm": ("headwise.experiments.norm", "Normalization before or after a sub-layer."),
+    "depth": ("headwise.experiments.depth", "6 to 24 layers, normalized before and after."),
+    "extrapolation": ("headwise.experiments.extrapolation", "Positions at lengths beyond training."),
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is recorded for an experiment at one scale: the records of each row, by seed."""
+
+    scale: Scale
+    rows: Sequence[Row]
+    records: dict[str, list[Record]]
+
+    def missing(self, *names: str) -> list[str]:
+        """Return those of the rows that have no record yet."""
+        return [name for name in names if not self.records.get(name)]
+
+    def mean(self, name: str, path: str) -> Mean | None:
+        """Average a number of a row over its seeds; None where the row has no record, or diverged."""
+        values = self.values(name, path)
+        return mean(list(values.values())) if values else None
+
+    def values(self, name: str, path: str) -> dict[int, float]:
+        """Return a number of a row by seed, without the seeds that diverged."""
+        records = self.records.get(name, [])
+        return {r.seed: r.number(path) for r in records if "diverged" not in r.result}
+
+    def difference(self, name: str, other: str, path: str) -> Mean | None:
+        """Average a row's number less another row's over the seeds that both have."""
+        ours, theirs = self.values(name, path), self.values(other, path)
+        both = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+        return mean(both) if both else None
+
+    def cell(self, name: str, path: str, digits: int = 2) -> str:
+        """Write a row's mean for a table; `–` where there is none, `diverged` where training did."""
+        value = self.mean(name, path)
+        if value is not None:
+            return value.text(digits)
+        return "diverged" if self.records.get(name) else "–"
+
+    def first(self, name: str) -> Record | None:
+        """Return the record of a row's first seed."""
+        records = self.records.get(name)
+        return records[0] if records else None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One question: the rows that answer it, and what they say."""
+
+    name: str
+    title: str
+    rows: Callable[[Scale], Sequence[Row]]
+    find: Callable[[Evidence], Finding]
+    seeds: tuple[int, ...] = (1,)
+
+
+def find_experiment(name: str) -> Experiment:
+    """Import an experiment; raises `ConfigError` naming the nearest one."""
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(NAMES)}, report"
+        raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} ({hint})")
+    return importlib.import_module(NAMES[name][0]).EXPERIMENT

@@ -1,0 +1,199 @@
+"""The report: docs/reproduction.md and an HTML page, made from the recorded results alone."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from headwise.experiments.outcome import Chart, Claim, Finding, Table
+from headwise.experiments.records import Record
+from headwise.experiments.registry import NAMES, Evidence, Experiment, find_experiment
+from headwise.experiments.rows import MeasuredRow
+from headwise.experiments.runner import collect
+from headwise.experiments.scales import SCALES
+from headwise.files import write_text
+
+_IMAGES = "images/reproduction"
+_ABOUT = (
+    "Made by `headwise reproduce report` from the records in `results/`; change those, not this page. What the paper "
+    "says stands beside what was measured here, and every number's recipe is at the end. The paper's values come from "
+    "WMT 2014 with 4.5 million pairs; ours from far smaller corpora, so signs and orders compare, values don't."
+)
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a;
+  background: #fff; }
+table { border-collapse: collapse; font-size: 0.85rem; margin: 0.5rem 0; }
+caption { text-align: left; font-weight: 600; padding: 0.3rem 0; }
+th, td { padding: 0.2rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+.wide { overflow-x: auto; }
+img { max-width: 100%; height: auto; }
+.note { font-size: 0.85rem; color: #444; }
+code { font-size: 0.85em; overflow-wrap: anywhere; }
+"""
+
+
+def write_report(results: Path, docs: Path) -> list[Path]:
+    """Write reproduction.md, reproduction.html and their images; returns the files. Raises `DataError` for a record
+    that can't be read.
+    """
+    found = list(_findings(results))
+    images = {chart.name: chart.save(docs / _IMAGES) for _, _, finding in found for chart in finding.charts}
+    for leftover in sorted((docs / _IMAGES).glob("*.png")):
+        if leftover.stem not in images:
+            leftover.unlink()
+    markdown, page = docs / "reproduction.md", docs / "reproduction.html"
+    write_text(markdown, _markdown(found))
+    write_text(page, _html(found))
+    return [markdown, page, *images.values()]
+
+
+Found = tuple[Experiment, Evidence, Finding]
+
+
+def _findings(results: Path) -> Iterator[Found]:
+    """Yield every experiment at every scale that has a record, or once at the smallest where none has."""
+    for name in NAMES:
+        experiment = find_experiment(name)
+        evidence = [collect(experiment, scale, results) for scale in SCALES.values()]
+        there = [one for one in evidence if _of_its_scale(one)]
+        for one in there or evidence[:1]:
+            yield experiment, one, experiment.find(one)
+
+
+def _of_its_scale(evidence: Evidence) -> bool:
+    """Whether something is recorded that belongs to this very scale."""
+    return any(evidence.records[row.name] for row in evidence.rows if row.folder == evidence.scale.name)
+
+
+def _heading(experiment: Experiment, evidence: Evidence) -> str:
+    everywhere = all(
+        isinstance(row, MeasuredRow) and row.folder != evidence.scale.name for row in evidence.rows
+    )
+    return experiment.title if everywhere else f"{experiment.title} ({evidence.scale.name})"
+
+
+def _records(found: Sequence[Found]) -> list[Record]:
+    records = {
+        (record.scale, record.row, record.seed): record
+        for _, evidence, _ in found
+        for recorded in evidence.records.values()
+        for record in recorded
+    }
+    return [records[key] for key in sorted(records)]
+
+
+def _claims(found: Sequence[Found]) -> list[tuple[str, Claim]]:
+    """All claims with their headings, once each."""
+    seen: dict[tuple[str, str], tuple[str, Claim]] = {}
+    for experiment, evidence, finding in found:
+        for claim in finding.claims:
+            seen.setdefault((claim.text, claim.because), (_heading(experiment, evidence), claim))
+    return list(seen.values())
+
+
+def _claim_table(found: Sequence[Found]) -> Table:
+    return Table(
+        "Every claim, in one sentence",
+        ("claim", "found", "because"),
+        tuple((claim.text, claim.status, claim.because) for _, claim in _claims(found)),
+    )
+
+
+def _recipe_table(records: Sequence[Record]) -> Table:
+    return Table(
+        "Every number's recipe",
+        ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware", "command"),
+        tuple(_recipe(record) for record in records),
+        "Identity: digest of the row's configuration. Data: checksum of the training text. A `+` after a commit: with "
+        "changes that weren't committed. BLEU signatures are in the records.",
+    )
+
+
+def _recipe(record: Record) -> tuple[str, ...]:
+    recipe = record.recipe
+    hardware, version = recipe.get("hardware", {}), recipe.get("version", {})
+    machine = ", ".join(
+        hardware.get("gpus") or [f"{hardware.get('processor')}, {hardware.get('threads')} threads"]
+    )
+    return (
+        record.row,
+        record.scale,
+        str(record.seed),
+        record.identity,
+        str(recipe.get("data", "")),
+        str(version.get("commit") or ""),
+        str(version.get("torch", "")),
+        machine,
+        record.command,
+    )
+
+
+def _markdown(found: Sequence[Found]) -> str:
+    parts = ["# The paper, run again", _ABOUT, "## What was found", _left(_claim_table(found))]
+    for experiment, evidence, finding in found:
+        parts.append(f"## {_heading(experiment, evidence)}")
+        parts.append(f"`{_command(experiment, evidence)}`")
+        parts += [table.markdown() for table in finding.tables]
+        parts += [
+            f"![{chart.text}]({_IMAGES}/{chart.name}.png)\n\n*{chart.text}.*" for chart in finding.charts
+        ]
+        parts += [f"- {claim.sentence()}" for claim in finding.claims]
+    parts += ["## Recipes", _left(_recipe_table(_records(found)))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _left(table: Table) -> str:
+    """Markdown of a table of sentences: every column to the left, without a title."""
+    return table.markdown().replace("---:", "---").partition("\n\n")[2]
+
+
+def _command(experiment: Experiment, evidence: Evidence) -> str:
+    scale = evidence.scale.name if _heading(experiment, evidence) != experiment.title else ""
+    return f"headwise reproduce {experiment.name}{f' --scale {scale}' if scale else ''}"
+
+
+def _html(found: Sequence[Found]) -> str:
+    parts = ["<h1>The paper, run again</h1>", f"<p>{_inline(_ABOUT)}</p>", "<h2>What was found</h2>"]
+    parts.append(_html_table(_claim_table(found)))
+    for experiment, evidence, finding in found:
+        parts.append(f"<h2>{_inline(_heading(experiment, evidence))}</h2>")
+        parts.append(f"<p><code>{html.escape(_command(experiment, evidence))}</code></p>")
+        parts += [_html_table(table) for table in finding.tables]
+        parts += [_html_chart(chart) for chart in finding.charts]
+        parts.append(
+            "<ul>" + "".join(f"<li>{_inline(claim.sentence())}</li>" for claim in finding.claims) + "</ul>"
+        )
+    parts += ["<h2>Recipes</h2>", _html_table(_recipe_table(_records(found)))]
+    body = "\n".join(parts)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>The paper, run again</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
+        "</body>\n</html>\n"
+    )
+
+
+def _html_table(table: Table) -> str:
+    heads = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{_inline(cell)}</td>" for cell in row) + "</tr>\n" for row in table.rows
+    )
+    note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
+    caption = f"<caption>{_inline(table.title)}</caption>"
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(table.title, quote=True)}">'
+        f"<table>{caption}<thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody></table></div>{note}"
+    )
+
+
+def _html_chart(chart: Chart) -> str:
+    text = html.escape(chart.text, quote=True)
+    return f'<figure><img src="{_IMAGES}/{chart.name}.png" alt="{text}"><figcaption>{text}.</figcaption></figure>'
+
+
+def _inline(text: str) -> str:
+    """Escape, and set what stands between backquotes as code."""
+    parts = html.escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))

@@ -1,0 +1,200 @@
+"""A row of a table: one training or one measurement, named, repeatable, and recorded when it is finished.
+
+A `TrainingRow` is one `headwise train` command and the scoring of the run that it leaves. A `MeasuredRow` is a
+function of its settings. Both know their identity, so that a finished row isn't run again, and a row that has
+become another is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwise.config import Config
+from headwise.errors import TrainingError
+from headwise.experiments.records import digest
+
+if TYPE_CHECKING:
+    from headwise.experiments.scales import Scale
+
+MEASURED = "measured"  # in the place of a scale's name
+_DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
+_INTERRUPTED = 130  # exit code of `headwise train`
+# Keys that say where and how often, not what is computed.
+_ELSEWHERE = ("device", "threads", "precision", "log_every", "tensorboard", "checkpoint_every")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine brings: keys of `training` that may differ from it to the next, and processes to train in."""
+
+    device: str | None = None
+    threads: int | None = None
+    processes: int = 1
+
+    def changes(self) -> list[str]:
+        """Return overrides of the configuration."""
+        given = {"device": self.device, "threads": self.threads}
+        return [f"training.{key}={value}" for key, value in given.items() if value is not None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows run and where their records lie."""
+
+    scale: Scale
+    runs: Path
+    results: Path
+    machine: Machine = Machine()
+
+    def run(self, row: str, seed: int) -> Path:
+        """Return the run directory of a row."""
+        return self.runs / self.scale.name / f"{row}.seed{seed}"
+
+
+@dataclass(frozen=True)
+class Row(ABC):
+    """One line of a table; `name` is unique at its scale."""
+
+    name: str
+    label: str
+
+    @property
+    @abstractmethod
+    def folder(self) -> str:
+        """Name of the folder that its records lie in."""
+
+    @abstractmethod
+    def identity(self, seed: int) -> str:
+        """Digest of everything that the result depends on."""
+
+    @abstractmethod
+    def command(self, seed: int, place: Place) -> list[str]:
+        """Return the command that makes this row alone."""
+
+    @abstractmethod
+    def run(self, seed: int, place: Place) -> dict[str, Any]:
+        """Make the row; returns the result. Raises a `HeadwiseError` where it can't be made."""
+
+
+@dataclass(frozen=True)
+class TrainingRow(Row):
+    """A configuration file and what this row changes in it."""
+
+    scale: str
+    config: str
+    changes: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:  # noqa: D102
+        return self.scale
+
+    def configuration(self, seed: int = 1) -> Config:
+        """Load the configuration as the command will."""
+        return Config.load(self.config, [*self.changes, f"training.seed={seed}"])
+
+    def identity(self, seed: int) -> str:  # noqa: D102
+        # Defaults are left out, so that a key that is new to the configuration doesn't make old results others'.
+        tree = self.configuration(seed).model_dump(mode="json", exclude_defaults=True)
+        for key in _ELSEWHERE:
+            tree.get("training", {}).pop(key, None)
+        data = tree.get("data", {})
+        for key in ("source", "target"):
+            data[key] = [Path(name).name for name in data.get(key, [])]
+        for key in ("dev_source", "dev_target"):
+            data[key] = Path(data[key]).name if data.get(key) else None
+        return digest(tree)
+
+    def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
+        processes = place.machine.processes
+        changes = [*self.changes, *place.machine.changes(), f"training.seed={seed}"]
+        start = ["headwise"]
+        if processes > 1:
+            start = ["torchrun", "--nproc-per-node", str(processes), "-m", "headwise"]
+            # The same tokens a step, spread over the processes.
+            tokens = self.configuration(seed).batch.tokens
+            changes = [c for c in changes if not c.startswith("batch.tokens=")]
+            changes.append(f"batch.tokens={-(-tokens // processes)}")
+        return [*start, "train", "-c", self.config, *changes, "-o", str(place.run(self.name, seed))]
+
+    def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
+        from headwise.experiments.scoring import curve, score_run
+
+        trained = self._train(self.command(seed, place))
+        if "diverged" in trained:
+            return trained
+        run = place.run(self.name, seed)
+        threads = place.machine.threads or self.configuration(seed).training.threads
+        device = place.machine.device or "auto"
+        result = {
+            key: trained[key] for key in ("parameters", "steps", "target_tokens", "seconds", "ended", "dev")
+        }
+        result["curve"] = curve(run, trained["target_tokens"])
+        return result | score_run(run, place.scale, threads=threads, device=device)
+
+    def _train(self, command: list[str]) -> dict[str, Any]:
+        """Train in a process of its own, whose report goes on to our stderr; returns its last line of JSON.
+
+        A loss that isn't finite any more is a result, too: `{"diverged": sentence}`.
+        """
+        program = [sys.executable, "-m", *command]
+        if command[0] == "torchrun":
+            program = [sys.executable, "-m", "torch.distributed.run", *command[1:]]
+        last = ""
+        with subprocess.Popen(
+            [*program, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            for line in process.stderr:
+                sys.stderr.write(line)
+                last = line.strip() or last
+            printed = process.stdout.read()
+        if process.returncode in (_INTERRUPTED, -2):
+            raise KeyboardInterrupt
+        if process.returncode and _DIVERGED.search(last):
+            return {"diverged": last.removeprefix("headwise: error: ")}
+        if process.returncode:
+            raise TrainingError(
+                f"row {self.name}: expected training to end well, found exit code {process.returncode} from "
+                f"`{shlex.join(command)}` ({last})"
+            )
+        return json.loads(printed.strip().splitlines()[-1])
+
+
+@dataclass(frozen=True)
+class MeasuredRow(Row):
+    """A measurement: `measure(seed=…, **settings)` returns the result.
+
+    One that depends on the scale names it in `scale` and gets the `place`, too.
+    """
+
+    measure: Callable[..., dict[str, Any]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    experiment: str = ""
+    scale: str = MEASURED
+
+    @property
+    def folder(self) -> str:  # noqa: D102
+        return self.scale
+
+    def identity(self, seed: int) -> str:  # noqa: D102
+        return digest({"row": self.name, "seed": seed, **self.settings})
+
+    def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
+        scale = [] if self.scale == MEASURED else ["--scale", self.scale]
+        chosen = ["--rows", self.name, "--seeds", str(seed)]
+        return ["headwise", "reproduce", self.experiment, *scale, *chosen]
+
+    def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
+        if self.scale == MEASURED:
+            return self.measure(seed=seed, **self.settings)
+        return self.measure(seed=seed, place=place, **self.settings)

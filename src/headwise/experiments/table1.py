@@ -1,0 +1,203 @@
+"""Table 1: complexity, sequential operations and path length, formulas beside measurements, and gradient flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from headwise.experiments import complexity
+from headwise.experiments.gradient_flow import measure_trained, measure_untrained
+from headwise.experiments.layers import (
+    KERNEL,
+    KINDS,
+    Convolutional,
+    Recurrent,
+    SelfAttention,
+    layers_to_connect,
+)
+from headwise.experiments.layers import longest_chain as chain
+from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.paper import TABLE_1
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.rows import MeasuredRow
+from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale
+
+_PATHS, _UNTRAINED, _TRAINED = "table1-paths", "table1-gradient-untrained", "table1-gradient-trained"
+_LENGTHS = (8, 16, 32, 64, 128)
+_RADIUS = 4  # of the restricted attention whose paths are counted
+_COLORS = dict(zip(ARCHITECTURES, ("C1", "C3", "C5", "C9", "C2", "C0"), strict=True))
+
+
+def measure_paths(*, seed: int, lengths: list[int], radius: int) -> dict[str, Any]:
+    """For each length: the longest chain of operations in one layer, and the layers that connect first and last word.
+
+    A recurrent layer connects them at once, but through its chain of steps; convolutions are counted with contiguous
+    kernels and with dilations 1, k, k², … (the paper's log_k(n)).
+    """
+    torch.manual_seed(seed)
+    sequential = {
+        "self-attention": SelfAttention(8),
+        "recurrent": Recurrent(8, unrolled=True),
+        "convolutional": Convolutional(8),
+        "restricted": SelfAttention(8, "window", radius),
+    }
+    connecting = {
+        "self-attention": lambda number: SelfAttention(8),
+        "recurrent": lambda number: Recurrent(8, unrolled=True),
+        "convolutional": lambda number: Convolutional(8, KERNEL**number),
+        "convolutional, contiguous": lambda number: Convolutional(8),
+        "restricted": lambda number: SelfAttention(8, "window", radius),
+    }
+    inputs = {n: torch.randn(1, n, 8, requires_grad=True) for n in lengths}
+    return {
+        "lengths": lengths,
+        "chain": {kind: [chain(layer(inputs[n])) for n in lengths] for kind, layer in sequential.items()},
+        "layers": {
+            kind: [layers_to_connect(build, n) for n in lengths] for kind, build in connecting.items()
+        },
+    }
+
+
+def rows(scale: Scale) -> list[MeasuredRow]:
+    """Paths, costs, and gradients: untrained the same at every scale, trained from this scale's runs of table 2."""
+    systems = {name: file for name, (file, _) in SCALES["multi30k"].systems.items()}
+    untrained = {"systems": systems, "length": 100, "sentences": 8}
+    trained = {"systems": list(scale.systems), "length": 10 if scale.name == "tiny" else 20}
+    return [
+        MeasuredRow(
+            _PATHS,
+            "sequential operations and paths",
+            measure_paths,
+            {"lengths": _LENGTHS, "radius": _RADIUS},
+            "table1",
+        ),
+        *complexity.rows(scale),
+        MeasuredRow(_UNTRAINED, "gradient flow, untrained", measure_untrained, untrained, "table1"),
+        MeasuredRow(_TRAINED, "gradient flow, trained", measure_trained, trained, "table1", scale.name),
+    ]
+
+
+def find(evidence: Evidence) -> Finding:
+    """Put the formulas beside what was measured."""
+    tables, charts, claims = [_paper_table(evidence)], [], [_path_claim(evidence)]
+    for name, title in ((_UNTRAINED, "untrained"), (_TRAINED, "trained")):
+        claims.append(_gradient_claim(evidence, name, title))
+        record = evidence.first(name)
+        if record is not None:
+            tables.append(_gradient_table(record.result, title))
+            charts.append(_gradient_chart(record.result, title))
+    return Finding(tables, charts, claims)
+
+
+def _paper_table(evidence: Evidence) -> Table:
+    record = evidence.first(_PATHS)
+    lines = []
+    for kind, layer in KINDS.items():
+        paper = next(row for row in TABLE_1 if row.name == layer.paper)
+        measured = ("not run yet", "not run yet")
+        if record is not None:
+            measured = tuple(
+                ", ".join(str(value) for value in record.result[part][kind]) for part in ("chain", "layers")
+            )
+        lines.append((paper.name, paper.complexity, paper.sequential, measured[0], paper.path, measured[1]))
+    if record is not None:
+        contiguous = ", ".join(str(value) for value in record.result["layers"]["convolutional, contiguous"])
+        lines.append(("Convolutional, contiguous kernels", "", "", "", "O(n/k)", contiguous))
+    lengths = ", ".join(str(n) for n in _LENGTHS)
+    return Table(
+        f"Table 1 of the paper, and counted here for n = {lengths}",
+        (
+            "layer type",
+            "complexity",
+            "sequential operations",
+            "longest chain",
+            "path length",
+            "layers to connect",
+        ),
+        tuple(lines),
+        "Longest chain: operations of one layer that wait for each other, in torch's own graph. Layers to connect: until "
+        f"the last position's gradient reaches the first; kernels of {KERNEL}, dilated by powers of {KERNEL} for the "
+        f"paper's log_k(n); restricted to |i - j| < {_RADIUS}. A recurrent layer needs one, through a chain that grows.",
+    )
+
+
+def _path_claim(evidence: Evidence) -> Claim:
+    text = (
+        "Self-attention connects all positions in a constant number of operations, a recurrent layer in O(n)"
+    )
+    record = evidence.first(_PATHS)
+    if record is None:
+        return Claim(text, "not run yet", "`headwise reproduce table1` takes a minute.")
+    chains, layers = record.result["chain"], record.result["layers"]
+    attention, recurrent = chains["self-attention"], chains["recurrent"]
+    held = len(set(attention)) == 1 and set(layers["self-attention"]) == {1}
+    doubled = (recurrent[-1] - recurrent[-2]) / (recurrent[-2] - recurrent[-3])
+    because = (
+        f"From n = {_LENGTHS[0]} to {_LENGTHS[-1]} its longest chain stays at {attention[-1]} operations, while the "
+        f"recurrent layer's grows from {recurrent[0]} to {recurrent[-1]}."
+    )
+    return Claim(text, decide(held and 1.9 < doubled < 2.1), because)
+
+
+def _far(norms: list[float]) -> float:
+    """What arrives from the farthest tenth of distances, relative to distance 1."""
+    tail = norms[-max(1, len(norms) // 10) :]
+    return sum(tail) / len(tail) / norms[1]
+
+
+def _gradient_claim(evidence: Evidence, name: str, title: str) -> Claim:
+    text = f"Long-range gradients, {title}: the Transformer's reach far positions where recurrent ones fade"
+    record = evidence.first(name)
+    if record is None:
+        hint = "It needs the trained runs of `headwise reproduce table2`." if name == _TRAINED else ""
+        return Claim(text, "not run yet", hint or "`headwise reproduce table1` takes a minute.")
+    far = {system: _far(flows["decoder"]) for system, flows in record.result.items()}
+    others = {system: value for system, value in far.items() if system != "transformer"}
+    best = max(others, key=lambda system: others[system])
+    distance = len(record.result["transformer"]["decoder"]) - 1
+    because = (
+        f"In the decoder, what arrives over about {distance} positions is {far['transformer']:.1e} of what arrives over "
+        f"one in the Transformer, and {others[best]:.1e} in the best of the others ({best})."
+    )
+    return Claim(text, decide(far["transformer"] > others[best]), because)
+
+
+def _gradient_table(result: dict[str, Any], title: str) -> Table:
+    distance = len(result["transformer"]["decoder"]) - 1
+    places = [place for place in (1, 5, 10, 20, 50, distance) if place <= distance]
+    places = sorted(set(places))
+    return Table(
+        f"Gradient flow through the decoder, {title}: ‖∂output_t/∂input_s‖ relative to t - s = 1",
+        ("system", *(f"t - s = {place}" for place in places)),
+        tuple(
+            (
+                ARCHITECTURES[name],
+                *(f"{flows['decoder'][place] / flows['decoder'][1]:.1e}" for place in places),
+            )
+            for name, flows in result.items()
+        ),
+    )
+
+
+def _gradient_chart(result: dict[str, Any], title: str) -> Chart:
+    def draw(figure: Figure) -> None:
+        for axis, part in zip(figure.subplots(1, 2, sharey=True), ("encoder", "decoder"), strict=True):
+            plain(axis)
+            for name, flows in result.items():
+                norms = [norm / flows[part][1] for norm in flows[part]]
+                shown = [(place, norm) for place, norm in enumerate(norms) if norm > 1e-12]
+                axis.plot(*zip(*shown, strict=True), color=_COLORS[name], label=ARCHITECTURES[name])
+            axis.set_yscale("log")
+            axis.set_ylim(1e-12, None)
+            axis.set(xlabel="distance between output and input", title=f"{part}, {title}")
+        figure.axes[0].set_ylabel("gradient, relative to distance 1")
+        figure.axes[0].legend(frameon=False, fontsize=7)
+
+    return Chart(
+        f"gradient-{title}", f"Gradient against distance for each architecture, {title}", draw, (10, 3.8)
+    )
+
+
+EXPERIMENT = Experiment("table1", "Table 1: complexity, paths and gradients", rows, find)

@@ -1,0 +1,209 @@
+"""Table 2: the Transformer against the systems that it replaced, at equal parameters and at equal training time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from headwise.config import Config
+from headwise.experiments.flops import training_flops
+from headwise.experiments.outcome import Chart, Claim, Finding, Status, Table, decide, plain
+from headwise.experiments.paper import System, system
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.rows import TrainingRow
+from headwise.experiments.scales import ARCHITECTURES, Scale
+from headwise.experiments.scoring import minutes_to
+
+_PAPER = {
+    "gnmt": "GNMT + RL",
+    "convs2s": "ConvS2S",
+    "transformer": "Transformer (base model)",
+    "transformer-big": "Transformer (big)",
+    "transformer-fr": "Transformer (base model)",
+    "transformer-big-fr": "Transformer (big)",
+}
+_LABELS = {
+    **ARCHITECTURES,
+    "transformer-big": "Transformer (big)",
+    "transformer-fr": "Transformer (base), English→French",
+    "transformer-big-fr": "Transformer (big), English→French",
+}
+_TOKENIZED, _SACRE = "test.tokenized_bleu.score", "test.bleu.score"
+
+
+def rows(scale: Scale) -> list[TrainingRow]:
+    """Every system with its own budget of steps, then every system with the same minutes."""
+    equal = [
+        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes)
+        for name, (file, changes) in {**scale.systems, **scale.more}.items()
+    ]
+    timed = [
+        TrainingRow(
+            f"table2-time-{name}", _LABELS[name], scale.name, file, (*changes, *_timed(file, changes, scale))
+        )
+        for name, (file, changes) in scale.systems.items()
+    ]
+    return [*equal, *timed]
+
+
+def _timed(file: str, changes: Sequence[str], scale: Scale) -> list[str]:
+    """End by the clock, with a rate that doesn't need to know the last step."""
+    timed = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000"]
+    falls_to_zero = Config.load(file, changes).schedule.name in {"linear", "cosine"}
+    return [*timed, "schedule.name=inverse_sqrt"] if falls_to_zero else timed
+
+
+def find(evidence: Evidence) -> Finding:
+    """Compare all systems, first at equal parameters, then at equal time."""
+    scale = evidence.scale
+    level = _level(evidence)
+    tables = [
+        _table(evidence, "", f"At equal parameters ({scale.about})", level),
+        _table(evidence, "time-", f"At equal training time, {scale.minutes:g} minutes each", None),
+    ]
+    claims = [
+        _best_claim(
+            evidence, "", "The Transformer is better than recurrent and convolutional systems of its size"
+        ),
+        _best_claim(
+            evidence, "time-", "The Transformer is better than they are after the same training time"
+        ),
+        _cost_claim(evidence, level),
+    ]
+    curves = [_curve(evidence, name) for name in scale.systems]
+    charts = [_chart(evidence)] if any(curves) else []
+    return Finding(tables, charts, claims)
+
+
+def _level(evidence: Evidence) -> float | None:
+    """A development BLEU that every system with attention reaches: the worst one's best, rounded down."""
+    names = [name for name in evidence.scale.systems if name != "sutskever"]
+    curves = [_curve(evidence, name) for name in names]
+    best = [
+        max((point["bleu"] for point in curve if "bleu" in point), default=0.0) for curve in curves if curve
+    ]
+    return float(int(min(best))) if best and min(best) >= 1 else None
+
+
+def _curve(evidence: Evidence, name: str, kind: str = "") -> list[dict[str, float]]:
+    record = evidence.first(f"table2-{kind}{name}")
+    return record.result.get("curve", []) if record is not None else []
+
+
+def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Table:
+    scale = evidence.scale
+    names = list(scale.systems) if kind else [*scale.systems, *scale.more]
+    to_level = f"min to {level:.0f} dev BLEU" if level else "min to BLEU"
+    return Table(
+        title,
+        (
+            "system", "parameters", "BLEU as the paper", "sacreBLEU", "min", to_level, "target tokens/s",
+            "operations", "sentences/s decoded", "paper BLEU", "paper operations",
+        ),
+        tuple(_line(evidence, kind, name, level) for name in names),
+        "BLEU as the paper: tokenized text" + (", compounds split at hyphens" if scale.compounds else "") + ". "
+        "Minutes of training and tokens a second on the machine of the record; operations by formula, forward and "
+        "backward. The paper's columns are newstest2014, another task: compare orders, not values.",
+    )  # fmt: skip
+
+
+def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tuple[str, ...]:
+    row = f"table2-{kind}{name}"
+    record = evidence.first(row)
+    paper = system(_PAPER[name]) if name in _PAPER else None
+    ours: tuple[str, ...] = ("–",) * 8
+    if record is not None and "diverged" in record.result:
+        ours = ("", "diverged", *("–",) * 6)
+    elif record is not None:
+        result = record.result
+        reached = minutes_to(result["curve"], level) if level else None
+        ours = (
+            f"{result['parameters'] / 1e6:.2f} M",
+            evidence.cell(row, _TOKENIZED),
+            evidence.cell(row, _SACRE),
+            f"{result['seconds'] / 60:.1f}",
+            "–" if reached is None else f"{reached:.1f}",
+            f"{result['target_tokens'] / result['seconds']:,.0f}",
+            f"{_flops(evidence, row, result):.1e}",
+            f"{result['decoding']['sentences_per_second']:.1f}",
+        )
+    return (_LABELS[name], *ours, *_paper_cells(paper, name.endswith("-fr")))
+
+
+def _flops(evidence: Evidence, row: str, result: dict[str, Any]) -> float:
+    made = next(r for r in evidence.rows if r.name == row)
+    assert isinstance(made, TrainingRow)
+    return training_flops(made.configuration(), result["target_tokens"], evidence.scale.sentence)
+
+
+def _paper_cells(paper: System | None, french: bool) -> tuple[str, str]:
+    if paper is None:
+        return ("", "")
+    cost = paper.flops or (paper.flops_en_fr if french else paper.flops_en_de)
+    return (str(paper.en_fr if french else paper.en_de), "" if cost is None else f"{cost:.1e}")
+
+
+def _best_claim(evidence: Evidence, kind: str, text: str) -> Claim:
+    names = {name: f"table2-{kind}{name}" for name in evidence.scale.systems}
+    missing = evidence.missing(*names.values())
+    if missing:
+        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
+    scores = {name: evidence.mean(row, _TOKENIZED) for name, row in names.items()}
+    found = {name: score.value for name, score in scores.items() if score is not None}
+    transformer = found.pop("transformer", 0.0)
+    best = max(found, key=lambda name: found[name])
+    seeds = min(len(evidence.values(row, _TOKENIZED)) for row in names.values())
+    because = (
+        f"{transformer:.2f} BLEU against {found[best]:.2f} of the best other one, {_LABELS[best]} "
+        f"({evidence.scale.name}, {seeds} seed{'s' if seeds != 1 else ''})."
+    )
+    return Claim(text, decide(transformer > found[best]), because)
+
+
+def _cost_claim(evidence: Evidence, level: float | None) -> Claim:
+    text = "The Transformer reaches a given quality with less training than the others"
+    names = list(evidence.scale.systems)
+    missing = evidence.missing(*(f"table2-{name}" for name in names))
+    if missing:
+        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
+    if level is None:
+        status: Status = "not testable at this scale"
+        return Claim(text, status, "Not every system with attention reached one BLEU point.")
+    times = {name: minutes_to(_curve(evidence, name), level) for name in names}
+    reached = {name: minutes for name, minutes in times.items() if minutes is not None}
+    order = ", ".join(
+        f"{_LABELS[name]} {reached[name]:.1f}" for name in sorted(reached, key=lambda n: reached[n])
+    )
+    fastest = min(reached, key=lambda name: reached[name])
+    return Claim(text, decide(fastest == "transformer"), f"Minutes to {level:.0f} dev BLEU: {order}.")
+
+
+def _chart(evidence: Evidence) -> Chart:
+    def draw(figure: Figure) -> None:
+        panels = (("", "at equal parameters"), ("time-", "at equal training time"))
+        for axis, (kind, title) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
+            plain(axis)
+            for color, name in zip(("C1", "C3", "C5", "C9", "C2", "C0"), evidence.scale.systems, strict=True):
+                points = [point for point in _curve(evidence, name, kind) if "bleu" in point]
+                if points:
+                    axis.plot(
+                        [p["minutes"] for p in points],
+                        [p["bleu"] for p in points],
+                        color=color,
+                        label=_LABELS[name],
+                    )
+            axis.set(xlabel="minutes of training", title=title)
+        figure.axes[0].set_ylabel("development BLEU")
+        figure.axes[0].legend(frameon=False, fontsize=7)
+
+    return Chart(
+        f"table2-{evidence.scale.name}",
+        "Development BLEU against training time for each system",
+        draw,
+        (10, 3.8),
+    )
+
+
+EXPERIMENT = Experiment("table2", "Table 2: against the systems it replaced", rows, find)

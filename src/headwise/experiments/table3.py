@@ -1,0 +1,173 @@
+"""Table 3: every variation of the Transformer, relative to a base that is scaled to the corpus."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from headwise.config import Config
+from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.paper import TABLE_3, Variation, variation
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.rows import TrainingRow
+from headwise.experiments.scales import Scale, scaled_changes
+
+BLEU, PERPLEXITY = "dev.bleu", "dev.perplexity"
+_EQUAL_IN_PAPER = 0.1  # BLEU: rows this close are called nearly identical there (section 6.2, row E)
+_EQUAL_HERE = 0.3  # BLEU: what another seed changes without more seeds to tell
+
+
+def row_name(preset: str) -> str:
+    """Name the row of a preset."""
+    return preset if preset.startswith("table3-") else f"table3-{preset}"
+
+
+def row(preset: str, scale: Scale) -> TrainingRow:
+    """Make one row: the base of the scale, changed as the paper's row changes its own; no averaging (section 6.2)."""
+    file, changes = scale.base
+    base = Config.load(file, changes)
+    scaled = scaled_changes(preset, base.model, base.training.max_steps, scale.most_dropout)
+    return TrainingRow(
+        row_name(preset),
+        variation(preset).label,
+        scale.name,
+        file,
+        (*changes, *scaled, "training.average_last=1"),
+    )
+
+
+def rows(scale: Scale) -> list[TrainingRow]:
+    """All twenty, base first."""
+    return [row(line.preset, scale) for line in TABLE_3]
+
+
+def find(evidence: Evidence) -> Finding:
+    """Print both tables as one, and judge what the paper reads off its own."""
+    table = Table(
+        f"Table 3 on development data, relative to base ({evidence.scale.about})",
+        (
+            "row", "here", "paper PPL", "PPL", "paper BLEU", "BLEU", "paper Δ", "Δ", "direction",
+            "paper parameters", "parameters",
+        ),
+        tuple(_line(evidence, line) for line in TABLE_3),
+        "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
+        "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ within "
+        f"{_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU.",
+    )  # fmt: skip
+    charts = (
+        [_chart(evidence)]
+        if any(evidence.values(row_name(line.preset), BLEU) for line in TABLE_3[1:])
+        else []
+    )
+    return Finding([table], charts, _claims(evidence))
+
+
+def _line(evidence: Evidence, line: Variation) -> tuple[str, ...]:
+    name, base = row_name(line.preset), TABLE_3[0]
+    made = next(r for r in evidence.rows if r.name == name)
+    assert isinstance(made, TrainingRow)
+    difference = evidence.difference(name, row_name("base"), BLEU)
+    paper = line.bleu - base.bleu
+    ours, theirs = evidence.mean(name, "parameters"), evidence.mean(row_name("base"), "parameters")
+    return (
+        f"({line.group}) {line.label}" if line.group else line.label,
+        _here(evidence.scale, made) if line is not base else _shape(made),
+        f"{line.perplexity:.2f}",
+        evidence.cell(name, PERPLEXITY),
+        f"{line.bleu:.1f}",
+        evidence.cell(name, BLEU, 1),
+        "" if line is base else f"{paper:+.1f}",
+        "" if line is base or difference is None else difference.text(1, sign=True),
+        "" if line is base or difference is None else _direction(paper, difference.value),
+        "" if line.parameters is None else f"{line.parameters / 65:.2f}",
+        "–" if ours is None or theirs is None else f"{ours.value / theirs.value:.2f}",
+    )
+
+
+def _here(scale: Scale, made: TrainingRow) -> str:
+    """What the row changes in this scale's base, without the names of sections."""
+    changes = [change for change in made.changes[len(scale.base[1]) :] if "average_last" not in change]
+    return ", ".join(change.partition(".")[2] for change in changes)
+
+
+def _shape(made: TrainingRow) -> str:
+    config = made.configuration()
+    model = config.model
+    return (
+        f"N={model.encoder_layers}, d_model={model.d_model}, d_ff={model.d_ff}, h={model.heads}, "
+        f"dropout={model.dropout:g}, {config.training.max_steps:,} steps"
+    )
+
+
+def _direction(paper: float, ours: float) -> str:
+    if abs(paper) <= _EQUAL_IN_PAPER + 1e-9:
+        return "agrees" if abs(ours) <= _EQUAL_HERE else "differs"
+    return "agrees" if paper * ours > 0 else "differs"
+
+
+def _claims(evidence: Evidence) -> list[Claim]:
+    """What section 6.2 concludes from the table."""
+    worse, better = -1, 1
+    return [
+        _claim(evidence, "(A) A single head is worse than several", [("table3-a-h1", worse)]),
+        _claim(evidence, "(A) Too many heads are worse, too", [("table3-a-h32", worse)]),
+        _claim(evidence, "(B) Smaller keys hurt", [("table3-b-dk16", worse), ("table3-b-dk32", worse)]),
+        _claim(
+            evidence,
+            "(C) Bigger models are better",
+            [("table3-c-n2", worse), ("table3-c-d256", worse), ("table3-c-ff1024", worse)]
+            + [("table3-c-d1024", better), ("table3-c-ff4096", better)],
+        ),
+        _claim(evidence, "(D) Dropout is very helpful in avoiding overfitting", [("table3-d-drop0", worse)]),
+        _claim(
+            evidence, "(E) Learned positions are nearly identical to sinusoids", [("table3-e-learned", 0)]
+        ),
+        _claim(evidence, "The big model is the best", [("big", better)]),
+    ]
+
+
+def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Claim:
+    names = [row_name(preset) for preset, _ in expected]
+    missing = evidence.missing(row_name("base"), *names)
+    if missing:
+        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
+    held, said = True, []
+    for preset, sign in expected:
+        difference = evidence.difference(row_name(preset), row_name("base"), BLEU)
+        if difference is None:
+            held, words = held and sign < 0, "diverged"
+        else:
+            held &= abs(difference.value) <= _EQUAL_HERE if sign == 0 else sign * difference.value > 0
+            words = f"{difference.text(1, sign=True)} BLEU"
+        paper = variation(preset).bleu - TABLE_3[0].bleu
+        said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
+    return Claim(text, decide(held), f"Against base on {evidence.scale.name}: {'; '.join(said)}.")
+
+
+def _chart(evidence: Evidence) -> Chart:
+    def draw(figure: Figure) -> None:
+        axis = plain(figure.subplots())
+        shown = [
+            line for line in TABLE_3[1:] if evidence.difference(row_name(line.preset), row_name("base"), BLEU)
+        ]
+        for place, line in enumerate(shown):
+            found = evidence.difference(row_name(line.preset), row_name("base"), BLEU)
+            assert found is not None
+            axis.errorbar(found.value, place, xerr=found.half or 0.0, fmt="o", color="C0", capsize=2)
+            axis.plot(line.bleu - TABLE_3[0].bleu, place, "x", color="C3")
+        axis.axvline(0, color="0.7", linewidth=1)
+        labels = [f"({line.group}) {line.label}" if line.group else line.label for line in shown]
+        axis.set_yticks(range(len(shown)), labels, fontsize=8)
+        axis.invert_yaxis()
+        axis.set(
+            xlabel="BLEU relative to base: here (dots, 95 % interval over seeds) and in the paper (crosses)"
+        )
+
+    return Chart(
+        f"table3-{evidence.scale.name}",
+        "BLEU of each variation relative to base, here and in the paper",
+        draw,
+        (8, 5.4),
+    )
+
+
+EXPERIMENT = Experiment("table3", "Table 3: variations of the Transformer", rows, find, seeds=(1, 2))
