@@ -37,8 +37,8 @@ def measure(*, seed: int, place: Place, sentences: int) -> dict[str, Any]:
     )
     if shown is None:
         raise DataError(
-            f"{place.scale.test_source}: expected a sentence pair of {_SHORTEST} to {_LONGEST} subwords among the first "
-            f"{sentences}, found none"
+            f"{place.scale.test_source}: expected a sentence pair of {_SHORTEST} to {_LONGEST} subwords among the "
+            f"first {sentences}, found none"
         )
     maps = _weights(translator, *shown)
     layers = translator.model.config.encoder_layers  # type: ignore[union-attr]

@@ -106,17 +106,17 @@ def find(evidence: Evidence) -> Finding:
             "kept MB",
         ),
         tuple(_line(points, kind) for kind in KINDS),
-        "Exponents are slopes on logarithmic axes: of the operations that torch counts, and of the time from n = 256 and "
-        "d = 256 on, where overheads no longer hide it. Kept: what the forward pass at n = 2,048 keeps for the backward.",
+        "Exponents are slopes on logarithmic axes: of the operations that torch counts, and of the time from n = 256 "
+        "and d = 256 on, where overheads no longer hide it. Kept: what the forward pass at n = 2,048 keeps for the "
+        "backward. Restricted attention works in blocks, which hold twice the pairs that the formula counts.",
     )
     exact = [p for p in points if p["kind"] != "restricted"]
     agree = all(p["formula"] == p["counted"] for p in exact)
     exponents = {kind: _exponent(points, kind, "n", "counted", 0) for kind in KINDS}
     shapes = agree and abs(exponents["self-attention"] - 2) < 0.05 and abs(exponents["restricted"] - 1) < 0.2
     because = (
-        f"{'All' if agree else 'Not all'} {len(exact)} counts of the three exact kinds equal the formula; operations grow "
-        + ", ".join(f"as n^{value:.2f} ({kind})" for kind, value in exponents.items())
-        + "."
+        f"{'All' if agree else 'Not all'} {len(exact)} counts of the three exact kinds equal the formula; operations "
+        "grow " + ", ".join(f"as n^{value:.2f} ({kind})" for kind, value in exponents.items()) + "."
     )
     claims = [Claim(text, decide(shapes), because), _faster(points, faster)]
     return Finding([table], [_chart(points)], claims)
@@ -131,8 +131,8 @@ def _faster(points: Sequence[dict[str, Any]], text: str) -> Claim:
         f"from n = {min(crossing):,} on it is slower" if crossing else "it isn't overtaken up to n = 2,048"
     )
     because = (
-        f"For n from {min(short)} to {max(short)} and d = {_WIDTH} it is {min(ratios):.1f} to {max(ratios):.1f} times as "
-        f"fast as a GRU on one thread; {where}."
+        f"For n from {min(short)} to {max(short)} and d = {_WIDTH} it is {min(ratios):.1f} to {max(ratios):.1f} times "
+        f"as fast as a GRU on one thread; {where}."
     )
     return Claim(text, decide(min(ratios) > 1), because)
 

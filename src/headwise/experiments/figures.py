@@ -107,8 +107,8 @@ def _heads(result: dict[str, Any], scale: Scale) -> Table:
             )
             for head in result["heads"]
         ),
-        "Offset: where the largest weight lies, key less query. Entropy in nats, a mean over queries. The end symbol for the "
-        "source, the start symbol for earlier words.",
+        "Offset: where the largest weight lies, key less query. Entropy in nats, a mean over queries. The end symbol "
+        "for the source, the start symbol for earlier words.",
     )
 
 
@@ -132,7 +132,7 @@ def _schedule() -> Chart:
 def _sinusoids() -> Chart:
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
-        image = axis.imshow(sinusoids(100, 128), cmap="RdBu", aspect="auto", vmin=-1, vmax=1)
+        image = axis.imshow(sinusoids(100, 128).numpy(), cmap="RdBu", aspect="auto", vmin=-1, vmax=1)
         axis.set(xlabel="dimension (d_model = 128)", ylabel="position")
         figure.colorbar(image, label="PE(pos, i)")
 

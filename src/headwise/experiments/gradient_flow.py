@@ -1,7 +1,7 @@
 """How far a gradient reaches: ‖∂output_t/∂input_s‖ against the distance t - s, for each architecture.
 
-Measured twice: through the encoder, from its states to the source's embeddings, and through the decoder, from its hidden
-states back to the embeddings of earlier target words. The Frobenius norm of each Jacobian comes from random
+Measured twice: through the encoder, from its states to the source's embeddings, and through the decoder, from its
+hidden states back to the embeddings of earlier target words. The Frobenius norm of each Jacobian comes from random
 projections: for v ~ N(0, I), E ‖vᵀ J‖² = ‖J‖².
 """
 
@@ -34,7 +34,7 @@ class LookedUp(TorchFunctionMode):
         super().__init__()
         self.tensors: list[Tensor] = []
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: D105
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func is functional.embedding:
             self.tensors.append(result)

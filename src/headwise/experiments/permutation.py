@@ -94,8 +94,8 @@ def find(evidence: Evidence) -> Finding:
     )
     others = min(value for name, value in kinds.items() if name != "none")
     because = (
-        f"Without positions the outputs differ by {kinds['none']:.0e} (rounding of sums in another order; {exact:g} where "
-        f"there is none), with positions by {others:.1e} and more."
+        f"Without positions the outputs differ by {kinds['none']:.0e} (rounding of sums in another order; {exact:g} "
+        f"where there is none), with positions by {others:.1e} and more."
     )
     held = exact == 0.0 and kinds["none"] < _ROUNDING and others > 1e-6
 

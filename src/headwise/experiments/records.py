@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import subprocess
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 from headwise.errors import DataError
 from headwise.files import write_text
+
+_INNERMOST = re.compile(r"\[[^\[\]{}\"]*\]")  # lists of numbers, which go on one line
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,9 @@ def read_record(file: Path) -> Record | None:
 def write_record(record: Record, results: Path) -> Path:
     """Write a record in its place, whole or not at all."""
     file = record_file(results, record.scale, record.row, record.seed)
-    write_text(file, json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(asdict(record), indent=1, ensure_ascii=False)
+    text = _INNERMOST.sub(lambda found: " ".join(found[0].split()), text)
+    write_text(file, text + "\n")
     return file
 
 

@@ -90,7 +90,7 @@ _TINY_SYSTEMS = (
     "model.dropout=0.1",
     "schedule.warmup=150",
     "training.max_steps=700",
-    "training.validate_every=100",
+    "training.validate_every=175",
     "training.checkpoint_every=50",
     "training.average_last=4",
 )
@@ -110,28 +110,28 @@ _RECURRENT = ("model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.
 _RATE = ("schedule.name=inverse_sqrt", "schedule.peak=0.001")
 _TESTS = {"tiny": "test", "multi30k": "test_2016_flickr.lc.norm.tok", "wmt14": "newstest2014"}
 
-# The baselines at 61 to 65 million parameters with 37,000 subwords, as base has 63; the tests hold them to that.
+# The baselines at 63 to 64 million parameters with 37,000 subwords, as base has 63; the tests hold them to that.
 _WMT_SYSTEMS = {
     "sutskever": (
         *_RECURRENT,
         *_RATE,
         "model.encoder_layers=4",
         "model.decoder_layers=4",
-        "model.recurrent={cell: lstm, size: 860, reading: backward, attention: none, readout: state}",
+        "model.recurrent={cell: lstm, size: 850, reading: backward, attention: none, readout: state}",
     ),
     "bahdanau": (
         *_RECURRENT,
         *_RATE,
         "model.encoder_layers=1",
         "model.decoder_layers=1",
-        "model.recurrent={cell: gru, size: 1350, reading: both, attention: additive, readout: maxout}",
+        "model.recurrent={cell: gru, size: 1330, reading: both, attention: additive, readout: maxout}",
     ),
     "luong": (
         *_RECURRENT,
         *_RATE,
         "model.encoder_layers=2",
         "model.decoder_layers=2",
-        "model.recurrent={cell: lstm, size: 880, reading: both, attention: multiplicative, query: current, "
+        "model.recurrent={cell: lstm, size: 850, reading: both, attention: multiplicative, query: current, "
         "readout: tanh, input_feeding: true}",
     ),
     "gnmt": (
@@ -139,7 +139,7 @@ _WMT_SYSTEMS = {
         *_RATE,
         "model.encoder_layers=8",
         "model.decoder_layers=8",
-        "model.recurrent={cell: lstm, size: 510, reading: both-first, residual: true, attention: additive, "
+        "model.recurrent={cell: lstm, size: 500, reading: both-first, residual: true, attention: additive, "
         "readout: state}",
     ),
     "convs2s": (
@@ -149,7 +149,7 @@ _WMT_SYSTEMS = {
         "model.dropout=0.2",
         "model.encoder_layers=15",
         "model.decoder_layers=15",
-        "model.convolutional={channels: 478, kernel: 3}",
+        "model.convolutional={channels: 450, kernel: 3}",
     ),
     "transformer": (),
 }

@@ -117,9 +117,10 @@ def _paper_table(evidence: Evidence) -> Table:
             "layers to connect",
         ),
         tuple(lines),
-        "Longest chain: operations of one layer that wait for each other, in torch's own graph. Layers to connect: until "
-        f"the last position's gradient reaches the first; kernels of {KERNEL}, dilated by powers of {KERNEL} for the "
-        f"paper's log_k(n); restricted to |i - j| < {_RADIUS}. A recurrent layer needs one, through a chain that grows.",
+        "Longest chain: operations of one layer that wait for each other, in torch's own graph. Layers to connect: "
+        f"until the last position's gradient reaches the first; kernels of {KERNEL}, dilated by powers of {KERNEL} for "
+        f"the paper's log_k(n); restricted to |i - j| < {_RADIUS}. A recurrent layer needs one, through a chain that "
+        "grows.",
     )
 
 
@@ -158,8 +159,8 @@ def _gradient_claim(evidence: Evidence, name: str, title: str) -> Claim:
     best = max(others, key=lambda system: others[system])
     distance = len(record.result["transformer"]["decoder"]) - 1
     because = (
-        f"In the decoder, what arrives over about {distance} positions is {far['transformer']:.1e} of what arrives over "
-        f"one in the Transformer, and {others[best]:.1e} in the best of the others ({best})."
+        f"In the decoder, what arrives over about {distance} positions is {far['transformer']:.1e} of what arrives "
+        f"over one in the Transformer, and {others[best]:.1e} in the best of the others ({best})."
     )
     return Claim(text, decide(far["transformer"] > others[best]), because)
 

@@ -50,8 +50,8 @@ def find(evidence: Evidence) -> Finding:
         ),
         tuple(_line(evidence, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
-        "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ within "
-        f"{_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU.",
+        "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
+        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU.",
     )  # fmt: skip
     charts = (
         [_chart(evidence)]
@@ -114,8 +114,13 @@ def _claims(evidence: Evidence) -> list[Claim]:
         _claim(
             evidence,
             "(C) Bigger models are better",
-            [("table3-c-n2", worse), ("table3-c-d256", worse), ("table3-c-ff1024", worse)]
-            + [("table3-c-d1024", better), ("table3-c-ff4096", better)],
+            [
+                ("table3-c-n2", worse),
+                ("table3-c-d256", worse),
+                ("table3-c-ff1024", worse),
+                ("table3-c-d1024", better),
+                ("table3-c-ff4096", better),
+            ],
         ),
         _claim(evidence, "(D) Dropout is very helpful in avoiding overfitting", [("table3-d-drop0", worse)]),
         _claim(

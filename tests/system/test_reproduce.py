@@ -1,0 +1,354 @@
+"""`headwise reproduce` on a toy scale: rows are made, recorded, resumed, shared out, and never made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headwise.config import Config
+from headwise.errors import ConfigError, DataError
+from headwise.experiments.cost import duration, estimate, parameters
+from headwise.experiments.outcome import Claim, Finding, Table
+from headwise.experiments.records import Record, read_record, write_record
+from headwise.experiments.registry import NAMES, Evidence, Experiment, find_experiment
+from headwise.experiments.report import write_report
+from headwise.experiments.rows import Machine, Place, TrainingRow
+from headwise.experiments.runner import Job, collect, plan, run
+from headwise.experiments.scales import SCALES, Scale, scaled_changes
+from headwise.presets import PRESETS, preset
+from system.program import call
+from toy import Toy
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where configs/ and data/ are
+
+
+@pytest.fixture
+def toy_scale(toy: Toy) -> Scale:
+    return replace(
+        SCALES["tiny"],
+        name="toy",
+        systems={"transformer": (str(toy.config), ())},
+        base=(str(toy.config), ()),
+        test_source=toy.source,
+        test_target=toy.target,
+        sentence=6,
+    )
+
+
+@pytest.fixture
+def toy_experiment() -> Experiment:
+    def rows(scale: Scale) -> list[TrainingRow]:
+        file, changes = scale.base
+        return [
+            TrainingRow("toy-short", "six steps", scale.name, file, (*changes, "training.max_steps=6")),
+            TrainingRow(
+                "toy-pre", "pre-norm", scale.name, file, (*changes, "training.max_steps=6", "model.norm=pre")
+            ),
+        ]
+
+    def find(evidence: Evidence) -> Finding:
+        cells = tuple((row.label, evidence.cell(row.name, "dev.loss")) for row in evidence.rows)
+        return Finding(
+            [Table("toy", ("row", "loss"), cells)], (), [Claim("It runs", "confirmed here", "It ran.")]
+        )
+
+    return Experiment("toy", "A toy", rows, find)
+
+
+def place_in(folder: Path, scale: Scale, **machine: int) -> Place:
+    return Place(scale, folder / "runs", folder / "results", Machine(device="cpu", **machine))
+
+
+def test_rows_are_made_once_and_recorded(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
+) -> None:
+    place, said = place_in(tmp_path, toy_scale), []
+    jobs = plan(toy_experiment, toy_scale, rows=["toy-short"])
+    run(jobs, place, said.append)
+    assert said[0].startswith("$ headwise train -c ")
+    record = jobs[0].record(place.results)
+    assert record is not None
+    assert record.result["steps"] == 6
+    assert set(record.result["test"]) >= {"bleu", "tokenized_bleu", "chrf", "perplexity"}
+    assert "tok:13a" in record.result["test"]["bleu"]["signature"]
+    assert sum(record.result["calibration"]["counts"]) > 400
+    assert set(record.recipe) >= {"hardware", "version", "data", "subwords", "seconds"}
+    again: list[str] = []
+    run(jobs, place, again.append)
+    assert again == ["toy-short (seed 1): recorded already"]
+    evidence = collect(toy_experiment, toy_scale, place.results)
+    assert evidence.cell("toy-pre", "dev.loss") == "–"
+    assert float(evidence.cell("toy-short", "dev.loss")) > 0
+
+
+def test_a_stopped_row_goes_on(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
+    """A run that stands at step 4, as one that was killed does, is gone on with and not begun anew."""
+    place = place_in(tmp_path, toy_scale)
+    (job,) = plan(toy_experiment, toy_scale, rows=["toy-short"])
+    command = job.row.command(1, place)
+    stopped = [*command, "--max-steps", "4"]
+    assert isinstance(job.row, TrainingRow)
+    job.row._train(stopped)
+    before = (place.run("toy-short", 1) / "metrics.jsonl").read_text().splitlines()[:4]
+    run([job], place, lambda line: None)
+    record = job.record(place.results)
+    assert record is not None
+    assert record.result["steps"] == 6
+    assert (place.run("toy-short", 1) / "metrics.jsonl").read_text().splitlines()[:4] == before
+
+
+def test_a_row_that_has_become_another_is_not_the_recorded_one(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
+) -> None:
+    short, pre = (job.row for job in plan(toy_experiment, toy_scale))
+    assert isinstance(short, TrainingRow)
+    assert short.identity(1) != short.identity(2)
+    assert short.identity(1) != pre.identity(1)
+    changed = replace(short, changes=(*short.changes, "model.dropout=0.3"))
+    elsewhere = replace(short, changes=(*short.changes, "training.device=cpu", "training.threads=3"))
+    assert changed.identity(1) != short.identity(1) == elsewhere.identity(1)
+    write_record(Record("toy-short", "toy", 1, short.identity(1), "", {}), tmp_path)
+    assert Job(short, 1).record(tmp_path) is not None
+    assert Job(changed, 1).record(tmp_path) is None
+
+
+def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
+    place = place_in(tmp_path, toy_scale)
+    (job,) = plan(toy_experiment, toy_scale, rows=["toy-short"])
+    assert isinstance(job.row, TrainingRow)
+    wild = ("schedule.name=constant", "schedule.peak=1e30", "training.max_steps=20")
+    row = replace(job.row, changes=(*job.row.changes, *wild))
+    run([Job(row, 1)], place, lambda line: None)
+    record = Job(row, 1).record(place.results)
+    assert record is not None
+    assert "step" in record.result["diverged"]
+    evidence = Evidence(toy_scale, [row], {row.name: [record]})
+    assert evidence.cell(row.name, "dev.loss") == "diverged"
+    assert evidence.mean(row.name, "dev.loss") is None
+
+
+def test_shares_cover_all_rows_once() -> None:
+    experiment, scale = find_experiment("table3"), SCALES["tiny"]
+    everything = {(job.row.name, job.seed) for job in plan(experiment, scale)}
+    assert len(everything) == 40
+    shares = [plan(experiment, scale, shard=(number, 3)) for number in (1, 2, 3)]
+    found = [(job.row.name, job.seed) for share in shares for job in share]
+    assert len(found) == 40
+    assert set(found) == everything
+    chosen = plan(experiment, scale, rows=["table3-a-*"], seeds=[7])
+    assert [(job.row.name, job.seed) for job in chosen] == [(f"table3-a-h{h}", 7) for h in (1, 4, 16, 32)]
+    with pytest.raises(ConfigError, match="found 'table3-z'"):
+        plan(experiment, scale, rows=["table3-z"])
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
+def test_every_row_has_a_command_that_parses_and_a_model_that_builds(scale: Scale) -> None:
+    """All rows of all experiments, on no memory; a name means one row, whichever experiment asks for it."""
+    from system.test_documents import click_command
+
+    train, known = click_command("train"), {}
+    place = Place(scale, Path("runs"), Path("results"))
+    for name in NAMES:
+        for row in find_experiment(name).rows(scale):
+            assert known.setdefault(row.name, row) == row
+    for row in known.values():
+        if isinstance(row, TrainingRow):
+            words = row.command(1, place)
+            assert words[:2] == ["headwise", "train"]
+            with train.make_context("train", words[2:]) as context:
+                given = context.params
+            config = Config.load(given["configuration"], given["overrides"])
+            assert config == row.configuration(1)
+            assert parameters(config) > 0
+
+
+def test_systems_are_compared_at_equal_sizes() -> None:
+    for scale in SCALES.values():
+        sizes = {
+            row.name: parameters(row.configuration())
+            for row in find_experiment("table2").rows(scale)
+            if isinstance(row, TrainingRow) and row.name.removeprefix("table2-") in scale.systems
+        }
+        transformer = sizes["table2-transformer"]
+        assert len(sizes) == 6
+        assert all(abs(size / transformer - 1) < 0.02 for size in sizes.values()), sizes
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "tiny"])
+def test_the_papers_own_base_is_changed_into_the_papers_own_rows(name: str) -> None:
+    base = Config.load("configs/wmt14/en-de-base.yaml")
+    assert base.model == preset("base")
+    changed = base.with_overrides(scaled_changes(name, base.model, base.training.max_steps, 0.9))
+    row = preset(name)
+    sizes = ("encoder_layers", "d_model", "d_ff", "heads", "key_size", "value_size", "dropout", "positions")
+    assert [getattr(changed.model, key) for key in sizes] == [getattr(row, key) for key in sizes]
+    assert changed.training.max_steps == (300_000 if name == "big" else 100_000)
+    assert changed.training.label_smoothing == {"table3-d-ls0": 0.0, "table3-d-ls2": 0.2}.get(name, 0.1)
+
+
+def test_the_papers_recipe_is_written_out() -> None:
+    for pair, size in (("en-de", 37_000), ("en-fr", 32_000)):
+        for name, steps, average in (("base", 100_000, 5), ("big", 300_000, 20)):
+            config = Config.load(f"configs/wmt14/{pair}-{name}.yaml")
+            wanted = preset(name)
+            if (pair, name) == ("en-fr", "big"):
+                wanted.dropout = 0.1  # section 6.1
+            assert config.model == wanted
+            assert (config.subwords.size, config.subwords.joint, config.batch.tokens) == (size, True, 25_000)
+            assert (config.training.max_steps, config.training.average_last) == (steps, average)
+            assert (config.schedule.name, config.schedule.warmup, config.schedule.scale) == (
+                "noam",
+                4000,
+                1.0,
+            )
+            o = config.optimizer
+            assert (o.beta1, o.beta2, o.epsilon, o.weight_decay, o.clip_norm) == (0.9, 0.98, 1e-9, 0.0, None)
+            assert (config.decoding.beam, config.decoding.alpha, config.decoding.extra_length) == (4, 0.6, 50)
+            assert config.training.label_smoothing == 0.1
+
+
+def test_a_base_that_cannot_be_scaled_says_so() -> None:
+    base = Config.load("configs/multi30k-en-de.yaml")  # four layers: a third of them is no number
+    with pytest.raises(ConfigError, match=r"scaled by 2/6 to a whole number, found 4"):
+        scaled_changes("table3-c-n2", base.model, 100, 0.5)
+
+
+def test_several_processes_share_the_batch(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
+) -> None:
+    row = toy_experiment.rows(toy_scale)[0]
+    words = row.command(1, place_in(tmp_path, toy_scale, processes=4))
+    assert words[:6] == ["torchrun", "--nproc-per-node", "4", "-m", "headwise", "train"]
+    assert "batch.tokens=50" in words  # of the toy's 200
+    assert isinstance(row, TrainingRow)
+    assert row.identity(1) == toy_experiment.rows(toy_scale)[0].identity(1)
+
+
+def test_a_cost_is_estimated_before_anything_runs(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
+) -> None:
+    place = place_in(tmp_path, toy_scale)
+    cost = estimate(toy_experiment.rows(toy_scale)[0], 1, place)
+    assert cost.tokens == pytest.approx(0.9 * 200 * 2 * 6)
+    assert cost.minutes is not None
+    assert 0 < cost.minutes < 1
+    assert not place.runs.exists()
+    assert [duration(m) for m in (0.4, 120, 3 * 1440, 800 * 1440)] == [
+        "0.4 min",
+        "2.0 h",
+        "3.0 days",
+        "2.2 years",
+    ]
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    done = call(capsys, "reproduce", "permutation", *folders)
+    assert done.code == 0, done.err
+    assert "confirmed here" in done.out
+    assert (tmp_path / "runs" / "figures" / "permutation.png").exists()
+    again = call(capsys, "reproduce", "permutation", *folders)
+    assert "recorded already" in again.err
+    assert again.out == done.out
+    assert "sqrt-dk" in call(capsys, "reproduce", "list").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["table4"], "did you mean table3?|did you mean table2?|did you mean table1?"),
+        (["table2", "--scale", "tinny"], r"found 'tinny' \(did you mean tiny\?\)"),
+        (["table2", "--shard", "3/2"], "expected I/N with I from 1 to N"),
+        (["table2", "--seeds", "one"], "expected whole numbers such as 1,2,3"),
+        (["table3", "--rows", "h1"], "expected a name or pattern of table3-base"),
+    ],
+)
+def test_a_users_mistake_gets_a_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import re
+
+    done = call(capsys, "reproduce", *arguments)
+    assert done.code == 2
+    assert re.search(sentence, done.err)
+
+
+def test_attention_of_a_run_that_is_not_there(tmp_path: Path) -> None:
+    place = place_in(tmp_path, SCALES["tiny"])
+    row = next(
+        row for row in find_experiment("figures").rows(SCALES["tiny"]) if row.name == "figures-attention"
+    )
+    with pytest.raises(DataError, match="`headwise reproduce table2 --scale tiny --rows table2-transformer"):
+        row.run(1, place)
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text("{}")
+    with pytest.raises(DataError, match=r"x\.json: expected the record of a result"):
+        read_record(file)
+    assert read_record(tmp_path / "none.json") is None
+
+
+def fixture_records(results: Path) -> None:
+    """Made-up results of the tiny Table 3: every row two seeds, a single head worse, the rest as base."""
+    for job in plan(find_experiment("table3"), SCALES["tiny"]):
+        score = 30.0 + 0.1 * job.seed - (2.0 if job.row.name == "table3-a-h1" else 0.0)
+        result = {
+            "parameters": 1000,
+            "dev": {"bleu": score, "perplexity": 5.0, "loss": 1.6},
+            "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
+            "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
+            "curve": [{"step": 100, "minutes": 1.0, "loss": 1.6, "bleu": score}],
+        }
+        recipe = {"data": "0123456789ab", "hardware": {"gpus": ["a <GPU>"]}, "version": {"torch": "9"}}
+        write_record(
+            Record(job.row.name, "tiny", job.seed, job.row.identity(job.seed), "a | b", result, recipe),
+            results,
+        )
+
+
+def test_the_report_is_made_from_records_alone(tmp_path: Path) -> None:
+    fixture_records(tmp_path / "results")
+    files = write_report(tmp_path / "results", tmp_path / "docs")
+    text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert "(A) A single head is worse than several: confirmed here." in text
+    assert "h = 1, d_k = d_v = 512 -2.0 ± 0.0 BLEU (paper -0.9)" in text
+    assert "(D) Dropout is very helpful in avoiding overfitting: not confirmed here." in text
+    assert "not run yet" in text
+    assert "| 24.9 |" in text
+    assert "a \\| b" in text
+    page = (tmp_path / "docs" / "reproduction.html").read_text(encoding="utf-8")
+    assert "a &lt;GPU&gt;" in page
+    assert page.count("<table>") == page.count("</table>") > 5
+    images = [file for file in files if file.suffix == ".png"]
+    assert images
+    assert all(f"images/reproduction/{image.name}" in page for image in images)
+    before = {file: file.read_bytes() for file in files}
+    assert write_report(tmp_path / "results", tmp_path / "docs") == files
+    assert before == {file: file.read_bytes() for file in files}  # the same records, the same report
+
+
+def test_the_committed_report_is_that_of_the_committed_records(tmp_path: Path) -> None:
+    if not (ROOT / "results").exists():
+        pytest.skip("no results are recorded in this checkout")
+    write_report(ROOT / "results", tmp_path)
+    made = (tmp_path / "reproduction.md").read_text(encoding="utf-8")
+    assert made == (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+
+
+def test_every_committed_record_belongs_to_a_row() -> None:
+    for file in sorted((ROOT / "results").glob("*/*.json")):
+        record = read_record(file)
+        assert record is not None
+        scale = SCALES.get(record.scale, SCALES["tiny"])
+        rows = {row.name: row for name in NAMES for row in find_experiment(name).rows(scale)}
+        assert rows[record.row].identity(record.seed) == record.identity, file
+        assert file.name == f"{record.row}.seed{record.seed}.json"

@@ -1,0 +1,142 @@
+"""What the measured claims compute, against what is known exactly."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from headwise.config import ModelConfig
+from headwise.evaluation.translation import bleu
+from headwise.experiments import extrapolation, figures, permutation, sqrt_dk
+from headwise.experiments.compounds import rejoin_compounds, split_compounds
+from headwise.experiments.gradient_flow import flow
+from headwise.experiments.scoring import Calibration, minutes_to
+from headwise.experiments.statistics import mean, slope
+from headwise.models.build import build_model
+
+
+def test_the_softmaxs_state_is_its_definition() -> None:
+    """Uniform over n: entropy log n, Jacobian (I - 1/n) / n with norm √(n - 1) / n; a spike: no gradient at all."""
+    state = sqrt_dk.softmax_state(torch.full((3, 5), 0.2, dtype=torch.float64))
+    assert state["largest"] == pytest.approx(0.2)
+    assert state["entropy"] == pytest.approx(math.log(5))
+    assert state["gradient"] == pytest.approx(math.sqrt(4) / 5)
+    spike = sqrt_dk.softmax_state(torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64))
+    assert spike == {"largest": 1.0, "entropy": 0.0, "gradient": 0.0}
+
+
+def test_the_jacobian_is_autograds() -> None:
+    scores = torch.randn(4, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), scores)
+    assert isinstance(jacobian, torch.Tensor)
+    found = sqrt_dk.softmax_state(scores.softmax(-1)[None])["gradient"]
+    assert found == pytest.approx(jacobian.norm().item())
+
+
+def test_dividing_keeps_the_gradient_and_not_dividing_loses_it() -> None:
+    points = sqrt_dk.measure(seed=3, sizes=(4, 1024), draws=400, keys=16)["points"]
+    small, large = points
+    assert large["variance"] == pytest.approx(1024, rel=0.1)
+    assert large["divided"]["gradient"] == pytest.approx(small["divided"]["gradient"], rel=0.1)
+    assert large["undivided"]["gradient"] < 0.4 * small["undivided"]["gradient"]
+
+
+def test_without_positions_attention_is_equivariant_exactly() -> None:
+    found = permutation.measure(seed=2, length=8, permutations=3)
+    assert found["exact"] == 0.0
+    assert found["kinds"].pop("none") < 1e-13
+    assert min(found["kinds"].values()) > 1e-4
+
+
+def test_sinusoids_are_shifted_by_a_matrix() -> None:
+    errors = figures.measure_shift(seed=1, d_model=32, length=50, offsets=[0, 3])["errors"]
+    assert errors["0"] == 0.0
+    assert errors["3"] < 1e-6
+
+
+def test_tags_need_the_token_two_places_before() -> None:
+    tokens = torch.tensor([[1, 2, 3, 7, 6]])
+    assert extrapolation.tags(tokens).tolist() == [[1, 2, 4, 1, 1]]
+
+
+def test_a_tagger_learns_in_a_few_steps() -> None:
+    settings = {"steps": 150, "trained": 24, "tested": (16, 32), "d_model": 16, "layers": 1}
+    found = extrapolation.measure(seed=1, positions="none", **settings)["accuracy"]
+    assert set(found) == {"16", "32"}
+    assert 0 < found["16"] <= 1
+
+
+@pytest.mark.parametrize("positions", ["none", "rotary", "sinusoidal", "alibi"])
+def test_a_tagger_sees_no_later_token(positions: str) -> None:
+    model = extrapolation.Tagger(positions, 16, 16, 2)
+    tokens = torch.randint(8, (1, 12))
+    changed = tokens.clone()
+    changed[0, 7] = (tokens[0, 7] + 1) % 8
+    before, after = model(tokens), model(changed)
+    torch.testing.assert_close(before[:, :7], after[:, :7])
+    assert not torch.allclose(before[:, 7:], after[:, 7:])
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "recurrent", "convolutional"])
+def test_gradient_flow_is_the_norm_of_the_jacobian(architecture: str) -> None:
+    """One sentence, against the whole Jacobian of the decoder's last state, computed row by row."""
+    torch.manual_seed(0)
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 16, "heads": 2, "dropout": 0.0}
+    model = build_model(ModelConfig.model_validate({**shape, "architecture": architecture}), 40, 40).eval()
+    source, target = torch.arange(4, 10)[None], torch.arange(10, 16)[None]  # all different words
+    mask = torch.ones_like(source, dtype=torch.bool)
+    weight = model.get_parameter("source_embedding.weight")
+    hidden = model(source, mask, target)[0, -1]
+    rows = torch.stack([torch.autograd.grad(value, weight, retain_graph=True)[0] for value in hidden])
+    exact = rows[:, target[0]].square().sum((0, 2)).sqrt().flip(0)
+    many = torch.stack([torch.tensor(flow(model, source, target)["decoder"])])
+    assert many.shape == (1, 6)
+    ratio = many[0] / exact.detach().double()
+    assert ratio[exact > 1e-6].min() > 0.3  # four random projections estimate the norm roughly
+    assert ratio[exact > 1e-6].max() < 3
+    assert (many[0][exact < 1e-9] < 1e-9).all()
+
+
+def test_compounds_are_split_and_rejoined() -> None:
+    line = "die Nord-Süd-Achse - ein 3-D-Modell"
+    split = split_compounds(line)
+    assert split == "die Nord ##AT##-##AT## Süd ##AT##-##AT## Achse - ein 3 ##AT##-##AT## D-Modell"
+    assert split_compounds(split) == split
+    assert rejoin_compounds(split) == line
+    assert rejoin_compounds("er &apos;s &quot; &amp; &#91;") == "er 's \" & ["
+    right, half = ["eine Nord-Süd-Achse hier"], ["eine Nord-Ost-Achse hier"]
+    counted = [
+        bleu([split_compounds(s) for s in half], [split_compounds(s) for s in right], tokenize="none").score
+    ]
+    assert counted[0] > bleu(half, right, tokenize="none").score  # half a compound has its points
+
+
+def test_calibration_error_is_its_definition() -> None:
+    bins = Calibration([10, 30], [0.25, 0.9], [0.5, 0.8])
+    assert bins.error == pytest.approx((10 * 0.25 + 30 * 0.1) / 40)
+
+
+def test_minutes_to_a_score_lie_between_validations() -> None:
+    points = [{"minutes": 2.0, "bleu": 10.0, "step": 1}, {"minutes": 4.0, "bleu": 20.0, "step": 2}]
+    assert minutes_to(points, 5.0) == 1.0
+    assert minutes_to(points, 15.0) == 3.0
+    assert minutes_to(points, 20.0) == 4.0
+    assert minutes_to(points, 21.0) is None
+
+
+def test_intervals_are_students() -> None:
+    stats = pytest.importorskip("scipy.stats")
+
+    values = [25.1, 25.9, 25.4, 26.2]
+    low, high = stats.t.interval(0.95, 3, loc=sum(values) / 4, scale=stats.sem(values))
+    found = mean(values)
+    assert found.half is not None
+    assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high), abs=2e-3)
+    assert mean([3.0]).half is None
+    assert mean([3.0]).text(1) == "3.0"
+
+
+def test_a_slope_is_the_exponent() -> None:
+    assert slope([1, 2, 4, 8], [3, 12, 48, 192]) == pytest.approx(2)
