@@ -26,7 +26,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto
 table { border-collapse: collapse; font-size: 0.85rem; margin: 0.5rem 0; }
 caption { text-align: left; font-weight: 600; padding: 0.3rem 0; }
 th, td { padding: 0.2rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child, .words th, .words td { text-align: left; vertical-align: top; }
 .wide { overflow-x: auto; }
 img { max-width: 100%; height: auto; }
 .note { font-size: 0.85rem; color: #444; }
@@ -156,7 +156,7 @@ def _command(experiment: Experiment, evidence: Evidence) -> str:
 
 def _html(found: Sequence[Found]) -> str:
     parts = ["<h1>The paper, run again</h1>", f"<p>{_inline(_ABOUT)}</p>", "<h2>What was found</h2>"]
-    parts.append(_html_table(_claim_table(found)))
+    parts.append(_html_table(_claim_table(found), words=True))
     for experiment, evidence, finding in found:
         parts.append(f"<h2>{_inline(_heading(experiment, evidence))}</h2>")
         parts.append(f"<p><code>{html.escape(_command(experiment, evidence))}</code></p>")
@@ -165,7 +165,7 @@ def _html(found: Sequence[Found]) -> str:
         parts.append(
             "<ul>" + "".join(f"<li>{_inline(claim.sentence())}</li>" for claim in finding.claims) + "</ul>"
         )
-    parts += ["<h2>Recipes</h2>", _html_table(_recipe_table(_records(found)))]
+    parts += ["<h2>Recipes</h2>", _html_table(_recipe_table(_records(found)), words=True)]
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -175,7 +175,8 @@ def _html(found: Sequence[Found]) -> str:
     )
 
 
-def _html_table(table: Table) -> str:
+def _html_table(table: Table, *, words: bool = False) -> str:
+    """Write a table in a box that scrolls by itself; one of words has every column to the left."""
     heads = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in table.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{_inline(cell)}</td>" for cell in row) + "</tr>\n" for row in table.rows
@@ -184,7 +185,7 @@ def _html_table(table: Table) -> str:
     caption = f"<caption>{_inline(table.title)}</caption>"
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(table.title, quote=True)}">'
-        f"<table>{caption}<thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody></table></div>{note}"
+        f"<table{' class=words' if words else ''}>{caption}<thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody></table></div>{note}"
     )
 
 

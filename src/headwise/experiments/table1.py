@@ -159,8 +159,8 @@ def _gradient_claim(evidence: Evidence, name: str, title: str) -> Claim:
     best = max(others, key=lambda system: others[system])
     distance = len(record.result["transformer"]["decoder"]) - 1
     because = (
-        f"In the decoder, what arrives over about {distance} positions is {far['transformer']:.1e} of what arrives "
-        f"over one in the Transformer, and {others[best]:.1e} in the best of the others ({best})."
+        f"In the decoder, what arrives over about {distance} positions is {far['transformer']:.2g} of what arrives "
+        f"over one in the Transformer, and {others[best]:.2g} in the best of the others ({best})."
     )
     return Claim(text, decide(far["transformer"] > others[best]), because)
 
