@@ -185,7 +185,8 @@ def _html_table(table: Table, *, words: bool = False) -> str:
     caption = f"<caption>{_inline(table.title)}</caption>"
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(table.title, quote=True)}">'
-        f"<table{' class=words' if words else ''}>{caption}<thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody></table></div>{note}"
+        f"<table{' class=words' if words else ''}>{caption}<thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>{rows}</tbody></table></div>{note}"
     )
 
 
