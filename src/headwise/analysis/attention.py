@@ -39,12 +39,14 @@ class CrossAttention:
 
     weights: (layers, heads, target words, source words) float32; a target word's row is the mean over its subwords,
     a source word's column the sum over its subwords. The source's end symbol is its last "word" (`</s>`), so rows
-    sum to 1; the target's end symbol has no row.
+    sum to 1; the target's end symbol has no row. A row is the step that predicts the word; `reading` has, in the
+    same shape, the step after it, at which the decoder reads the word.
     """
 
     source_words: tuple[str, ...]
     target_words: tuple[str, ...]
     weights: NDArray[np.float32]
+    reading: NDArray[np.float32] | None = None
 
 
 def cross_attention(
@@ -71,16 +73,21 @@ def _by_words(
     target_pieces: Sequence[str],
 ) -> CrossAttention:
     """Go from subwords to words; weights (layers, heads, target, source) have end symbols on both sides."""
-    columns = _overlap(source, source_pieces)  # (words, pieces)
-    rows = (_overlap(target, target_pieces) > 0).astype(np.float64)
-    pieces, end = weights[:, :, :-1, :-1], weights[:, :, :-1, -1:]
-    by_word = pieces @ (columns / np.maximum(columns.sum(axis=0), 1)).T
+    columns = overlap(source, source_pieces)  # (words, pieces)
+    rows = (overlap(target, target_pieces) > 0).astype(np.float64)
+    columns = columns / np.maximum(columns.sum(axis=0), 1)
     rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
-    joined = rows @ np.concatenate([by_word, end], axis=3)
-    return CrossAttention((*source.words, "</s>"), target.words, joined.astype(np.float32))
+
+    def joined(steps: NDArray[np.float32]) -> NDArray[np.float32]:
+        by_word = np.concatenate([steps[..., :-1] @ columns.T, steps[..., -1:]], axis=3)
+        return (rows @ by_word).astype(np.float32)
+
+    return CrossAttention(
+        (*source.words, "</s>"), target.words, joined(weights[:, :, :-1]), joined(weights[:, :, 1:])
+    )
 
 
-def _overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
+def overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
     """Count the bytes that each word and each subword share, (words, pieces); a space belongs to the word after it."""
     text = " " + " ".join(sentence.text.split())
     ends, place = [], 0

@@ -13,6 +13,7 @@ the one it predicts; columns of the decoder's self-attention are the tokens read
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.analysis.interventions import Intervention, Part
+from headwise.errors import ConfigError
 
 SCHEMA = 1  # of `Trace.to_json`; it changes when a field changes its meaning
 _DIGITS = 6  # of a weight in JSON: a row of 128 still sums to 1 within 1e-4
@@ -42,6 +44,15 @@ class Side:
     pieces: tuple[str, ...]
     words: tuple[str, ...]
     word_of: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One part's weights with names for rows and columns; weights (layers, heads, rows, columns)."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    weights: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -142,6 +153,21 @@ class Trace:
             place = self.tree[place].parent
         return tuple(reversed(ids))
 
+    def grid(self, part: Part, *, words: bool = False) -> Grid:
+        """Return one part's weights over tokens, or over words: the sum over columns and the mean over rows.
+
+        Rows of the cross-attention are named by what is predicted. Raises `ConfigError` for a part that isn't there.
+        """
+        if self.forced is None or part not in self.forced.attention:
+            known = ", ".join(self.forced.attention) if self.forced else "none, as the text is empty"
+            raise ConfigError(f"part: expected one that this trace has ({known}), found {part}")
+        rows = {"encoder": self.source, "decoder": self.forced.reads, "cross": self.forced.target}[part]
+        columns = self.forced.reads if part == "decoder" else self.source
+        weights = self.forced.attention[part]
+        if not words:
+            return Grid(rows.pieces, columns.pieces, weights)
+        return Grid(rows.words, columns.words, join_words(weights, rows.word_of, columns.word_of))
+
     def to_json(self, *, attention: bool = True) -> dict[str, Any]:
         """Return plain lists and numbers, `attention` included or not; schema in docs/analysis.md."""
         return {
@@ -160,6 +186,16 @@ class Trace:
     def dumps(self) -> str:
         """Return `to_json` as one line of JSON."""
         return json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False)
+
+
+def join_words(
+    weights: NDArray[np.float32], row_words: Sequence[int], column_words: Sequence[int]
+) -> NDArray[np.float32]:
+    """Go from tokens to words, whose numbers are given: sum over columns, mean over rows (Clark et al. 2019)."""
+    rows, columns = (
+        np.eye(max(words) + 1, dtype=np.float32)[list(words)] for words in (row_words, column_words)
+    )  # (tokens, words) each
+    return (rows / rows.sum(0)).T @ weights @ columns
 
 
 def forced_json(forced: Forced, *, attention: bool = True) -> dict[str, Any]:
