@@ -158,9 +158,13 @@ class Trace:
 
         Rows of the cross-attention are named by what is predicted. Raises `ConfigError` for a part that isn't there.
         """
-        if self.forced is None or part not in self.forced.attention:
-            known = ", ".join(self.forced.attention) if self.forced else "none, as the text is empty"
-            raise ConfigError(f"part: expected one that this trace has ({known}), found {part}")
+        if self.forced is None:
+            raise ConfigError("expected a text to look into, found an empty one")
+        if part not in self.forced.attention:
+            known = ", ".join(self.forced.attention) or "none"
+            raise ConfigError(
+                f"part: expected one that this {self.architecture} model has ({known}), found {part}"
+            )
         rows = {"encoder": self.source, "decoder": self.forced.reads, "cross": self.forced.target}[part]
         columns = self.forced.reads if part == "decoder" else self.source
         weights = self.forced.attention[part]

@@ -71,12 +71,14 @@ class Tracer:
         options: SearchOptions | None = None,
         *,
         hypothesis: int = 0,
+        target: str | Sequence[int] | None = None,
         alternatives: int = 5,
         **changes: Any,
     ) -> Trace:
-        """Translate a text and look at everything; `hypothesis` is the rank of the one whose attention is shown.
+        """Translate a text and look at everything.
 
-        Search options as for `Translator.translate`, but as many hypotheses are kept as the beam holds. Raises
+        `hypothesis` is the rank of the one that `forced` reads; a `target` (text, or ids) is read in its place. Search
+        options as for `Translator.translate`, but as many hypotheses are kept as the beam holds. Raises
         `ConfigError` for an option or an intervention that can't be, and for a rank that there is none of.
         """
         options = self._options(options, changes)
@@ -89,7 +91,7 @@ class Tracer:
                 raise ConfigError(
                     f"hypothesis: expected a rank from 0 to {len(found) - 1}, found {hypothesis}"
                 )
-            chosen = (*found[hypothesis].tokens, EOS)
+            chosen = (*found[hypothesis].tokens, EOS) if target is None else self.target_ids(target)
             forced = self._force(model, source, chosen, options.alpha, alternatives)
         return self._trace(source, forced, found, tree, options, interventions, notes)
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
+    "explain": ("headwise.cli.explain", "Show what every head attended to in one translation."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
     "data": ("headwise.cli.data", "List and download public corpora."),
 }
