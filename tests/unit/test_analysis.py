@@ -41,6 +41,15 @@ def test_overlap_counts_shared_bytes() -> None:
     ]
 
 
+def test_an_unknown_subword_reaches_to_the_next_known_character() -> None:
+    unknown = Sentence("漢字 ab 漢", ("漢字", "ab", "漢"))
+    assert overlap(unknown, ["▁", "<unk>", "▁ab", "▁", "<unk>"]).tolist() == [
+        [1, 6, 0, 0, 0],
+        [0, 0, 3, 0, 0],
+        [0, 0, 0, 1, 3],
+    ]
+
+
 @given(words=WORDS, cuts=st.sets(st.integers(1, 40)))
 def test_overlap_loses_no_byte_however_the_text_is_cut(words: list[str], cuts: set[int]) -> None:
     text = "".join(f" {word}" for word in words)

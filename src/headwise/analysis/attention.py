@@ -17,6 +17,7 @@ from headwise.decoding.alignment import cross_attention as forced_attention
 from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.text.subword import EOS
 
+UNKNOWN = "<unk>"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
@@ -94,13 +95,30 @@ def overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
     for word in sentence.words:
         place = text.index(word, place) + len(word)
         ends.append(len(text[:place].encode()))
-    word_ends, piece_ends = np.array(ends), np.cumsum([_width(piece) for piece in pieces])
+    word_ends, piece_ends = (
+        np.array(ends, np.int64),
+        np.cumsum(_widths(pieces, text.encode()), dtype=np.int64),
+    )
     word_starts, piece_starts = np.r_[0, word_ends[:-1]], np.r_[0, piece_ends[:-1]]
     first = np.maximum(word_starts[:, None], piece_starts)
     last = np.minimum(word_ends[:, None], piece_ends)
     return np.maximum(last - first, 0).astype(np.float64)
 
 
-def _width(piece: str) -> int:
-    """Bytes of text that a subword stands for: `▁` is a space, `<0xE2>` a single byte."""
-    return 1 if _BYTE.fullmatch(piece) else len(piece.replace("▁", " ").encode())
+def _widths(pieces: Sequence[str], text: bytes) -> list[int]:
+    """Count the bytes of the text that each subword stands for: `▁` is a space, `<0xE2>` a single byte.
+
+    `<unk>` stands for a run of characters that no subword has, so it reaches to the first character of the next one.
+    """
+    written = [b"?" if _BYTE.fullmatch(piece) else piece.replace("▁", " ").encode() for piece in pieces]
+    widths: list[int] = []
+    place = 0
+    for number, piece in enumerate(pieces):
+        width = len(written[number])
+        if piece == UNKNOWN:
+            following = written[number + 1].decode()[:1].encode() if number + 1 < len(pieces) else b""
+            found = text.find(following, place + 1) if following else -1
+            width = (found if found >= 0 else len(text)) - place
+        widths.append(width)
+        place += width
+    return widths
