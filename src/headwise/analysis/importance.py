@@ -117,7 +117,7 @@ def gated(model: Seq2Seq, gates: Mapping[Part, Iterable[Tensor]]) -> Iterator[No
 def without(model: Seq2Seq, removed: Sequence[HeadPlace]) -> dict[Part, list[Tensor]]:
     """Return gates of 1, and of 0 for the heads removed."""
     device = next(model.parameters()).device
-    gates = {
+    gates: dict[Part, list[Tensor]] = {
         part: [torch.ones(heads_of(attention), device=device) for attention in attentions]
         for part, attentions in attention_parts(model).items()
     }
@@ -156,7 +156,7 @@ def importance_by_gradient(translator: Translator, pairs: Pairs) -> dict[HeadPla
     }
     with torch.enable_grad():
         for source, mask, inputs, outputs, real in pairs.batches(next(model.parameters()).device):
-            gates = {
+            gates: dict[Part, list[Tensor]] = {
                 part: [
                     torch.ones(len(source), total.shape[1], requires_grad=True, device=source.device)
                     for _ in total
