@@ -62,9 +62,11 @@ def measure_heads(
     sources: Sequence[Annotated],
     targets: Sequence[Annotated],
     *,
-    frequencies: Counter[int] | None = None,
+    frequencies: tuple[Counter[int], Counter[int]] | None = None,
 ) -> list[PartReport]:
-    """Measure every head while the model says the targets; `frequencies` of subword ids default to those found here.
+    """Measure every head while the model says the targets.
+
+    `frequencies` of source and of target ids are those found here unless given.
 
     Parts that the model lacks are left out. Raises `ConfigError` for an ensemble, and where there is no sentence.
     """
@@ -82,8 +84,10 @@ def measure_heads(
         if max(len(s), len(t) + 1) <= room
     ]
     kept = [n for n in kept if len(source_ids[n]) > 1 and target_ids[n]]
-    source_counts = frequencies or Counter(token for ids in source_ids for token in ids)
-    target_counts = frequencies or Counter(token for ids in target_ids for token in [BOS, *ids])
+    source_counts, target_counts = frequencies or (
+        Counter(token for ids in source_ids for token in ids),
+        Counter(token for ids in target_ids for token in [BOS, *ids]),
+    )
     counts: dict[Part, tuple[TokenCounts, LinkCounts, LinkCounts]] = {}
     for number, attention in _recorded(translator, source_ids, target_ids, kept):
         source, target = sources[number], targets[number]

@@ -46,7 +46,9 @@ def command(
         float | None, typer.Option(min=0.0, help="Train hard-concrete gates with this cost of an open head.")
     ] = None,
     gate_steps: Annotated[int, typer.Option(min=1, help="Of training with gates.")] = 300,
-    train_source: Annotated[Path | None, typer.Option(help="Text for --retune and --gates.")] = None,
+    train_source: Annotated[
+        Path | None, typer.Option(help="Training text, to count rare words in, and for --retune and --gates.")
+    ] = None,
     train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
@@ -78,7 +80,10 @@ def command(
         targets = [Sentence.of(translation.text) for translation in translator.translate(sources)]
     else:
         targets = sentences.targets
-    reports = measure_heads(translator, sentences.sources, targets)
+    training = None
+    if train_source is not None and train_target is not None:
+        training = _training(translator, train_source, train_target)
+    reports = measure_heads(translator, sentences.sources, targets, frequencies=_frequencies(training))
     record: dict[str, Any] = {"run": str(run), "parts": [_part_json(report) for report in reports]}
     texts = [one.sentence.text for one in targets]
     measured = _importance(translator, sources, texts) if importance or prune else {}
@@ -86,9 +91,6 @@ def command(
         record[f"importance_{name}"] = {str(place): value for place, value in values.items()}
     lines = [line for report in reports for line in heads_table(report, measured)]
     lines += [line for report in reports for line in relations_table(report)]
-    training = None
-    if train_source is not None and train_target is not None:
-        training = _training(translator, train_source, train_target)
     if prune is not None:
         lines += _pruned(translator, record, measured, prune, sources, texts, points, retune, training, seed)
     if gates is not None and training is not None:
@@ -120,6 +122,17 @@ def _training(translator: Translator, source: Path, target: Path) -> Pairs:
     sources, targets = list(read_lines(source)), list(read_lines(target))
     check_lines(sources, targets)
     return Pairs.encode(translator, sources, targets)
+
+
+def _frequencies(training: Pairs | None) -> tuple[Counter[int], Counter[int]] | None:
+    """Count the subwords of the training text, source and target."""
+    if training is None:
+        return None
+    from headwise.text.subword import BOS
+
+    target = Counter(token for ids in training.targets for token in ids)
+    target[BOS] = len(training.targets)
+    return Counter(token for ids in training.sources for token in ids), target
 
 
 def _pruned(

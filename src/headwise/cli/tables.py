@@ -55,8 +55,8 @@ def relations_table(report: PartReport) -> list[str]:
     for one in found:
         base = one.found.baselines
         lines.append(
-            f"  {one.name:<21} {one.layer + 1}.{one.head + 1}    {one.found.rate:5.1%}  {base['offset']:6.1%} ({one.offset:+d})"
-            f"   {base['chance']:6.1%}  {one.found.n:5d}"
+            f"  {one.name:<21} {one.layer + 1}.{one.head + 1}    {one.found.rate:5.1%}  {base['offset']:6.1%} "
+            f"({one.offset:+d})   {base['chance']:6.1%}  {one.found.n:5d}"
         )
     return lines
 
