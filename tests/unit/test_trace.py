@@ -53,7 +53,7 @@ def forced(trace: Trace):
 
 
 class Plain:
-    """The Transformer in NumPy, post-norm, in double precision: attention of every layer and head, and log-probabilities."""
+    """The Transformer in NumPy, post-norm, in double precision: all attention, and log-probabilities."""
 
     def __init__(self, model: Transformer) -> None:
         self.p = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
