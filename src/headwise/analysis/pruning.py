@@ -145,16 +145,18 @@ def learn_gates(
     *,
     weight: float,
     tuning: Tuning,
+    gate_rate: float = 0.1,
     parts: Sequence[Part] = (),
     beam: int = 1,
 ) -> GateResult:
     """Train a copy of the model on with gates, then score it with the gates as they settled.
 
-    `weight` is what an expected open gate costs, beside a loss in nats per target token.
+    `weight` is what an expected open gate costs, beside a loss in nats per target token; `gate_rate` is the learning
+    rate of the gates.
     """
     replica = copy.copy(translator)
     replica.model = copy.deepcopy(translator.model)
-    gates = HardConcreteGates(replica.model, weight, parts=parts)
+    gates = HardConcreteGates(replica.model, weight, gate_rate, parts)
     train_on(replica.model, pairs, tuning, gates)
     settled = gates.settled()
     with gated(replica.model, settled):
