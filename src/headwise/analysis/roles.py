@@ -9,6 +9,7 @@ Shapes: L layers, H heads, R rows (queries), C columns (keys), W words.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 POSITIONAL = 0.9  # share of argmaxes at one offset (Voita et al. 2019, section 5.1)
-ABOVE = 0.1  # that a head must be more accurate than the best fixed offset (section 5.2)
+ABOVE = 0.1  # that a head must be more accurate than the best fixed offset (section 5.2), and three standard errors
 RARE = 0.5  # share of argmaxes at the least frequent token
 FEWEST = 20  # cases below which a head gets no role
 
@@ -35,8 +36,11 @@ class Rate:
     n: int
 
     def beats_baselines(self, by: float) -> bool:
-        """Whether it exceeds every baseline by this much, on enough cases."""
-        return self.n >= FEWEST and all(self.rate >= base + by for base in self.baselines.values())
+        """Whether it exceeds every baseline by this much, and by three of the baseline's standard errors."""
+        return self.n >= FEWEST and all(
+            self.rate >= base + max(by, 3 * math.sqrt(base * (1 - base) / self.n))
+            for base in self.baselines.values()
+        )
 
 
 @dataclass(frozen=True)
