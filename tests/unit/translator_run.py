@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -29,11 +30,13 @@ GERMAN = [
 ]
 
 
-def make_run(directory: Path, *, seed: int = 0, size: int = 150, max_length: int = 40) -> Path:
-    """Write what inference needs: config.yaml, spm.model and model.safetensors."""
+def make_run(
+    directory: Path, *, seed: int = 0, size: int = 150, max_length: int = 40, **changes: Any
+) -> Path:
+    """Write what inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys."""
     directory.mkdir(parents=True, exist_ok=True)
     model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
-    model |= {"max_length": max_length, "share_embeddings": "none"}
+    model |= {"max_length": max_length, "share_embeddings": "none", **changes}
     decoding = {"beam": 3, "extra_length": 4}
     config = Config.from_tree({"model": model, "subwords": {"size": size}, "decoding": decoding})
     subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, directory)

@@ -1,7 +1,8 @@
-"""Word alignments read off cross-attention, and their error rate against gold ones."""
+"""Word alignments read off cross-attention, made symmetric from two directions, and their error rate."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.analysis.attention import CrossAttention
+from headwise.errors import ConfigError
 from headwise.evaluation.alignment import alignment_error_rate
 
 Links = frozenset[tuple[int, int]]  # (source word, target word)
@@ -18,22 +20,44 @@ Links = frozenset[tuple[int, int]]  # (source word, target word)
 class Rule:
     """Which weights an alignment is read off: one layer's mean over heads, one head, or the mean of all.
 
-    Layers and heads count from 0; None means the mean over them.
+    Layers and heads count from 0; None means the mean over them. A word's row is the step that predicts it or, with
+    `shift` 1, the next one, which reads it (Chen et al. 2020, "Accurate word alignment induction from neural machine
+    translation", section 3.2).
     """
 
     layer: int | None = None
     head: int | None = None
+    shift: int = 0
 
     def weights(self, attention: CrossAttention) -> NDArray[np.float32]:
         """Return the chosen weights, (target words, source words)."""
-        layers = attention.weights if self.layer is None else attention.weights[[self.layer]]
+        steps = attention.reading if self.shift else attention.weights
+        assert steps is not None, "this attention was recorded without the steps that read"
+        layers = steps if self.layer is None else steps[[self.layer]]
         heads = layers if self.head is None else layers[:, [self.head]]
         return heads.mean(axis=(0, 1))
 
     def __str__(self) -> str:
         layer = "mean of all layers" if self.layer is None else f"layer {self.layer + 1}"
         head = "mean of heads" if self.head is None else f"head {self.head + 1}"
-        return f"{layer}, {head}"
+        return f"{layer}, {head}" + (", at the step that reads the word" if self.shift else "")
+
+    @classmethod
+    def parse(cls, text: str, layers: int, heads: int) -> Rule:
+        """Read `mean`, `3` (a layer), `3.2` (layer and head, from 1), each with `+1` for the shift.
+
+        Raises `ConfigError` for anything else, and for what a model of so many layers and heads doesn't have.
+        """
+        found = re.fullmatch(r"(?:mean|([1-9][0-9]*)(?:\.([1-9][0-9]*))?)(\+1)?", text.strip())
+        if found is None:
+            raise ConfigError(
+                f"rule: expected mean, a layer such as 3, or 3.2, or one with +1, found {text!r}"
+            )
+        layer, head = (None if number is None else int(number) - 1 for number in found.groups()[:2])
+        for what, number, count in (("layer", layer, layers), ("head", head, heads)):
+            if number is not None and number >= count:
+                raise ConfigError(f"rule: expected a {what} from 1 to {count}, found {number + 1}")
+        return cls(layer, head, 1 if found[3] else 0)
 
 
 def align(attention: CrossAttention, rule: Rule) -> Links:
@@ -44,14 +68,69 @@ def align(attention: CrossAttention, rule: Rule) -> Links:
     return frozenset((int(source), target) for target, source in enumerate(weights.argmax(axis=1)))
 
 
+def all_rules(attention: CrossAttention) -> list[Rule]:
+    """Every rule that this attention allows: the mean, each layer, each head, without and with the shift."""
+    layers, heads = attention.weights.shape[:2]
+    shifts = (0,) if attention.reading is None else (0, 1)
+    places: list[tuple[int | None, int | None]] = [(None, None), *((layer, None) for layer in range(layers))]
+    places += [(layer, head) for layer in range(layers) for head in range(heads)]
+    return [Rule(layer, head, shift) for shift in shifts for layer, head in places]
+
+
 def best_rule(attentions: Sequence[CrossAttention], gold: Sequence[Links]) -> Rule:
     """Choose the rule with the lowest alignment error rate; do so on development data, never on the test set."""
-    layers, heads = attentions[0].weights.shape[:2]
-    rules = [Rule(), *(Rule(layer) for layer in range(layers))]
-    rules += [Rule(layer, head) for layer in range(layers) for head in range(heads)]
-    return min(rules, key=lambda rule: error_rate(attentions, gold, rule))
+    return min(all_rules(attentions[0]), key=lambda rule: error_rate(attentions, gold, rule))
 
 
 def error_rate(attentions: Sequence[CrossAttention], gold: Sequence[Links], rule: Rule) -> float:
     """Alignment error rate (Och & Ney 2003) of the rule's links against sure gold links, from 0 to 1."""
     return alignment_error_rate([align(attention, rule) for attention in attentions], list(gold))
+
+
+# --------------------------------------------------------------------------------------------- two directions
+
+SYMMETRIZATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+_NEIGHBORS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def symmetrize(forward: Links, backward: Links, method: str = "grow-diag-final-and") -> Links:
+    """Join the links of both directions, each as (source word, target word).
+
+    grow-diag starts from the intersection and takes links of the union beside links it has, one step in any of eight
+    directions, where the source or the target word has none yet. `final` then takes every link of either direction
+    whose source or target word has none, `final-and` those of which neither has (Koehn, Och & Marcu 2003, section
+    4.5; Och & Ney 2003). Links are visited in order, forward before backward. Raises `ConfigError` for an unknown
+    method.
+    """
+    if method not in SYMMETRIZATIONS:
+        raise ConfigError(f"symmetrize: expected one of {', '.join(SYMMETRIZATIONS)}, found {method!r}")
+    both, either = forward & backward, forward | backward
+    if method == "intersection":
+        return both
+    if method == "union":
+        return either
+    links = _grown(set(both), either)
+    if method != "grow-diag":
+        needed = 1 if method == "grow-diag-final" else 2
+        for direction in (forward, backward):
+            for link in sorted(direction):
+                if _free(link, links) >= needed:
+                    links.add(link)
+    return frozenset(links)
+
+
+def _grown(links: set[tuple[int, int]], either: Links) -> set[tuple[int, int]]:
+    while True:
+        before = len(links)
+        for source, target in sorted(links):
+            for down, across in _NEIGHBORS:
+                beside = (source + down, target + across)
+                if beside in either and beside not in links and _free(beside, links):
+                    links.add(beside)
+        if len(links) == before:
+            return links
+
+
+def _free(link: tuple[int, int], links: set[tuple[int, int]]) -> int:
+    """Count how many of a link's two words have no link yet."""
+    return all(link[0] != source for source, _ in links) + all(link[1] != target for _, target in links)

@@ -17,6 +17,7 @@ from headwise.decoding.alignment import cross_attention as forced_attention
 from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.text.subword import EOS
 
+UNKNOWN = "<unk>"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
@@ -39,12 +40,14 @@ class CrossAttention:
 
     weights: (layers, heads, target words, source words) float32; a target word's row is the mean over its subwords,
     a source word's column the sum over its subwords. The source's end symbol is its last "word" (`</s>`), so rows
-    sum to 1; the target's end symbol has no row.
+    sum to 1; the target's end symbol has no row. A row is the step that predicts the word; `reading` has, in the
+    same shape, the step after it, at which the decoder reads the word.
     """
 
     source_words: tuple[str, ...]
     target_words: tuple[str, ...]
     weights: NDArray[np.float32]
+    reading: NDArray[np.float32] | None = None
 
 
 def cross_attention(
@@ -71,29 +74,51 @@ def _by_words(
     target_pieces: Sequence[str],
 ) -> CrossAttention:
     """Go from subwords to words; weights (layers, heads, target, source) have end symbols on both sides."""
-    columns = _overlap(source, source_pieces)  # (words, pieces)
-    rows = (_overlap(target, target_pieces) > 0).astype(np.float64)
-    pieces, end = weights[:, :, :-1, :-1], weights[:, :, :-1, -1:]
-    by_word = pieces @ (columns / np.maximum(columns.sum(axis=0), 1)).T
+    columns = overlap(source, source_pieces)  # (words, pieces)
+    rows = (overlap(target, target_pieces) > 0).astype(np.float64)
+    columns = columns / np.maximum(columns.sum(axis=0), 1)
     rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
-    joined = rows @ np.concatenate([by_word, end], axis=3)
-    return CrossAttention((*source.words, "</s>"), target.words, joined.astype(np.float32))
+
+    def joined(steps: NDArray[np.float32]) -> NDArray[np.float32]:
+        by_word = np.concatenate([steps[..., :-1] @ columns.T, steps[..., -1:]], axis=3)
+        return (rows @ by_word).astype(np.float32)
+
+    return CrossAttention(
+        (*source.words, "</s>"), target.words, joined(weights[:, :, :-1]), joined(weights[:, :, 1:])
+    )
 
 
-def _overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
+def overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
     """Count the bytes that each word and each subword share, (words, pieces); a space belongs to the word after it."""
     text = " " + " ".join(sentence.text.split())
     ends, place = [], 0
     for word in sentence.words:
         place = text.index(word, place) + len(word)
         ends.append(len(text[:place].encode()))
-    word_ends, piece_ends = np.array(ends), np.cumsum([_width(piece) for piece in pieces])
+    word_ends, piece_ends = (
+        np.array(ends, np.int64),
+        np.cumsum(_widths(pieces, text.encode()), dtype=np.int64),
+    )
     word_starts, piece_starts = np.r_[0, word_ends[:-1]], np.r_[0, piece_ends[:-1]]
     first = np.maximum(word_starts[:, None], piece_starts)
     last = np.minimum(word_ends[:, None], piece_ends)
     return np.maximum(last - first, 0).astype(np.float64)
 
 
-def _width(piece: str) -> int:
-    """Bytes of text that a subword stands for: `▁` is a space, `<0xE2>` a single byte."""
-    return 1 if _BYTE.fullmatch(piece) else len(piece.replace("▁", " ").encode())
+def _widths(pieces: Sequence[str], text: bytes) -> list[int]:
+    """Count the bytes of the text that each subword stands for: `▁` is a space, `<0xE2>` a single byte.
+
+    `<unk>` stands for a run of characters that no subword has, so it reaches to the first character of the next one.
+    """
+    written = [b"?" if _BYTE.fullmatch(piece) else piece.replace("▁", " ").encode() for piece in pieces]
+    widths: list[int] = []
+    place = 0
+    for number, piece in enumerate(pieces):
+        width = len(written[number])
+        if piece == UNKNOWN:
+            following = written[number + 1].decode()[:1].encode() if number + 1 < len(pieces) else b""
+            found = text.find(following, place + 1) if following else -1
+            width = (found if found >= 0 else len(text)) - place
+        widths.append(width)
+        place += width
+    return widths

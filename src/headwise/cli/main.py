@@ -20,6 +20,11 @@ COMMANDS = {
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
+    "explain": ("headwise.cli.explain", "Show what every head attended to in one translation."),
+    "heads": ("headwise.cli.heads", "Measure what each head does, matters, and leaves behind."),
+    "align": ("headwise.cli.align", "Align words by attention; alignment error rate."),
+    "attribute": ("headwise.cli.attribute", "Compare attention with what the model uses."),
+    "calibration": ("headwise.cli.calibration", "Tell whether token probabilities mean what they say."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
     "data": ("headwise.cli.data", "List and download public corpora."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
@@ -41,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     warnings.showwarning = _show_warning
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
     if name in {"-h", "--help"}:
-        print(USAGE + "\n".join(f"  {command:<10} {text}" for command, (_, text) in COMMANDS.items()))
+        print(USAGE + "\n".join(f"  {command:<12} {text}" for command, (_, text) in COMMANDS.items()))
         return 0
     if name == "--version":
         from headwise import __version__

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +21,10 @@ from headwise.nn.attention import attend, attention_kind, registered, share_head
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.layers import Linear
+from headwise.nn.masks import combine
 from headwise.nn.mixing import Mixer, Role
 from headwise.nn.positions import AttentionPositions
-from headwise.nn.relative import RelativeBias
+from headwise.nn.relative import RelativeBias, dense_bias
 from headwise.options import AttentionOptions
 
 # Called with the weights (batch, heads, query, key); what it returns is used in their place.
@@ -42,12 +44,31 @@ class Probed(nn.Module):
         self.continues = False
 
 
+@dataclass(frozen=True)
+class Attended:
+    """All that went into one call of multi-head attention, for those who look at each product.
+
+    q, k, v (batch, heads, time, d_k and d_v), turned by their positions where these are rotary; mask and bias
+    broadcastable to (batch, heads, query, key); weights (batch, heads, query, key) as the probe left them; heads
+    (batch, heads, query, d_v), what W^O gets.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    bias: Tensor | None
+    weights: Tensor
+    heads: Tensor
+
+
 class MultiHeadAttention(Probed, Mixer):
     """Self-attention where only x is given; attention over `memory` (x's keys and values) otherwise.
 
     In the role `causal` no position sees a later one, and no mask need say so. `positions` act in self-attention
-    only. `probe` sees, and may replace, the attention weights: this is how they are recorded and intervened on. With
-    a probe set the weights are written out by the definition of the kind, whatever that costs.
+    only. `probe` sees, and may replace, the attention weights: this is how they are recorded and intervened on;
+    `watch` sees all that went into them. With one of them set the weights are written out by the definition of the
+    kind, whatever that costs.
 
     Raises `ConfigError` for an unknown kind, and for one that can't do what the other arguments ask of it.
     """
@@ -84,6 +105,7 @@ class MultiHeadAttention(Probed, Mixer):
         self.value = Linear(d_model, self.key_value_heads * self.value_size, bias=bias)
         self.output = Linear(heads * self.value_size, d_model, bias=bias)
         self.positions = positions
+        self.watch: Callable[[Attended], None] | None = None
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """Attend from x to x, and to what the cache holds; x and the result are (batch, time, d_model)."""
@@ -118,7 +140,7 @@ class MultiHeadAttention(Probed, Mixer):
         rate = self.dropout if self.training else 0.0
         positions, shape = self.positions, {"causal": self.causal, "options": self.options}
         adding = positions if positions is not None and "weights" in positions.needs else None
-        if self.probe is None and adding is None:
+        if self.probe is None and self.watch is None and adding is None:
             heads = attend(q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, **shape)
             return self._join(heads)
         k, v = share_heads(q, k, v)
@@ -126,8 +148,12 @@ class MultiHeadAttention(Probed, Mixer):
         weights = known.written_out(q, k, mask, bias, **shape)
         weights = weights if self.probe is None else self.probe(weights)
         weights = drop(weights, rate, self.training)
-        heads = weights @ v
-        return self._join(heads if adding is None else heads + adding.values(weights))
+        heads = weights @ v if adding is None else weights @ v + adding.values(weights)
+        if self.watch is not None:
+            allowed = known.pattern(q.size(2), k.size(2), **shape, device=q.device)
+            seen = (combine(mask, allowed), dense_bias(bias, q.size(2), k.size(2)))
+            self.watch(Attended(q, k, v, *seen, weights, heads))
+        return self._join(heads)
 
     def _advance(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
         """Continue a recurrent kind, whose past keys are gone."""

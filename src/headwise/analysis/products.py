@@ -1,0 +1,181 @@
+"""Every product inside one head at one step, as numbers: from q and k to the head's part of the sub-layer's output.
+
+score_j = Σ_d q_d k_jd / √d_k + bias_j,  α = softmax over the keys that may be seen,
+head = Σ_j α_j v_j,  part = W^O[head] head,  output = Σ_heads part + bias
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.analysis.interventions import Intervention, Part, attention_parts
+from headwise.analysis.tracer import Tracer
+from headwise.decoding.engine import padded
+from headwise.errors import ConfigError
+from headwise.models.base import Seq2Seq
+from headwise.nn.attention import attention_kind, attention_weights
+from headwise.nn.multihead import Attended, MultiHeadAttention
+from headwise.text.subword import BOS, PAD
+
+
+@dataclass(frozen=True)
+class Products:
+    """One head's arithmetic at one step (query), all keys; lists over keys unless it says otherwise.
+
+    Attributes:
+        part, layer, head, query: where, counted from 0.
+        query_piece: the token at the query: a source token, or the token that the decoder reads.
+        key_pieces: the tokens at the keys.
+        q: (d_k,).
+        k: (keys, d_k).
+        terms: q_d · k_jd, (keys, d_k); each row sums to its entry in `dots`.
+        dots: q · k_j.
+        scale: √d_k.
+        scaled: dots / scale.
+        bias: what position encodings add to the scores; zeros where nothing is added.
+        seen: whether the mask lets the query see the key.
+        softmax: weights by the formula, 0 where not seen.
+        weights: the weights used: as `softmax` unless an intervention changed them.
+        v: (keys, d_v).
+        weighted: α_j v_j, (keys, d_v).
+        result: Σ_j α_j v_j, (d_v,), and the encodings' vectors where these are added to the values.
+        part_of_output: W^O's columns of this head times `result`, (d_model,).
+        output: what the sub-layer gives: the sum of all heads' parts, and W^O's bias, (d_model,).
+    """
+
+    part: Part
+    layer: int
+    head: int
+    query: int
+    query_piece: str
+    key_pieces: tuple[str, ...]
+    q: list[float]
+    k: list[list[float]]
+    terms: list[list[float]]
+    dots: list[float]
+    scale: float
+    scaled: list[float]
+    bias: list[float]
+    seen: list[bool]
+    softmax: list[float]
+    weights: list[float]
+    v: list[list[float]]
+    weighted: list[list[float]]
+    result: list[float]
+    part_of_output: list[float]
+    output: list[float]
+
+    def to_json(self, key: int | None = None) -> dict[str, Any]:
+        """Return plain lists; with `key`, `k`, `terms`, `v` and `weighted` of that key alone (still as one row)."""
+        if key is None:
+            return asdict(self)
+        rows = slice(key, key + 1)
+        one = replace(
+            self, k=self.k[rows], terms=self.terms[rows], v=self.v[rows], weighted=self.weighted[rows]
+        )
+        return asdict(one)
+
+
+def products(
+    tracer: Tracer,
+    text: str,
+    target: str | Sequence[int],
+    part: Part,
+    layer: int,
+    head: int,
+    query: int,
+    interventions: Sequence[Intervention] = (),
+) -> Products:
+    """Compute one head's products while the model says `target` (text, or ids as `Forced.target.ids`).
+
+    Raises `ConfigError` for a place that isn't there, and for attention that isn't multi-head scaled dot-product.
+    """
+    source, _ = tracer.read(text)
+    ids = tracer.target_ids(target)
+    reads = (BOS, *ids[:-1])
+    with tracer.model(interventions) as model, torch.inference_mode():
+        attention = _find(model, part, layer, head)
+        device = next(model.parameters()).device
+        tokens, mask = padded([source.ids], PAD, device)
+        with _watching(attention) as calls:
+            model(tokens, mask, torch.tensor([reads], device=device))
+    (seen,) = calls
+    queries = seen.q.size(2)
+    if not 0 <= query < queries:
+        raise ConfigError(f"query: expected a number from 0 to {queries - 1}, found {query}")
+    of_source, of_target = source.pieces, tracer.side(reads).pieces
+    query_pieces = of_source if part == "encoder" else of_target
+    key_pieces = of_target if part == "decoder" else of_source
+    numbers = _numbers(attention, seen, head, query)
+    return Products(part, layer, head, query, query_pieces[query], key_pieces, **numbers)
+
+
+def _find(model: Seq2Seq, part: Part, layer: int, head: int) -> MultiHeadAttention:
+    """Return the attention asked for, if its arithmetic is that of the formula."""
+    attentions = attention_parts(model).get(part)
+    if attentions is None or not 0 <= layer < len(attentions):
+        raise ConfigError(f"expected a part and a layer that the model has, found {part} {layer + 1}")
+    attention = attentions[layer]
+    if not isinstance(attention, MultiHeadAttention):
+        raise ConfigError("products: expected a Transformer's multi-head attention, found one without heads")
+    if attention_kind(attention.kind).weights is not attention_weights:
+        raise ConfigError(f"products: expected softmax(QKᵀ/√d_k) attention, found {attention.kind}")
+    if not 0 <= head < attention.heads:
+        raise ConfigError(f"expected a head from 1 to {attention.heads}, found {head + 1}")
+    return attention
+
+
+@contextmanager
+def _watching(attention: MultiHeadAttention) -> Iterator[list[Attended]]:
+    calls: list[Attended] = []
+    attention.watch = calls.append
+    try:
+        yield calls
+    finally:
+        attention.watch = None
+
+
+@torch.inference_mode()
+def _numbers(attention: MultiHeadAttention, seen: Attended, head: int, query: int) -> dict[str, Any]:
+    q, k, v = seen.q[0, head, query].float(), seen.k[0, head].float(), seen.v[0, head].float()
+    keys, scale = k.size(0), math.sqrt(k.size(1))
+
+    def row(full: Tensor | None, default: float) -> Tensor:
+        """Take this head and query out of a tensor broadcastable to (batch, heads, query, key)."""
+        if full is None:
+            return torch.full((keys,), default, device=k.device)
+        return full.expand(*torch.broadcast_shapes(full.shape, seen.weights.shape))[0, head, query].float()
+
+    terms = q * k  # (keys, d_k)
+    dots = terms.sum(1)
+    bias, allowed = row(seen.bias, 0.0), row(seen.mask, 1.0).bool()
+    scores = (dots / scale + bias).masked_fill(~allowed, -torch.inf)
+    softmax = scores.softmax(0).nan_to_num(0.0)  # a query that sees nothing has no weights
+    weights = seen.weights[0, head, query].float()
+    result = seen.heads[0, head, query].float()
+    columns = slice(head * attention.value_size, (head + 1) * attention.value_size)
+    joined = seen.heads[:, :, query].flatten(1).float()  # (1, heads·d_v)
+    numbers = {
+        "q": q,
+        "k": k,
+        "terms": terms,
+        "dots": dots,
+        "scaled": dots / scale,
+        "bias": bias,
+        "seen": allowed,
+        "softmax": softmax,
+        "weights": weights,
+        "v": v,
+        "weighted": weights[:, None] * v,
+        "result": result,
+        "part_of_output": attention.output.weight[:, columns].float() @ result,
+        "output": attention.output(joined)[0],
+    }
+    return {"scale": scale, **{name: tensor.tolist() for name, tensor in numbers.items()}}

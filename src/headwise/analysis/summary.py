@@ -1,0 +1,84 @@
+"""One picture that sums up what a model's heads do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from headwise.analysis.heads import PartReport
+from headwise.analysis.importance import HeadPlace
+from headwise.files import atomic_file
+
+_COLORS = {
+    "position": "#1f5fbf",
+    "syntax": "#2a7f4f",
+    "coreference": "#8a4fbf",
+    "rare word": "#b3541e",
+    "none": "#9aa3ad",
+}
+_TITLES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+}
+
+
+def draw_heads(
+    reports: Sequence[PartReport], file: Path, importance: dict[HeadPlace, float] | None = None
+) -> None:
+    """Draw a cell for each head: its role or what comes nearest to one, how sure it is, and what it is worth (PNG).
+
+    The shade is the mean of the largest weight; the last line of a cell, where importance was measured, what the loss
+    rises by without the head.
+    """
+    layers = max(head.layer for report in reports for head in report.heads) + 1
+    heads = max(head.head for report in reports for head in report.heads) + 1
+    figure = Figure(figsize=(1.45 * heads * len(reports) + 1, 0.85 * layers + 1.3), layout="constrained")
+    axes = figure.subplots(1, len(reports), squeeze=False)[0]
+    for axis, report in zip(axes, reports, strict=True):
+        _draw(axis, report, importance)
+    figure.suptitle(
+        "What each head does (bold: a role by its threshold; shade: mean largest weight)", fontsize=10
+    )
+    with atomic_file(file) as out:
+        figure.savefig(out, format="png", dpi=150)
+
+
+def _draw(axis: Axes, report: PartReport, importance: dict[HeadPlace, float] | None) -> None:
+    layers, heads = (max(getattr(head, name) for head in report.heads) + 1 for name in ("layer", "head"))
+    shade = [[0.0] * heads for _ in range(layers)]
+    for head in report.heads:
+        shade[head.layer][head.head] = head.confidence.rate
+    axis.imshow(shade, cmap="Blues", vmin=0, vmax=1.6, aspect="auto")
+    for head in report.heads:
+        nearest = f"{head.position.rate:.0%} at {head.offset:+d}"
+        if head.roles:
+            nearest = "\n".join(head.roles[:2])
+        worth = (
+            "" if importance is None else importance.get(HeadPlace(report.part, head.layer, head.head), 0.0)
+        )
+        axis.text(
+            head.head,
+            head.layer,
+            nearest + (f"\n{worth:+.3f}" if isinstance(worth, float) else ""),
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            fontweight="bold" if head.roles else "normal",
+            color=_COLORS[_kind(head.roles)] if head.roles else "#1c2430",
+        )
+    axis.set_title(_TITLES[report.part], fontsize=9)
+    axis.set_xticks(range(heads), [f"head {number + 1}" for number in range(heads)], fontsize=8)
+    axis.set_yticks(range(layers), [f"layer {number + 1}" for number in range(layers)], fontsize=8)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+
+
+def _kind(roles: Sequence[str]) -> str:
+    first = roles[0]
+    if first.startswith("position"):
+        return "position"
+    return first if first in _COLORS else "syntax"

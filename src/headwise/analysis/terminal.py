@@ -1,0 +1,157 @@
+"""A trace as text: bars for a word, each head's strongest connections, the beam tree."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.analysis.interventions import PARTS, Part
+from headwise.analysis.trace import Side, Trace
+from headwise.errors import ConfigError
+
+_BAR = 24  # characters
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_NAMES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+}
+
+
+def describe(trace: Trace, *, word: str | None = None, words: bool = False, strongest: int = 3) -> list[str]:
+    """Return the lines that `headwise explain` prints; `word` is one of the output or its number, from 1.
+
+    Weights are over tokens, or over words. Raises `ConfigError` for a word that the output doesn't have.
+    """
+    if trace.forced is None:
+        return ["nothing to look into: the text is empty"]
+    forced = trace.forced
+    lines = [f"note: {note}" for note in trace.notes]
+    lines += [f"source  {trace.source.text}", f"output  {forced.target.text}"]
+    lines += [f"        log P {forced.log_probability:.3f}, score {forced.score:.3f}, beam {trace.beam}"]
+    lines += ["", *_confidence(trace)]
+    if word is not None:
+        lines += ["", *_asked(trace, word)]
+    for part in PARTS:
+        if part in forced.attention:
+            lines += [
+                "",
+                f"{_NAMES[part]}: strongest connections",
+                *_connections(trace, part, words, strongest),
+            ]
+    return lines
+
+
+def tree_lines(trace: Trace) -> list[str]:
+    """Return the beam tree, one hypothesis a line: its token, log-probability, penalty and score if it ended."""
+    children: dict[int | None, list[int]] = {}
+    for place, node in enumerate(trace.tree):
+        children.setdefault(node.parent, []).append(place)
+    lines = [f"beam tree: {len(trace.tree)} hypotheses, beam {trace.beam}, alpha {trace.alpha:g}"]
+    stack = [(place, 0) for place in reversed(children.get(None, []))]
+    while stack:
+        place, depth = stack.pop()
+        node = trace.tree[place]
+        following = children.get(place, [])
+        ended = f"  = {node.log_probability:.3f} / {node.length_penalty:.3f} = {node.score:.3f}"
+        rank = "" if node.rank is None else f"  #{node.rank + 1}"
+        tail = f"{ended}{rank}" if node.finished else "" if following else "  (left the beam)"
+        lines.append(f"{'  ' * depth}{_plain(node.piece)} {node.token_log_probability:.2f}{tail}")
+        deeper = depth + (len(following) > 1)  # only where it branches
+        stack += [(child, deeper) for child in reversed(following)]
+    return lines
+
+
+def find_word(side: Side, word: str) -> int:
+    """Return the number, from 0, of a word given as itself or by its number from 1; raises `ConfigError`."""
+    if word in side.words:
+        return side.words.index(word)
+    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(side.words):
+        return int(word) - 1
+    raise ConfigError(
+        f"word: expected one of the output ({' '.join(side.words)}) or its number, found {word!r}"
+    )
+
+
+def bar(share: float, width: int = _BAR) -> str:
+    """Return a bar of so many of `width` characters, in eighths; `share` from 0 to 1."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    return (_EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(width)
+
+
+def padded(text: str, width: int) -> str:
+    """Pad to so many columns of a terminal, in which East Asian characters take two."""
+    return text + " " * max(width - columns(text), 0)
+
+
+def columns(text: str) -> int:
+    """Count the columns that a text takes in a terminal."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def _confidence(trace: Trace) -> Iterator[str]:
+    assert trace.forced is not None
+    forced = trace.forced
+    pieces = [_plain(piece) for piece in forced.target.pieces]
+    width = max(map(columns, pieces), default=0)
+    yield "probability of each token, and what else could have stood there"
+    for token, piece, value, others in zip(
+        forced.target.ids, pieces, forced.log_probabilities, forced.alternatives, strict=True
+    ):
+        likely = "  ".join(
+            f"{_plain(other.piece)} {math.exp(other.log_probability):.2f}"
+            for other in [other for other in others if other.id != token][:3]
+        )
+        yield f"  {padded(piece, width)}  {bar(math.exp(value), 12)} {math.exp(value):.2f}   {likely}"
+
+
+def _asked(trace: Trace, word: str) -> Iterator[str]:
+    assert trace.forced is not None
+    target = trace.forced.target
+    number = find_word(target, word)
+    asked: tuple[Part, ...] = ("cross", "decoder")
+    for part in asked:
+        if part not in trace.forced.attention:
+            continue
+        grid = trace.grid(part, words=True)
+        columns_of = grid.columns if part == "cross" else grid.columns[: number + 1]
+        weights = grid.weights[:, :, number].mean((0, 1))[: len(columns_of)]
+        yield f"{_NAMES[part]} while {target.words[number]!r} was predicted, mean of all layers and heads"
+        width = max(map(columns, columns_of))
+        for name, weight in zip(columns_of, weights, strict=True):
+            yield f"  {padded(name, width)}  {bar(float(weight))} {weight:.2f}"
+
+
+def _connections(trace: Trace, part: Part, words: bool, strongest: int) -> Iterator[str]:
+    grid = trace.grid(part, words=words)
+    rows, names = ([_plain(name) for name in side] for side in (grid.rows, grid.columns))
+    for layer, heads in enumerate(grid.weights):
+        for head, weights in enumerate(heads):
+            found = "   ".join(
+                f"{rows[row]} → {names[column]} {weights[row, column]:.2f}"
+                for row, column in _largest(weights, strongest, first=int(part == "decoder"))
+            )
+            yield f"  {layer + 1}.{head + 1}  {found}"
+
+
+def _largest(weights: NDArray[np.float32], count: int, first: int) -> Sequence[tuple[int, int]]:
+    """Return the places of the largest weights, each in a row of its own from `first` on.
+
+    (The decoder's first step has only itself to attend to.)
+    """
+    best = weights.argmax(axis=1)
+    rows = np.argsort(-weights.max(axis=1)[first:], kind="stable")[:count] + first
+    return [(int(row), int(best[row])) for row in rows]
+
+
+def _plain(piece: str) -> str:
+    """Write a piece as people read it, and nothing that a terminal would obey."""
+    shown = piece.replace("▁", "") if piece.strip("▁") else piece
+    return "".join(character if character.isprintable() else "�" for character in shown)

@@ -1,0 +1,157 @@
+"""`headwise align`: word alignments out of cross-attention, and their error rate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwise.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from headwise.analysis.alignment import Links, Rule
+    from headwise.analysis.attention import CrossAttention
+    from headwise.cli.annotated import Sentences
+    from headwise.decoding.translator import Translator
+    from headwise.evaluation.alignment import Alignment
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    source: Annotated[Path | None, typer.Option(help="Source text, or a .conllu file; plain or .gz.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Its translation, likewise.")] = None,
+    miniature: Annotated[
+        bool, typer.Option("--miniature", help="The built-in corpus's test set, with its gold alignments.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the built-in corpus.")] = 1,
+    rule: Annotated[
+        str,
+        typer.Option(
+            help="mean; a layer (3) or head (3.2), from 1; with +1 for the step that reads the word; or best, chosen "
+            "on one half of the gold alignments (of the built-in corpus: on its dev set) and measured on the other."
+        ),
+    ] = "mean",
+    reverse: Annotated[
+        Path | None, typer.Option(metavar="RUN2", help="A run of the other direction, to join with.")
+    ] = None,
+    symmetrize: Annotated[
+        str, typer.Option(help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.")
+    ] = "grow-diag-final-and",
+    reverse_rule: Annotated[
+        str | None, typer.Option(help="The other run's rule.", show_default="as --rule")
+    ] = None,
+    gold: Annotated[Path | None, typer.Option(help="Gold alignments in Pharaoh format: 0-0 1?2.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the alignments here.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object with the error rate.")
+    ] = False,
+) -> None:
+    """Link each target word to the source word it attends to most; write Pharaoh lines, score against gold ones.
+
+    Example: headwise align runs/de --source test.en --target test.de --rule 3 -o test.align
+
+    Example: headwise align runs/demo --miniature --rule best --json
+    """
+    from headwise.analysis.alignment import SYMMETRIZATIONS
+    from headwise.analysis.alignment import symmetrize as join
+    from headwise.cli.annotated import read_sentences
+    from headwise.cli.lines import line_writer
+    from headwise.decoding.translator import Translator
+    from headwise.evaluation.alignment import Alignment, format_alignment, read_alignments
+
+    if symmetrize not in SYMMETRIZATIONS:
+        raise ConfigError(f"symmetrize: expected one of {', '.join(SYMMETRIZATIONS)}, found {symmetrize!r}")
+    if source is not None and target is None:
+        raise ConfigError("align: expected --target with --source")
+    test = read_sentences(source, target, miniature="test" if miniature else None, seed=seed)
+    golden = None if test.gold is None else [Alignment.of(links) for links in test.gold]
+    if gold is not None:
+        golden = read_alignments(gold)
+        if len(golden) != len(test.sources):
+            raise DataError(f"{gold}: expected {len(test.sources):,} lines, found {len(golden):,}")
+    measured = range(len(test.sources))
+    dev = read_sentences(None, None, miniature="dev", seed=seed) if miniature and rule == "best" else None
+    if dev is None and "best" in (rule, reverse_rule):
+        if golden is None or len(golden) < 2:
+            raise ConfigError("rule best: expected --gold with at least two lines, or --miniature")
+        measured = range(1, len(test.sources), 2)
+    forward, chosen = _direction(Translator.load(run, device=device), test, golden, rule, dev)
+    record: dict[str, Any] = {"rule": str(chosen)}
+    links = forward
+    if reverse is not None:
+        other = Translator.load(reverse, device=device)
+        turned, their_rule = _direction(other, test, golden, reverse_rule or rule, dev, turn=True)
+        links = [join(one, two, symmetrize) for one, two in zip(forward, turned, strict=True)]
+        record |= {"reverse_rule": str(their_rule), "symmetrize": symmetrize}
+    if golden is not None:
+        record |= _scores(links, golden, measured)
+    if out is not None or not as_json:
+        with line_writer(out, source, target) as write:
+            for one in links:
+                write(format_alignment(Alignment.of(one)))
+    if as_json:
+        typer.echo(json.dumps(record))
+    else:
+        typer.echo(
+            "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in record.items()), err=True
+        )
+
+
+def _direction(
+    translator: Translator,
+    test: Sentences,
+    gold: Sequence[Alignment] | None,
+    rule: str,
+    dev: Sentences | None,
+    *,
+    turn: bool = False,
+) -> tuple[list[Links], Rule]:
+    """Align by one model; `turn` for one of the other direction, whose links are turned round."""
+    from headwise.analysis.alignment import Rule, align, best_rule
+
+    attentions = _attentions(translator, test, turn)
+    if rule == "best":
+        if dev is not None:
+            known, among = [set(links) for links in dev.gold or []], _attentions(translator, dev, turn)
+        else:
+            assert gold is not None
+            known, among = [set(one.sure) for one in gold[::2]], attentions[::2]
+        chosen = best_rule(among, [_turned(links) if turn else frozenset(links) for links in known])
+    else:
+        chosen = Rule.parse(rule, *attentions[0].weights.shape[:2])
+    links = [align(attention, chosen) for attention in attentions]
+    return [_turned(one) for one in links] if turn else links, chosen
+
+
+def _attentions(translator: Translator, sentences: Sentences, turn: bool) -> list[CrossAttention]:
+    from headwise.analysis.attention import cross_attention
+
+    assert sentences.targets is not None
+    sides = ([one.sentence for one in part] for part in (sentences.sources, sentences.targets))
+    source, target = reversed(list(sides)) if turn else sides
+    return cross_attention(translator, source, target)
+
+
+def _turned(links: Sequence[tuple[int, int]] | set[tuple[int, int]] | Links) -> Links:
+    return frozenset((target, source) for source, target in links)
+
+
+def _scores(links: list[Links], gold: Sequence[Alignment], measured: range) -> dict[str, Any]:
+    from headwise.evaluation.alignment import alignment_error_rate
+
+    some, known = [links[number] for number in measured], [gold[number] for number in measured]
+    sure, possible = [one.sure for one in known], [one.possible for one in known]
+    found = sum(map(len, some))
+    # A baseline that needs no model: target word i to source word i.
+    diagonal = [frozenset((i, i) for i in {target for _, target in one}) for one in some]
+    return {
+        "alignment_error_rate": alignment_error_rate(some, sure, possible),
+        "diagonal": alignment_error_rate(diagonal, sure, possible),
+        "precision": sum(len(a & p) for a, p in zip(some, possible, strict=True)) / max(found, 1),
+        "recall": sum(len(a & s) for a, s in zip(some, sure, strict=True)) / max(sum(map(len, sure)), 1),
+        "sentences": len(some),
+    }

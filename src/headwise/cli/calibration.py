@@ -1,0 +1,71 @@
+"""`headwise calibration`: reliability of token probabilities, for one run or several side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwise.errors import ConfigError
+
+
+def command(
+    runs: Annotated[list[Path], typer.Argument(help="Trained run directories, to compare.", metavar="RUN…")],
+    source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
+    reference: Annotated[Path, typer.Option(help="Its reference translation, line by line.")],
+    bins: Annotated[int, typer.Option(min=1, help="Of equal width.")] = 10,
+    beam: Annotated[
+        int | None, typer.Option(help="Beam size of the free-running translation.", show_default="the run's")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read the first sentences only.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Draw reliability diagrams as .png.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare token probabilities with how often they are right, teacher-forced and free-running.
+
+    Several runs, for instance with and without label smoothing, stand side by side.
+
+    Example: headwise calibration runs/smooth runs/plain --source test.en --reference test.de -o calibration.png
+    """
+    from headwise.analysis.confidence import free_running, teacher_forced
+    from headwise.cli.lines import read_lines
+    from headwise.config import Config
+    from headwise.decoding.translator import Translator
+    from headwise.evaluation.calibration import Calibration
+    from headwise.evaluation.translation import check_lines
+
+    if out is not None and out.suffix != ".png":
+        raise ConfigError(f"{out}: expected a file that ends in .png")
+    sources, references = list(read_lines(source)), list(read_lines(reference))
+    check_lines(sources, references)
+    sources, references = sources[:limit], references[:limit]
+    lines = [f"{'run':<28} smoothing  setting          ECE    bias  confidence  accuracy   tokens"]
+    records: list[dict[str, Any]] = []
+    diagrams: dict[str, dict[str, Calibration]] = {}
+    for run in runs:
+        translator = Translator.load(run, device=device)
+        smoothing = Config.load(run / "config.yaml").training.label_smoothing
+        found = {
+            "teacher-forced": teacher_forced(translator, sources, references, bins),
+            "free-running": free_running(translator, sources, references, bins, beam=beam),
+        }
+        diagrams[f"{run.name}, label smoothing {smoothing:g}"] = found
+        records.append(
+            {"run": str(run), "label_smoothing": smoothing}
+            | {name.replace("-", "_"): one.to_json() for name, one in found.items()}
+        )
+        for name, one in found.items():
+            lines.append(
+                f"{run!s:<28} {smoothing:9.2f}  {name:<14} {one.error:5.3f}  {one.bias:+.3f}       {one.confidence:.3f}"
+                f"     {one.accuracy:.3f}  {one.n:7,d}"
+            )
+    if out is not None:
+        from headwise.analysis.reliability import draw_reliability
+
+        draw_reliability(diagrams, out)
+    typer.echo(json.dumps({"runs": records}) if as_json else "\n".join(lines))

@@ -1,0 +1,99 @@
+"""`headwise explain`: one translation with its attention, its probabilities and its beam tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.analysis.interventions import Part
+    from headwise.analysis.trace import Trace
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    text: Annotated[str, typer.Option(help="The sentence to translate.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Write a .png, .html or .json file instead of printing."),
+    ] = None,
+    word: Annotated[
+        str | None, typer.Option(help="Of the output, or its number from 1: show what it attended to.")
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Join subwords to words.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Print the beam tree, too.")] = False,
+    do: Annotated[
+        list[str] | None,
+        typer.Option(help="Intervene: silence:cross.2.3, uniform:encoder.1.*, prefix:Ein, …; repeatable."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Look at this translation, by forced decoding, and not at the best one."),
+    ] = None,
+    hypothesis: Annotated[int, typer.Option(min=1, help="Look at the hypothesis of this rank.")] = 1,
+    part: Annotated[
+        Literal["encoder", "decoder", "cross"], typer.Option(help="Of the model, in a .png.")
+    ] = "cross",
+    head: Annotated[
+        str | None, typer.Option(help="One head for a .png, as LAYER.HEAD from 1.", show_default="all")
+    ] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam size.", show_default="the run's")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+) -> None:
+    """Translate one sentence and show what every head attended to.
+
+    Example: headwise explain runs/de --text "A man rides a horse." --word 3 --words
+
+    Example: headwise explain runs/de --text "A man rides a horse." -o attention.html
+    """
+    from headwise.analysis.interventions import parse_interventions
+    from headwise.analysis.tracer import Tracer
+    from headwise.decoding.translator import Translator
+
+    if out is not None and out.suffix not in (".png", ".html", ".json"):
+        raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
+    changes = {key: value for key, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
+    tracer = Tracer(Translator.load(run, device=device))
+    interventions = parse_interventions(do or [])
+    trace = tracer.trace(text, interventions, hypothesis=hypothesis - 1, target=target, **changes)
+    if out is None:
+        from headwise.analysis.terminal import describe, tree_lines
+
+        lines = describe(trace, word=word, words=words)
+        typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))
+        return
+    _write(trace, out, part, words, head)
+
+
+def _write(trace: Trace, out: Path, part: Part, words: bool, head: str | None) -> None:
+    if out.suffix == ".png":
+        from headwise.analysis.picture import draw_trace
+
+        draw_trace(trace, out, part=part, words=words, shown=_head(trace, part, head))
+    elif out.suffix == ".html":
+        from headwise.analysis.page import write_page
+
+        write_page(trace, out)
+    else:
+        from headwise.files import write_text
+
+        write_text(out, trace.dumps() + "\n")
+    for note in trace.notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def _head(trace: Trace, part: Part, head: str | None) -> tuple[int, int] | None:
+    if head is None:
+        return None
+    layers, heads = trace.grid(part).weights.shape[:2]
+    layer, _, number = head.partition(".")
+    if not (layer.isdigit() and number.isdigit() and 1 <= int(layer) <= layers and 1 <= int(number) <= heads):
+        raise ConfigError(f"head: expected LAYER.HEAD from 1.1 to {layers}.{heads}, found {head!r}")
+    return int(layer) - 1, int(number) - 1

@@ -1,0 +1,205 @@
+"""`headwise heads`: what every head does, how much it matters, and what is left without it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.analysis.heads import PartReport
+    from headwise.analysis.importance import HeadPlace, Pairs
+    from headwise.decoding.translator import Translator
+
+Order = Literal["gradient", "masking", "random"]
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    source: Annotated[
+        Path | None, typer.Option(help="Source text, or a .conllu file with trees; plain or .gz.")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="Its translation, likewise; the model's own unless given.")
+    ] = None,
+    miniature: Annotated[bool, typer.Option("--miniature", help="The built-in corpus's test set.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the built-in corpus and of random orders.")] = 1,
+    tokenized: Annotated[
+        bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
+    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read the first sentences only.")] = None,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Silence each head alone, and take gradients.")
+    ] = False,
+    prune: Annotated[
+        Order | None, typer.Option(help="Remove heads in this order and score the translations.")
+    ] = None,
+    points: Annotated[int, typer.Option(min=1, help="Of the pruning curve, besides none removed.")] = 8,
+    retune: Annotated[int, typer.Option(min=0, help="Steps of training after each removal.")] = 0,
+    gates: Annotated[
+        float | None, typer.Option(min=0.0, help="Train hard-concrete gates with this cost of an open head.")
+    ] = None,
+    gate_steps: Annotated[int, typer.Option(min=1, help="Of training with gates.")] = 300,
+    train_source: Annotated[
+        Path | None, typer.Option(help="Training text, to count rare words in, and for --retune and --gates.")
+    ] = None,
+    train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure every head: position, syntax, coreference, rare words, entropy; on request importance and pruning.
+
+    Example: headwise heads runs/demo --miniature -o heads.png
+
+    Example: headwise heads runs/de --source en.conllu.gz --target de.conllu.gz --importance --prune gradient
+    """
+    from headwise.analysis.heads import Annotated as Sentence
+    from headwise.analysis.heads import measure_heads
+    from headwise.cli.annotated import read_sentences
+    from headwise.cli.tables import heads_table, relations_table
+    from headwise.decoding.translator import Translator
+
+    if out is not None and out.suffix != ".png":
+        raise ConfigError(f"{out}: expected a file that ends in .png")
+    if (retune or gates is not None) and (train_source is None or train_target is None):
+        raise ConfigError("--retune and --gates: expected --train-source and --train-target to train on")
+    part = "test" if miniature else None
+    sentences = read_sentences(
+        source, target, miniature=part, seed=seed, tokenized=tokenized, lowercase=lowercase, limit=limit
+    )
+    translator = Translator.load(run, device=device)
+    sources = [one.sentence.text for one in sentences.sources]
+    if sentences.targets is None:
+        targets = [Sentence.of(translation.text) for translation in translator.translate(sources)]
+    else:
+        targets = sentences.targets
+    training = None
+    if train_source is not None and train_target is not None:
+        training = _training(translator, train_source, train_target)
+    reports = measure_heads(translator, sentences.sources, targets, frequencies=_frequencies(training))
+    record: dict[str, Any] = {"run": str(run), "parts": [_part_json(report) for report in reports]}
+    texts = [one.sentence.text for one in targets]
+    measured = _importance(translator, sources, texts) if importance or prune else {}
+    for name, values in measured.items():
+        record[f"importance_{name}"] = {str(place): value for place, value in values.items()}
+    lines = [line for report in reports for line in heads_table(report, measured)]
+    lines += [line for report in reports for line in relations_table(report)]
+    if prune is not None:
+        lines += _pruned(translator, record, measured, prune, sources, texts, points, retune, training, seed)
+    if gates is not None and training is not None:
+        lines += _gated(translator, record, gates, gate_steps, sources, texts, training, seed)
+    if out is not None:
+        from headwise.analysis.summary import draw_heads
+
+        draw_heads(reports, out, measured.get("masking"))
+    typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
+
+
+def _importance(
+    translator: Translator, sources: list[str], targets: list[str]
+) -> dict[str, dict[HeadPlace, float]]:
+    from headwise.analysis.importance import Pairs, importance_by_gradient, importance_by_masking
+
+    pairs = Pairs.encode(translator, sources, targets)
+    return {
+        "masking": importance_by_masking(translator, pairs),
+        "gradient": importance_by_gradient(translator, pairs),
+    }
+
+
+def _training(translator: Translator, source: Path, target: Path) -> Pairs:
+    from headwise.analysis.importance import Pairs
+    from headwise.cli.lines import read_lines
+    from headwise.evaluation.translation import check_lines
+
+    sources, targets = list(read_lines(source)), list(read_lines(target))
+    check_lines(sources, targets)
+    return Pairs.encode(translator, sources, targets)
+
+
+def _frequencies(training: Pairs | None) -> tuple[Counter[int], Counter[int]] | None:
+    """Count the subwords of the training text, source and target."""
+    if training is None:
+        return None
+    from headwise.text.subword import BOS
+
+    target = Counter(token for ids in training.targets for token in ids)
+    target[BOS] = len(training.targets)
+    return Counter(token for ids in training.sources for token in ids), target
+
+
+def _pruned(
+    translator: Translator,
+    record: dict[str, Any],
+    measured: dict[str, dict[HeadPlace, float]],
+    order: Order,
+    sources: list[str],
+    references: list[str],
+    points: int,
+    retune: int,
+    training: Pairs | None,
+    seed: int,
+) -> list[str]:
+    from dataclasses import asdict
+
+    from headwise.analysis.pruning import Tuning, pruning_curve, random_order, removal_order
+
+    chosen = random_order(translator.model, seed) if order == "random" else removal_order(measured[order])
+    tuning = (Tuning(steps=retune, seed=seed), training) if retune and training is not None else None
+    orders = {order: chosen} | ({} if order == "random" else {"random": random_order(translator.model, seed)})
+    curves = {
+        name: pruning_curve(translator, places, sources, references, points=points, tuning=tuning)
+        for name, places in orders.items()
+    }
+    record["pruning"] = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
+    record["removed_first"] = [str(place) for place in chosen]
+    names = "".join(f"{name:>12}" for name in curves)
+    note = f", trained on for {retune} steps each" if retune else ""
+    lines = ["", f"BLEU of {len(sources)} sentences by heads removed{note}", f"  removed   share{names}"]
+    for row in zip(*curves.values(), strict=True):
+        scores = "".join(f"{point.bleu:12.2f}" for point in row)
+        lines.append(f"  {row[0].removed:7d}  {row[0].share:6.0%}{scores}")
+    return lines
+
+
+def _gated(
+    translator: Translator,
+    record: dict[str, Any],
+    weight: float,
+    steps: int,
+    sources: list[str],
+    references: list[str],
+    training: Pairs,
+    seed: int,
+) -> list[str]:
+    from headwise.analysis.pruning import Tuning, learn_gates
+
+    tuning = Tuning(steps=steps, seed=seed)
+    result = learn_gates(translator, training, sources, references, weight=weight, tuning=tuning)
+    left = Counter(place.part for place in result.open)
+    record["gates"] = {
+        "weight": weight,
+        "bleu": result.bleu,
+        "bleu_before": result.bleu_before,
+        "gates": {str(place): gate for place, gate in result.gates.items()},
+    }
+    kept = ", ".join(f"{count} {part}" for part, count in left.items()) or "none"
+    return [
+        "",
+        f"hard-concrete gates, cost {weight:g} a head, {steps} steps: {len(result.open)} of {len(result.gates)} heads "
+        f"stay open ({kept}); BLEU {result.bleu:.2f}, before {result.bleu_before:.2f}",
+        f"  open: {' '.join(map(str, result.open))}",
+    ]
+
+
+def _part_json(report: PartReport) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(report)

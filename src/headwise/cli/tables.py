@@ -1,0 +1,72 @@
+"""Tables of heads for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwise.analysis.heads import PartReport
+    from headwise.analysis.importance import HeadPlace
+    from headwise.analysis.roles import Rate, RelationRate
+
+_TITLES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+}
+
+
+def heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]]) -> list[str]:
+    """One line a head; a baseline stands after each number that has one."""
+    from headwise.analysis.importance import HeadPlace
+
+    first = report.heads[0]
+    lines = [
+        "",
+        f"{_TITLES[report.part]}: {report.sentences} sentences, {first.position.n} rows "
+        "(after each number: what chance gives)",
+        "  head   argmax at one offset   rare word      entropy      largest weight  end   "
+        + "".join(f"{name:>9}" for name in importance)
+        + "  best relation, found / best offset / chance / n",
+    ]
+    for head in report.heads:
+        place = HeadPlace(report.part, head.layer, head.head)
+        marks = "".join(f"{values[place]:9.4f}" for values in importance.values())
+        lines.append(
+            f"  {head.layer + 1}.{head.head + 1}   {head.offset:+4d} {_share(head.position, 'chance')}      "
+            f"{_share(head.rare, 'chance')}  {head.entropy.rate:5.2f} {head.entropy.baselines['uniform']:5.2f}   "
+            f"{_share(head.confidence, 'uniform')}    {head.end.rate:4.0%} {marks}  {_relation(head.relation)}"
+            + "".join(f"  [{role}]" for role in head.roles)
+        )
+    return lines
+
+
+def relations_table(report: PartReport) -> list[str]:
+    """One line a relation: its best head, chosen on every other sentence and measured on the rest."""
+    found = [*report.relations, *report.coreference]
+    if not found:
+        return []
+    lines = [
+        "",
+        f"{_TITLES[report.part]}: the best head for each relation",
+        "  relation              head   found",
+    ]
+    lines[-1] += "   best offset   chance      n"
+    for one in found:
+        base = one.found.baselines
+        lines.append(
+            f"  {one.name:<21} {one.layer + 1}.{one.head + 1}    {one.found.rate:5.1%}  {base['offset']:6.1%} "
+            f"({one.offset:+d})   {base['chance']:6.1%}  {one.found.n:5d}"
+        )
+    return lines
+
+
+def _share(rate: Rate, base: str) -> str:
+    return f"{rate.rate:5.0%} {rate.baselines[base]:5.0%}"
+
+
+def _relation(one: RelationRate | None) -> str:
+    if one is None:
+        return ""
+    base = one.found.baselines
+    return f"{one.name} {one.found.rate:.0%} / {base['offset']:.0%} / {base['chance']:.0%} / {one.found.n}"

@@ -1,0 +1,54 @@
+"""Reading dependency trees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import DataError
+from headwise.text.conllu import read_trees
+from headwise.text.miniature import generate, write
+
+CONLLU = """# sent_id = 1
+# text = Er geht zum Haus.
+1\tEr\ter\tPRON\t_\t_\t2\tnsubj\t_\tAntecedent=5
+2\tgeht\tgehen\tVERB\t_\t_\t0\troot\t_\t_
+3-4\tzum\t_\t_\t_\t_\t_\t_\t_\t_
+3\tzu\tzu\tADP\t_\t_\t5\tcase\t_\t_
+4\tdem\tder\tDET\t_\t_\t5\tdet\t_\t_
+5\tHaus\tHaus\tNOUN\t_\t_\t2\tobl\t_\tSpaceAfter=No
+5.1\tleer\t_\t_\t_\t_\t_\t_\t_\t_
+6\t.\t.\tPUNCT\t_\t_\t2\tpunct\t_\t_
+"""
+
+
+def test_trees_are_over_words_as_written(tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text(CONLLU, encoding="utf-8")
+    (tree,) = read_trees(file)
+    assert tree.text == "Er geht zum Haus."
+    assert tree.words == ("Er", "geht", "zum", "Haus", ".")
+    assert tree.edges == ((0, 1, "nsubj"), (2, 3, "case"), (2, 3, "det"), (3, 1, "obl"), (4, 1, "punct"))
+    assert tree.tags == ("PRON", "VERB", "ADP", "NOUN", "PUNCT")
+    assert tree.coreference == ((0, 3),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("1\tEr\n", "line 1: expected a CoNLL-U word"), ("", "found none")]
+)
+def test_what_is_no_conllu_is_said(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_trees(file)
+
+
+def test_the_miniature_corpus_comes_back_from_its_files(tmp_path: Path) -> None:
+    corpus = generate(train=0, dev=20, test=20, seed=2)
+    write(corpus, tmp_path)
+    for tree, pair in zip(read_trees(tmp_path / "dev.en.conllu"), corpus.dev, strict=True):
+        assert (tree.text, tree.words) == (pair.source, pair.source_tokens)
+        links = zip(pair.source_heads, pair.source_relations, strict=True)
+        assert tree.edges == tuple((word, head, name) for word, (head, name) in enumerate(links) if head >= 0)
+        assert sorted(tree.coreference) == sorted(pair.source_coreference)

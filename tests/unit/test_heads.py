@@ -1,0 +1,364 @@
+"""Heads planted by hand are found, random ones are at chance, and importance and pruning measure what they name."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from headwise.analysis.attention import Sentence
+from headwise.analysis.heads import Annotated, PartReport, measure_heads
+from headwise.analysis.importance import (
+    HeadPlace,
+    Pairs,
+    gated,
+    head_places,
+    importance_by_gradient,
+    importance_by_masking,
+    loss,
+    without,
+)
+from headwise.analysis.pruning import (
+    HardConcreteGates,
+    Tuning,
+    learn_gates,
+    pruning_curve,
+    random_order,
+    removal_order,
+    train_on,
+)
+from headwise.analysis.roles import LinkCounts, TokenCounts, head_roles
+from headwise.analysis.summary import draw_heads
+from headwise.decoding.translator import Translator
+from headwise.models.transformer import Transformer
+from headwise.nn.multihead import MultiHeadAttention
+from headwise.text.miniature import MiniaturePair, generate
+from headwise.text.subword import EOS
+from translator_run import ENGLISH, GERMAN, make_run
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=1, max_length=80))
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[MiniaturePair]:
+    return generate(train=0, dev=120, test=0, seed=4).dev
+
+
+def annotated(pairs: list[MiniaturePair]) -> list[Annotated]:
+    return [
+        Annotated(
+            Sentence(" ".join(pair.source_tokens), pair.source_tokens),
+            tuple(
+                (w, h, r)
+                for w, (h, r) in enumerate(zip(pair.source_heads, pair.source_relations, strict=True))
+                if h >= 0
+            ),
+            pair.source_coreference,
+        )
+        for pair in pairs
+    ]
+
+
+# ------------------------------------------------------------------------------------- a model with planted heads
+
+
+class Planted:
+    """A model whose first encoder layer attends as it is told: head 0 and head 1 by functions of the sentence.
+
+    A function gives for each query the key with weight 1, both counted in subwords.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        sentences: list[Annotated],
+        heads: list[Callable[[list[int], list[list[int]], Annotated], list[int]]],
+    ) -> None:
+        self.translator = copy.copy(translator)
+        self.translator.model = model = copy.deepcopy(translator.model)
+        assert isinstance(model, Transformer)
+        subwords = translator.subwords
+        known = {}
+        for one in sentences:
+            pieces = subwords.encode_source(one.sentence.text)
+            known[tuple(pieces)] = (one, _spans(subwords.source_pieces(pieces)))
+        sources: list[Tensor] = []
+        encode = model.encode
+
+        def remember(source: Tensor, mask: Tensor):
+            sources[:] = [row[real] for row, real in zip(source, mask, strict=True)]
+            return encode(source, mask)
+
+        def plant(weights: Tensor) -> Tensor:
+            weights = torch.zeros_like(weights)
+            for number, row in enumerate(sources):
+                ids = row.tolist()
+                one, spans = known[tuple(ids[:-1])]
+                for head, rule in enumerate(heads):
+                    for query, key in enumerate(rule(ids, spans, one)):
+                        weights[number, head, query, key] = 1.0
+            return weights
+
+        model.encode = remember  # type: ignore[method-assign]
+        model.encoder[0].self_attention.probe = plant  # type: ignore[union-attr]
+
+    def measure(self, sentences: list[Annotated]) -> PartReport:
+        targets = [Annotated.of("Zwei Hunde")] * len(sentences)
+        (encoder, *_) = measure_heads(self.translator, sentences, targets)
+        assert encoder.part == "encoder"
+        return encoder
+
+
+def _spans(pieces: list[str]) -> list[list[int]]:
+    """Places of each word's subwords."""
+    spans: list[list[int]] = []
+    for place, piece in enumerate(pieces):
+        if piece.startswith("▁") or not spans:
+            spans.append([])
+        spans[-1].append(place)
+    return spans
+
+
+def previous(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
+    return [max(place - 1, 0) for place in range(len(ids))]
+
+
+def subject(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
+    """Verbs attend to their subject, everything else to the end symbol."""
+    keys = [len(ids) - 1] * len(ids)
+    for dependent, head, relation in one.edges:
+        if relation == "nsubj":
+            for place in spans[head]:
+                keys[place] = spans[dependent][0]
+    return keys
+
+
+def antecedent(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
+    keys = [len(ids) - 1] * len(ids)
+    for pronoun, noun in one.coreference:
+        for place in spans[pronoun]:
+            keys[place] = spans[noun][-1]
+    return keys
+
+
+def test_a_head_on_the_previous_token_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
+    sentences = annotated(pairs[:40])
+    first = Planted(translator, sentences, [previous, subject]).measure(sentences).heads[0]
+    rows = first.position.n
+    assert rows == sum(len(translator.subwords.encode_source(one.sentence.text)) for one in sentences)
+    assert first.offset == -1
+    assert first.position.rate == pytest.approx(
+        1 - len(sentences) / rows
+    )  # each sentence's first token sees itself
+    assert "position -1" in first.roles
+    assert first.entropy.rate == 0.0
+    assert first.confidence.rate == 1.0
+
+
+def test_a_head_on_the_subject_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
+    sentences = annotated(pairs)
+    report = Planted(translator, sentences, [subject, previous]).measure(sentences)
+    found = next(one for one in report.relations if (one.relation, one.direction) == ("nsubj", "head"))
+    assert (found.layer, found.head) == (0, 0)
+    assert found.found.rate > 0.99
+    assert found.found.baselines["offset"] < 0.9
+    assert found.found.n >= 20
+    assert "head → nsubj" in report.heads[0].roles
+    assert "head → nsubj" not in report.heads[1].roles
+
+
+def test_a_head_on_the_antecedent_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
+    sentences = [one for one in annotated(pairs) if one.coreference]
+    report = Planted(translator, sentences, [previous, antecedent]).measure(sentences)
+    found = report.heads[1].coreference
+    assert found is not None
+    assert found.found.rate > 0.99
+    assert "coreference" in report.heads[1].roles
+
+
+def test_a_head_on_the_rarest_word_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
+    sentences = annotated(pairs[:40])
+    counts = Counter(i for one in sentences for i in translator.subwords.encode_source(one.sentence.text))
+
+    def rarest(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
+        return [min(range(len(ids) - 1), key=lambda place: counts[ids[place]])] * len(ids)
+
+    heads = Planted(translator, sentences, [rarest, previous]).measure(sentences).heads
+    assert heads[0].rare.rate == 1.0
+    assert heads[0].rare.baselines["chance"] < 0.5
+    assert "rare word" in heads[0].roles
+    assert "rare word" not in heads[1].roles
+
+
+def test_random_heads_are_at_chance(pairs: list[MiniaturePair]) -> None:
+    draw = np.random.default_rng(7)
+    tokens, links = TokenCounts(), LinkCounts()
+    sentences = annotated(pairs * 5)
+    for one in sentences:
+        words = len(one.sentence.words)
+        weights = draw.dirichlet(np.ones(words), size=(2, 4, words)).astype(np.float32)
+        tokens.add(weights, draw.permutation(words), end=-1)  # type: ignore[arg-type]
+        links.add(weights, one.edges)
+    for head in head_roles(tokens, links):
+        assert head.roles == ()
+        near = 4 * math.sqrt(0.25 / head.position.n)
+        assert head.position.rate == pytest.approx(head.position.baselines["chance"], abs=near)
+        assert head.rare.rate == pytest.approx(head.rare.baselines["chance"], abs=near)
+        for one in (links.best_of_head(head.layer, head.head, links.relations()), head.relation):
+            assert one is not None
+            assert one.found.rate == pytest.approx(
+                one.found.baselines["chance"], abs=4 * math.sqrt(0.25 / one.found.n)
+            )
+
+
+def test_a_causal_part_is_asked_only_for_what_it_sees() -> None:
+    links = LinkCounts(causal=True)
+    weights = np.zeros((1, 1, 3, 3), np.float32)
+    weights[0, 0, 2, 0] = 1.0
+    for _ in range(2):
+        links.add(weights, [(2, 0, "obj"), (0, 1, "det")])
+    cases = {
+        key: [(offset, bool(found[0, 0])) for _, offset, _, found in cases]
+        for key, cases in links.cases.items()
+    }
+    assert cases == {("obj", "dependent"): [(-2, True)] * 2, ("det", "head"): [(-1, True)] * 2}
+
+
+def test_all_parts_are_measured_and_drawn(
+    translator: Translator, pairs: list[MiniaturePair], tmp_path: Path
+) -> None:
+    sentences = annotated(pairs[:10])
+    reports = measure_heads(translator, sentences, [Annotated.of(pair.target) for pair in pairs[:10]])
+    assert [report.part for report in reports] == ["encoder", "decoder", "cross"]
+    assert all(len(report.heads) == 4 and report.sentences == 10 for report in reports)
+    draw_heads(reports, tmp_path / "heads.png", dict.fromkeys(head_places(translator.model), 0.1))
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+
+
+# ---------------------------------------------------------------------------------------------------- importance
+
+
+@pytest.fixture(scope="module")
+def encoded(translator: Translator) -> Pairs:
+    return Pairs.encode(translator, ENGLISH, GERMAN)
+
+
+def test_the_loss_is_the_scores(translator: Translator, encoded: Pairs) -> None:
+    scored = translator.score(ENGLISH, GERMAN)
+    total = -sum(one.log_probability for one in scored)
+    assert loss(translator.model, encoded) == pytest.approx(total / encoded.tokens, rel=1e-5)
+
+
+def test_masking_is_the_loss_without_the_heads_part_of_the_output_weight(
+    translator: Translator, encoded: Pairs
+) -> None:
+    found = importance_by_masking(translator, encoded)
+    whole = loss(translator.model, encoded)
+    names = {
+        "encoder": "encoder.{}.self_attention",
+        "decoder": "decoder.{}.self_attention",
+        "cross": "decoder.{}.cross_attention",
+    }
+    assert set(found) == set(head_places(translator.model))
+    for place in list(found)[::5]:
+        model = copy.deepcopy(translator.model)
+        attention = model.get_submodule(names[place.part].format(place.layer))
+        with torch.no_grad():
+            attention.output.weight[:, place.head * 8 : (place.head + 1) * 8] = 0  # type: ignore[union-attr,index]
+        assert found[place] == pytest.approx(loss(model, encoded) - whole, abs=1e-5)
+
+
+def test_the_gradient_is_that_of_scaling_the_heads_part_of_the_output_weight(translator: Translator) -> None:
+    """A factor ξ on a head is a factor on its columns of W^O: ∂L/∂ξ = Σ W ∂L/∂W over them."""
+    found = importance_by_gradient(translator, Pairs.encode(translator, ENGLISH[:2], GERMAN[:2]))
+    slopes: dict[HeadPlace, list[float]] = {place: [] for place in found}
+    for text, target in zip(ENGLISH[:2], GERMAN[:2], strict=True):
+        model = copy.deepcopy(translator.model)
+        ids = [[*translator.subwords.encode_source(text), EOS]]
+        said = translator.subwords.encode_target(target)
+        source, reads = torch.tensor(ids), torch.tensor([[2, *said]])
+        hidden = model(source, torch.ones_like(source, dtype=torch.bool), reads)
+        logits = model.project(hidden[0])
+        torch.nn.functional.cross_entropy(logits, torch.tensor([*said, EOS])).backward()
+        names = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
+        for place in found:
+            attention = model.get_submodule(names[place.part].format(place.layer) + "_attention")
+            assert isinstance(attention, MultiHeadAttention)
+            weight, columns = attention.output.weight, slice(place.head * 8, (place.head + 1) * 8)
+            assert weight.grad is not None
+            slopes[place].append(abs(float((weight.detach() * weight.grad)[:, columns].sum())))
+    for place, each in slopes.items():
+        assert found[place] == pytest.approx(sum(each) / 2, rel=1e-3, abs=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------- pruning
+
+
+def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(
+    translator: Translator, encoded: Pairs
+) -> None:
+    before = copy.deepcopy(translator.model.state_dict())
+    order = removal_order(importance_by_gradient(translator, encoded))
+    assert sorted(order) == sorted(head_places(translator.model))
+    tuning = (Tuning(steps=3, sentences=4), encoded)
+    curves = [pruning_curve(translator, order, ENGLISH, GERMAN, points=3, tuning=tuning) for _ in range(2)]
+    assert curves[0] == curves[1]
+    assert [point.removed for point in curves[0]] == [0, 4, 8, 12]
+    assert all(torch.equal(before[name], value) for name, value in translator.model.state_dict().items())
+    assert (
+        random_order(translator.model, 1)
+        == random_order(translator.model, 1)
+        != random_order(translator.model, 2)
+    )
+
+
+def test_training_on_lowers_the_loss_of_a_pruned_model(translator: Translator, encoded: Pairs) -> None:
+    model = copy.deepcopy(translator.model)
+    with gated(model, without(model, head_places(model)[:6])):
+        before = loss(model, encoded)
+        train_on(model, encoded, Tuning(steps=30, rate=1e-3, sentences=6))
+        assert loss(model, encoded) < before - 0.05
+    assert not model.training
+
+
+def test_gates_close_when_they_cost_much_and_stay_open_when_they_cost_nothing(
+    translator: Translator, encoded: Pairs
+) -> None:
+    def left(weight: float) -> int:
+        tuning = Tuning(steps=12, rate=1e-4, sentences=6)
+        result = learn_gates(
+            translator, encoded, ENGLISH[:2], GERMAN[:2], weight=weight, gate_rate=0.5, tuning=tuning
+        )
+        return len(result.open)
+
+    assert left(10.0) == 0
+    assert left(0.0) == 12
+
+
+def test_the_expected_number_of_open_gates_is_the_share_of_draws(translator: Translator) -> None:
+    gates = HardConcreteGates(translator.model, 1.0)
+    gates.requires_grad_(False)
+    for logits in gates.log_alpha.values():
+        logits.copy_(torch.linspace(-3, 3, logits.numel()).view_as(logits))
+    torch.manual_seed(0)
+    draws = [torch.cat([part.flatten() for part in gates.draw().values()]) for _ in range(3000)]
+    opened = (torch.stack(draws) > 0).float().mean(0).sum()
+    assert float(opened) == pytest.approx(float(gates.expected_open()), abs=4 * math.sqrt(12 * 0.25 / 3000))
+
+
+def test_words_without_a_place_in_the_model_are_left_out(translator: Translator) -> None:
+    assert Pairs.encode(translator, ["", "a", "a " * 200], ["x", "", "y"]).sources == []
+    kept = Pairs.encode(translator, [ENGLISH[0]], [GERMAN[0]])
+    assert kept.sources[0][-1] == EOS
+    assert HeadPlace("cross", 0, 1) in head_places(translator.model)
+    assert str(HeadPlace("cross", 0, 1)) == "cross.1.2"
