@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -26,6 +28,14 @@ from headwise.serve.runs import open_runs
 from headwise.serve.server import listen
 from translator_run import ENGLISH, make_run
 
+T = TypeVar("T")
+
+
+def awaited(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in a thread of its own; a browser test in this process may have left its loop in ours."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
 
 class Client:
     """Asks the application in this process."""
@@ -39,7 +49,7 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
                 return await client.request(method, path, **arguments)
 
-        return asyncio.run(ask())
+        return awaited(ask())
 
     def post(self, path: str, **question: Any) -> httpx.Response:
         return self("POST", path, json=question)
@@ -160,7 +170,7 @@ def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
         assert desk.idle
         return found
 
-    results = asyncio.run(many())
+    results = awaited(many())
     assert done == [0, 2]
     assert [type(result).__name__ for result in results] == ["NoneType", "Gone", "NoneType", "Busy"]
     assert isinstance(results[3], Busy)
