@@ -15,8 +15,16 @@ from headwise.serve.arrays import products_json, reading_json, trace_json
 from headwise.serve.curves import read_curves
 from headwise.serve.desk import Desk
 from headwise.serve.evidence import Evidence
-from headwise.serve.questions import ForceQuestion, ProductsQuestion, Question, TraceQuestion
+from headwise.serve.questions import (
+    ContinueQuestion,
+    ForceQuestion,
+    ProductsQuestion,
+    Question,
+    TextQuestion,
+    TraceQuestion,
+)
 from headwise.serve.runs import Run
+from headwise.serve.writing import continued_json, next_json
 
 
 def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk) -> APIRouter:
@@ -28,7 +36,9 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk
             raise HTTPException(404, f"run: expected one of {', '.join(runs)}, found {name!r}")
         return runs[name]
 
-    async def answer(request: Request, question: Question, work: Callable[[], dict[str, Any]]) -> Response:
+    async def answer(
+        request: Request, question: Question | TextQuestion, work: Callable[[], dict[str, Any]]
+    ) -> Response:
         find(question.run)
         return _json(await desk.serve(request, work))
 
@@ -69,6 +79,14 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk
             return products_json(found, question.arrays)
 
         return await answer(request, question, work)
+
+    @router.post("/next")
+    async def next_tokens(request: Request, question: TextQuestion) -> Response:
+        return await answer(request, question, lambda: next_json(runs[question.run].generator, question))
+
+    @router.post("/continue")
+    async def continuation(request: Request, question: ContinueQuestion) -> Response:
+        return await answer(request, question, lambda: continued_json(runs[question.run].generator, question))
 
     @router.get("/metrics")
     def metrics(run: str, after: int = 0) -> Response:

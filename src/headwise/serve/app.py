@@ -5,6 +5,8 @@
     POST /api/trace                translate and show everything
     POST /api/force                the same for a given target
     POST /api/products             one head's arithmetic at one step
+    POST /api/next                 a language model's next token
+    POST /api/continue             a language model writes on
     GET  /api/metrics?run=NAME     the curves of its training
     GET  /api/evidence?run=NAME    what was measured of its heads over many sentences
 

@@ -48,6 +48,26 @@ class TraceQuestion(Question):
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
+class TextQuestion(BaseModel):
+    """Ask a language model what comes after a text; drawing as `headwise generate`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: Annotated[str, Field(max_length=200)]
+    text: Text
+    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
+    top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    arrays: Arrays = "lists"  # there are none; every question of the page names it
+
+
+class ContinueQuestion(TextQuestion):
+    """Let a language model write on."""
+
+    tokens: Annotated[int, Field(ge=1, le=200)] = 40
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+
+
 class ForceQuestion(Question):
     """Show what the model does while it says a target: a text, or ids as a trace gives them."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from headwise.analysis.interventions import attention_parts, heads_of
 from headwise.analysis.tracer import Tracer
 from headwise.config import Config
+from headwise.decoding.generation import Generator
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
 from headwise.nn.multihead import MultiHeadAttention
@@ -26,6 +29,21 @@ class NotReady(HeadwiseError):
     """A run has no model yet, as it is still in training."""
 
 
+def _load_tracer(path: Path, device: str) -> Tracer:
+    return Tracer(Translator.load(path, device=device))
+
+
+def _load_generator(path: Path, device: str) -> Generator:
+    return Generator.load(path, device=device)
+
+
+# A task whose runs can be shown is one line here, an answer in `answers.py`, and a panel of the page.
+_LOADERS: dict[str, Callable[[Path, str], Tracer | Generator]] = {
+    "translation": _load_tracer,
+    "language_model": _load_generator,
+}
+
+
 @dataclass
 class Run:
     """One run directory under a name of its own.
@@ -37,26 +55,50 @@ class Run:
     path: Path
     config: Config
     device: str = "auto"
-    _tracer: Tracer | None = None
+    _model: Tracer | Generator | None = None
     _samples: list[str] | None = None
     _loading: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def ready(self) -> bool:
         """Whether there is a model."""
-        return self._tracer is not None or (self.path / "model.safetensors").is_file()
+        return self._model is not None or (self.path / "model.safetensors").is_file()
 
-    @property
-    def tracer(self) -> Tracer:
-        """The model, loaded when first asked for; raises `NotReady` where there is none yet."""
+    def _loaded(self) -> Tracer | Generator:
+        """Load the model when it is first asked for."""
         with self._loading:
-            if self._tracer is None:
+            if self._model is None:
                 if not self.ready:
                     raise NotReady(
                         f"{self.name}: expected a model, found none yet: {self.path} is still in training"
                     )
-                self._tracer = Tracer(Translator.load(self.path, device=self.device))
-            return self._tracer
+                self._model = _LOADERS[self.config.task](self.path, self.device)
+            return self._model
+
+    @property
+    def tracer(self) -> Tracer:
+        """The translator, to look into; raises `NotReady` where there is none yet, `ConfigError` for another task."""
+        model = self._loaded()
+        if not isinstance(model, Tracer):
+            raise ConfigError(
+                f"{self.name}: expected a run of the task translation, found {self.config.task}"
+            )
+        return model
+
+    @property
+    def generator(self) -> Generator:
+        """The language model; raises as `tracer`."""
+        model = self._loaded()
+        if not isinstance(model, Generator):
+            raise ConfigError(
+                f"{self.name}: expected a run of the task language_model, found {self.config.task}"
+            )
+        return model
+
+    def load(self) -> None:
+        """Load the model if there is one, so that mistakes show now."""
+        if self.ready:
+            self._loaded()
 
     def translator(self) -> Translator:
         """Return the model and its subwords; raises as `tracer` does."""
@@ -71,28 +113,36 @@ class Run:
             "can": {"translate": False, "products": False, "language_model": False, "vision": False},
             "languages": _languages(self.config),
         }
-        if self.ready:
-            tracer = self.tracer
-            model, options = tracer.translator.model, tracer.translator.options
-            parts = attention_parts(model)
-            multihead = [a for found in parts.values() for a in found if isinstance(a, MultiHeadAttention)]
-            told["can"] |= {"translate": True, "products": bool(multihead)}
-            told |= {
-                "parts": {
-                    part: {"layers": len(found), "heads": heads_of(found[0])}
-                    for part, found in parts.items()
-                    if found
-                },
-                "key_size": multihead[0].key_size if multihead else None,
-                "d_model": self.config.model.d_model,
-                "parameters": sum(parameter.numel() for parameter in model.parameters()),
-                "subwords": tracer.translator.subwords.target_size,
-                "beam": options.beam,
-                "alpha": options.alpha,
-                "longest": tracer.longest,
-                "samples": self.samples,
-            }
-        return told
+        if not self.ready:
+            return told
+        if self.config.task == "language_model":
+            told["can"]["language_model"] = True
+            told["parameters"] = _parameters(self.generator.model)
+            return told
+        return told | self._described(told["can"])
+
+    def _described(self, can: dict[str, bool]) -> dict[str, Any]:
+        """Say what a translator consists of, and what can be asked of it."""
+        tracer = self.tracer
+        model, options = tracer.translator.model, tracer.translator.options
+        parts = attention_parts(model)
+        multihead = [a for found in parts.values() for a in found if isinstance(a, MultiHeadAttention)]
+        return {
+            "can": {**can, "translate": True, "products": bool(multihead)},
+            "parts": {
+                part: {"layers": len(found), "heads": heads_of(found[0])}
+                for part, found in parts.items()
+                if found
+            },
+            "key_size": multihead[0].key_size if multihead else None,
+            "d_model": self.config.model.d_model,
+            "parameters": _parameters(model),
+            "subwords": tracer.translator.subwords.target_size,
+            "beam": options.beam,
+            "alpha": options.alpha,
+            "longest": tracer.longest,
+            "samples": self.samples,
+        }
 
     @property
     def samples(self) -> list[str]:
@@ -106,6 +156,8 @@ class Run:
 
     def pairs(self, most: int) -> list[Pair]:
         """Return the first pairs of the development data that the run names, none where it isn't there any more."""
+        if self.config.task != "translation":
+            return []
         files = development_files(self.config.data)
         if files is None:
             return []
@@ -126,12 +178,13 @@ def open_runs(paths: Sequence[Path], device: str = "auto") -> dict[str, Run]:
         if not path.is_dir():
             raise CheckpointError(f"{path}: expected a run directory, found none")
         config = Config.load(path / "config.yaml")
-        if config.task != "translation":
-            raise ConfigError(f"{path}: expected a run of the task translation, found {config.task}")
+        if config.task not in _LOADERS:
+            raise ConfigError(
+                f"{path}: expected a run of the task {' or '.join(_LOADERS)}, found {config.task}, which has no view"
+            )
         name = _unused(path.resolve().name, runs)
         runs[name] = Run(name, path, config, device)
-        if runs[name].ready:
-            _ = runs[name].tracer
+        runs[name].load()
     return runs
 
 
@@ -155,3 +208,7 @@ def _language(files: Sequence[str]) -> str | None:
         if ending.isascii() and ending.isalpha() and ending.islower() and len(ending) == 2:
             return ending
     return None
+
+
+def _parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -47,6 +47,10 @@ export class Data {
   cell = new Slot();
   /** @type {Slot<import("./roles.js").Evidence>} */
   evidence = new Slot();
+  /** A language model's next token. @type {Slot<import("./types.js").NextToken>} */
+  next = new Slot();
+  /** What it went on to write. @type {Slot<{ text: string }>} */
+  written = new Slot();
   /** @type {Slot<import("./types.js").Curves>} */
   curves = new Slot();
 
@@ -62,7 +66,18 @@ export class Data {
 
   /** All slots whose failure a retry can mend. */
   get slots() {
-    return [this.run, this.trace, this.base, this.under, this.chosen, this.cell, this.evidence, this.curves];
+    return [
+      this.run,
+      this.trace,
+      this.base,
+      this.under,
+      this.chosen,
+      this.cell,
+      this.evidence,
+      this.curves,
+      this.next,
+      this.written,
+    ];
   }
 
   /** What is looked into: the chosen hypothesis, or the best. @returns {Reading | null} */
@@ -104,7 +119,12 @@ export class Data {
       this.begin();
       return;
     }
-    if (["text", "beam", "alpha", "changes", "base"].some((key) => changed.has(key))) {
+    if (changed.has("text")) this.written.clear(); // what would go on from another text
+    if (
+      ["text", "beam", "alpha", "changes", "base", "temperature", "topk", "topp"].some((key) =>
+        changed.has(key),
+      )
+    ) {
       this.#ground(changed.has("text") || changed.has("beam") ? TYPING : 0);
     }
     if (["node", "part", "layer", "head", "query"].some((key) => changed.has(key))) this.#above();
@@ -113,8 +133,9 @@ export class Data {
   /** @param {number} delay */
   #ground(delay) {
     const run = this.run.value;
-    if (this.run.status !== "ready" || !run?.can.translate) return;
     const { state } = this.store;
+    if (this.run.status === "ready" && run?.can.language_model) this.next.ask("next", this.drawing(), delay);
+    if (this.run.status !== "ready" || !run?.can.translate) return;
     const now = { run: run.name, ...question(settingsOf(state)) };
     const before = { run: run.name, ...question(baselineOf(state)) };
     this.trace.ask("trace", now, delay);
@@ -169,6 +190,12 @@ export class Data {
       { ...this.#asked(), target: reading.target.ids, part, layer, head, query: row },
       30,
     );
+  }
+
+  /** What a language model is asked. */
+  drawing() {
+    const { run, text, temperature, topk, topp } = this.store.state;
+    return { run, text, temperature, top_k: topk, top_p: topp };
   }
 
   #asked() {

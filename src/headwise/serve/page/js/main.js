@@ -9,6 +9,7 @@ import { beamPanel } from "./panels/beam.js";
 import { evidencePanel } from "./panels/evidence.js";
 import { headsPanel, silence } from "./panels/heads.js";
 import { interventionsPanel } from "./panels/interventions.js";
+import { languagePanel } from "./panels/language.js";
 import { learnPanel } from "./panels/learn.js";
 import { microscopePanel } from "./panels/microscope.js";
 import { ribbonPanel } from "./panels/ribbon.js";
@@ -19,6 +20,7 @@ import { PARTS } from "./types.js";
 
 const PANELS = [
   translatePanel,
+  languagePanel,
   ribbonPanel,
   headsPanel,
   microscopePanel,

@@ -20,6 +20,10 @@
  * @property {string | null} word  pinned in the ribbon: "s3" or "t2"
  * @property {number} stage  of the microscope
  * @property {number | null} tour
+ * @property {number} temperature  of a language model
+ * @property {number} topk  0: all tokens
+ * @property {number} topp
+ * @property {number} seed
  * @property {"auto" | "light" | "dark"} theme
  */
 
@@ -43,6 +47,10 @@ export const START = {
   word: null,
   stage: 0,
   tour: null,
+  temperature: 1,
+  topk: 0,
+  topp: 1,
+  seed: 1,
   theme: "auto",
 };
 
@@ -147,7 +155,7 @@ export function fromFragment(fragment) {
     shift: ["0", "1"],
     words: ["true", "false"],
   };
-  const whole = ["beam", "node", "layer", "head", "query", "key", "stage", "tour", "shift"];
+  const whole = ["beam", "node", "layer", "head", "query", "key", "stage", "tour", "shift", "topk", "seed"];
   for (const key of Object.keys(START)) {
     const text = read.get(key);
     if (text === null) continue;
@@ -156,7 +164,7 @@ export function fromFragment(fragment) {
     else if (key === "words") state[key] = text === "true";
     else if (whole.includes(key)) {
       if (/^[0-9]{1,5}$/.test(text)) state[key] = Number(text);
-    } else if (key === "alpha") {
+    } else if (["alpha", "temperature", "topp"].includes(key)) {
       if (Number.isFinite(Number(text)) && text.trim() !== "") state[key] = Number(text);
     } else state[key] = text;
   }

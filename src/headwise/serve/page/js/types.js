@@ -92,6 +92,13 @@
  * @property {number} [longest]
  * @property {string[]} [samples]
  *
+ * @typedef {object} NextToken
+ * @property {number} read
+ * @property {number} left_out
+ * @property {number} kept
+ * @property {number} entropy
+ * @property {{ id: number, piece: string, text: string, probability: number, drawn: number }[]} tokens
+ *
  * @typedef {{ kind: string, step: number } & Record<string, number | null>} MetricsRecord
  * @typedef {{ records: any[], count: number, max_steps: number, going_on: boolean }} Curves
  */
