@@ -43,18 +43,23 @@ const dialog = keysDialog();
 function keepAddress() {
   let written = location.hash.slice(1);
   let waiting = 0;
+  const elsewhere = () => location.hash.slice(1) !== written;
+  const follow = () => {
+    if (!elsewhere()) return;
+    written = location.hash.slice(1);
+    const read = fromFragment(written);
+    store.set({ ...read, run: read.run || store.state.run });
+  };
+  const write = () => {
+    if (elsewhere()) return follow(); // somebody followed a link meanwhile
+    written = toFragment(store.state);
+    history.replaceState(null, "", written ? `#${written}` : location.pathname);
+  };
   store.on(() => {
     clearTimeout(waiting);
-    waiting = window.setTimeout(() => {
-      written = toFragment(store.state);
-      history.replaceState(null, "", written ? `#${written}` : location.pathname);
-    }, 60);
+    waiting = window.setTimeout(write, 60);
   });
-  window.addEventListener("hashchange", () => {
-    if (location.hash.slice(1) === written) return;
-    const read = fromFragment(location.hash);
-    store.set({ ...read, run: read.run || store.state.run });
-  });
+  window.addEventListener("hashchange", follow);
 }
 
 function followTheme() {
