@@ -53,6 +53,7 @@ def next_json(generator: Generator, question: TextQuestion) -> dict[str, Any]:
                 "drawn": float(chances[i]),
             }
             for i in best
+            if own[i] > 0
         ],
     }
 

@@ -16,6 +16,7 @@ import { ribbonPanel } from "./panels/ribbon.js";
 import { trainingPanel } from "./panels/training.js";
 import { translatePanel } from "./panels/translate.js";
 import { fromFragment, Store, toFragment } from "./state.js";
+import { counted } from "./text.js";
 import { PARTS } from "./types.js";
 
 const PANELS = [
@@ -110,7 +111,7 @@ function header(runs) {
 function aboutRun(run) {
   const { source, target } = run.languages;
   const pair = source && target ? `${source} → ${target}, ` : "";
-  return `${pair}${run.architecture}${run.parameters ? `, ${(run.parameters / 1e6).toFixed(1)} M parameters` : ""}`;
+  return `${pair}${run.architecture}${run.parameters ? `, ${counted(run.parameters)} parameters` : ""}`;
 }
 
 function keys() {
