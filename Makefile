@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow lint lint-page screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/user
@@ -20,12 +20,23 @@ lint: .venv/dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+# The page's types and style; npm brings TypeScript and Biome, which nobody needs who only runs it.
+lint-page: node_modules
+	npm run --silent check
+
+screenshots: .venv/dev
+	$(BIN)/python benchmarks/screenshots.py $(RUN)
+
 format: .venv/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+node_modules: package.json package-lock.json
+	npm ci --silent --no-fund --no-audit
+	touch $@
 
 .venv/user: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwise needs Python 3.11 or newer")'

@@ -20,6 +20,7 @@ COMMANDS = {
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
+    "serve": ("headwise.cli.serve", "Open a page that shows every head, the beam and each product."),
     "explain": ("headwise.cli.explain", "Show what every head attended to in one translation."),
     "heads": ("headwise.cli.heads", "Measure what each head does, matters, and leaves behind."),
     "align": ("headwise.cli.align", "Align words by attention; alignment error rate."),

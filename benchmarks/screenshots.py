@@ -1,0 +1,64 @@
+"""Pictures of the page: `python benchmarks/screenshots.py RUN [-o DIR]`; look at them after every change to it."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlencode
+
+import uvicorn
+from playwright.sync_api import expect, sync_playwright
+
+from headwise.serve.app import create_app
+from headwise.serve.runs import open_runs
+from headwise.serve.server import listen
+
+# Name: width, colors, state, and whether the whole page or only its first screen is drawn.
+VIEWS: dict[str, tuple[int, Literal["light", "dark"], dict[str, str], bool]] = {
+    "light": (1280, "light", {"stage": "5", "query": "2"}, True),
+    "dark": (1280, "dark", {"stage": "5", "query": "2", "word": "t2", "changes": "silence:cross.1.1"}, True),
+    "decoder": (1280, "light", {"part": "decoder", "layer": "1", "stage": "4", "query": "3"}, True),
+    "phone": (390, "light", {"stage": "6", "word": "t1"}, True),
+    "zoomed": (320, "light", {"stage": "3", "changes": "silence:cross.1.1"}, True),
+    "tour": (1280, "light", {"tour": "7", "word": "t1"}, False),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("-o", "--out", type=Path, default=Path("build/screenshots"))
+    parser.add_argument("--text", help="the sentence; the run's first example without")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    listener = listen("127.0.0.1", 0)
+    app = create_app(open_runs([arguments.run]))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
+    while not server.started:
+        time.sleep(0.05)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    text = {} if arguments.text is None else {"text": arguments.text}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, (width, scheme, state, whole) in VIEWS.items():
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.goto(address + "#" + urlencode({**text, **state}))
+            expect(page.locator(".head").first).to_be_visible(timeout=30_000)
+            expect(page.locator("#evidence [role=status]")).to_have_count(
+                0, timeout=120_000
+            )  # heads are measured
+            expect(page.locator("[aria-busy=true]")).to_have_count(0)
+            page.screenshot(path=arguments.out / f"{name}.png", full_page=whole)
+            page.close()
+            print(arguments.out / f"{name}.png")
+        browser.close()
+    server.should_exit = True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The web application: the page's files, and the interface that they and others ask.
+
+    GET  /api/runs                 the runs that are served
+    GET  /api/run?run=NAME         what one is and can do
+    POST /api/trace                translate and show everything
+    POST /api/force                the same for a given target
+    POST /api/products             one head's arithmetic at one step
+    POST /api/next                 a language model's next token
+    POST /api/continue             a language model writes on
+    GET  /api/metrics?run=NAME     the curves of its training
+    GET  /api/evidence?run=NAME    what was measured of its heads over many sentences
+
+A mistake is answered with `{"error": "one sentence"}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from headwise import __version__
+from headwise.errors import HeadwiseError
+from headwise.serve.answers import routes
+from headwise.serve.desk import Busy, Desk, Gone
+from headwise.serve.evidence import Corpus, Evidence
+from headwise.serve.guard import Guard
+from headwise.serve.runs import NotReady, Run
+
+PAGE = Path(__file__).parent / "page"
+
+
+def create_app(runs: Mapping[str, Run], corpus: Corpus | None = None) -> FastAPI:
+    """Put the application together; `runs` by name, the first is shown first.
+
+    Heads are measured on `corpus`, or on each run's own development data.
+    """
+    desk = Desk()
+    evidence = {
+        name: Evidence(corpus or Corpus.of(run), run.translator, lambda: desk.idle)
+        for name, run in runs.items()
+    }
+    app = FastAPI(title="Headwise", version=__version__, docs_url=None, redoc_url=None)
+    app.include_router(routes(runs, evidence, desk), prefix="/api")
+
+    @app.api_route("/api/{path:path}", methods=["GET", "POST"], include_in_schema=False)
+    def unknown(path: str) -> Response:
+        return failure(404, f"expected a known address, found /api/{path}")
+
+    app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HeadwiseError, _mistake)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(
+        Busy, lambda request, error: failure(503, "the server is busy; try again in a moment")
+    )
+    app.add_exception_handler(Gone, lambda request, error: Response(status_code=499))
+    app.add_exception_handler(
+        Exception, lambda request, error: failure(500, "the server failed; its log says why")
+    )
+    app.add_middleware(Guard)
+    return app
+
+
+def failure(status: int, sentence: str) -> JSONResponse:
+    """Answer with one sentence about what went wrong."""
+    headers = {"Retry-After": "1"} if status == 503 else None
+    return JSONResponse({"error": sentence}, status_code=status, headers=headers)
+
+
+def _mistake(request: Request, error: Exception) -> Response:
+    return failure(409 if isinstance(error, NotReady) else 400, str(error))
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404 and not request.url.path.startswith("/api/"):
+        return failure(404, f"there is nothing at {request.url.path}")
+    return failure(error.status_code, error.detail)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    """Name the first field that can't be, and how many more there are."""
+    assert isinstance(error, RequestValidationError)
+    first, *others = error.errors()
+    places = [str(place) for place in first["loc"] if place not in ("body", "query")]
+    message = f"{'.'.join(places) or 'request'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    more = f" (and {len(others)} more)" if others else ""
+    return failure(422, message + more)

@@ -1,0 +1,41 @@
+"""What stands before every request: no body beyond a bound, and headers that keep the page to itself."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BYTES = 256 * 1024  # of a request: 5,000 characters of text and of a target, and many interventions
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class Guard:
+    """Wraps an application; a body that is too long is refused before it is read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on and add the headers to the answer."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        length = Headers(scope=scope).get("content-length", "")
+        chunked = "transfer-encoding" in Headers(scope=scope)
+        if chunked or (length and not length.isdigit()) or int(length or 0) > MOST_BYTES:
+            sentence = f"request: expected at most {MOST_BYTES:,} bytes with their number in Content-Length"
+            await JSONResponse({"error": sentence}, status_code=413)(scope, receive, with_headers)
+            return
+        await self.app(scope, receive, with_headers)

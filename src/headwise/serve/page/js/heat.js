@@ -1,0 +1,55 @@
+/** Heat maps on a canvas: one small square a weight, the accent color the deeper the more. */
+
+/** @type {Map<HTMLCanvasElement, () => void>} */
+const painted = new Map();
+
+/**
+ * Paint weights from 0 to 1; what can't be seen is left empty with a dot. Shades go by the square root, so that small
+ * weights can be told from none.
+ * @param {HTMLCanvasElement} canvas
+ * @param {import("./tensor.js").Tensor} matrix (rows, columns)
+ * @param {(row: number, column: number) => boolean} [seen]
+ */
+export function paint(canvas, matrix, seen = () => true) {
+  const [rows, columns] = matrix.shape;
+  const draw = () => {
+    canvas.width = columns;
+    canvas.height = rows;
+    const context = canvas.getContext("2d");
+    if (!context || rows * columns === 0) return;
+    const image = context.createImageData(columns, rows);
+    const [red, green, blue] = colorOf(canvas, "color");
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        const place = row * columns + column;
+        const shade = seen(row, column) ? Math.sqrt(Math.min(1, Math.max(0, matrix.data[place]))) : 0;
+        image.data.set([red, green, blue, Math.round(255 * shade)], 4 * place);
+      }
+    }
+    context.putImageData(image, 0, 0);
+  };
+  painted.set(canvas, draw);
+  draw();
+}
+
+/** Paint all maps anew, after a change of colors. */
+export function repaint() {
+  for (const [canvas, draw] of painted) {
+    if (canvas.isConnected) draw();
+    else painted.delete(canvas);
+  }
+}
+
+/**
+ * @param {Element} element
+ * @param {string} property
+ * @returns {[number, number, number]}
+ */
+function colorOf(element, property) {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  if (!probe) return [0, 0, 0];
+  probe.fillStyle = getComputedStyle(element).getPropertyValue(property);
+  probe.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = probe.getImageData(0, 0, 1, 1).data;
+  return [red, green, blue];
+}

@@ -1,0 +1,112 @@
+/** The keyboard: moving within a chart, the page's own keys, and the list of them. */
+
+import { h } from "./dom.js";
+
+export const KEYS = [
+  ["Tab", "from panel to panel, and to what is in them"],
+  ["← → ↑ ↓", "within a chart, a list, or a row of tabs"],
+  ["Enter", "pin the word, cell, head or hypothesis"],
+  ["Esc", "unpin"],
+  ["x", "silence the head that is looked into, or let it speak again"],
+  ["u", "undo the last intervention"],
+  ["[  ]", "previous and next head"],
+  ["1 … 9", "go to a panel"],
+  ["?", "this list"],
+];
+
+/**
+ * Let arrow keys move among the items of a container that has one tab stop: items are found by `selector`, and stand
+ * in rows by `data-row` and `data-column` where they have them, in one line otherwise.
+ * @param {HTMLElement | SVGElement} container
+ * @param {string} selector
+ */
+export function roving(container, selector) {
+  const items = () => /** @type {(HTMLElement | SVGElement)[]} */ ([...container.querySelectorAll(selector)]);
+  container.addEventListener("keydown", (event) => {
+    const key = /** @type {KeyboardEvent} */ (event).key;
+    const all = items();
+    const from = all.find((item) => item === document.activeElement);
+    if (!from) return;
+    const to = key === "Home" ? all[0] : key === "End" ? all[all.length - 1] : neighbor(all, from, key);
+    if (!to) return;
+    event.preventDefault();
+    to.focus();
+  });
+  container.addEventListener("focusin", (event) => {
+    const all = items();
+    const now = all.find((item) => item === event.target);
+    if (now) for (const item of all) item.setAttribute("tabindex", item === now ? "0" : "-1");
+  });
+}
+
+/**
+ * Leave one tab stop among items that were just made: the marked one, or the first.
+ * @param {Iterable<Element>} items
+ * @param {(item: Element) => boolean} [marked]
+ */
+export function oneStop(items, marked = () => false) {
+  const all = [...items];
+  const stop = all.find(marked) ?? all[0];
+  for (const item of all) item.setAttribute("tabindex", item === stop ? "0" : "-1");
+}
+
+/**
+ * @param {(HTMLElement | SVGElement)[]} all
+ * @param {HTMLElement | SVGElement} from
+ * @param {string} key
+ */
+function neighbor(all, from, key) {
+  /** @type {Record<string, [number, number]>} */
+  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  const move = moves[key];
+  if (!move) return null;
+  if (from.dataset.row === undefined) return all[all.indexOf(from) + move[0] + move[1]] ?? null;
+  const [row, column] = [Number(from.dataset.row), Number(from.dataset.column)];
+  const place = (/** @type {HTMLElement | SVGElement} */ item) => [
+    Number(item.dataset.row),
+    Number(item.dataset.column),
+  ];
+  const ahead = all.filter((item) => {
+    const [r, c] = place(item);
+    return move[0] !== 0 ? Math.sign(r - row) === move[0] : r === row && Math.sign(c - column) === move[1];
+  });
+  const distance = (/** @type {HTMLElement | SVGElement} */ item) => {
+    const [r, c] = place(item);
+    return 1000 * Math.abs(move[0] !== 0 ? r - row : c - column) + Math.abs(c - column);
+  };
+  return ahead.sort((a, b) => distance(a) - distance(b))[0] ?? null;
+}
+
+/**
+ * Listen to the page's own keys, wherever nothing is being typed.
+ * @param {Record<string, () => void>} actions by key
+ */
+export function listen(actions) {
+  document.addEventListener("keydown", (event) => {
+    const { target, key } = event;
+    const held = (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
+    if (held || event.defaultPrevented) return;
+    const typing =
+      target instanceof HTMLElement && target.matches("textarea, select, input:not([type=range])");
+    if (typing || !(key in actions) || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    actions[key]();
+  });
+}
+
+/** The list of keys. */
+export function keysDialog() {
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "keys-title" },
+    h("h2", { id: "keys-title" }, "Keys"),
+    h(
+      "dl",
+      { class: "keys" },
+      KEYS.map(([key, meaning]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning))),
+    ),
+    h("form", { method: "dialog" }, h("button", { class: "primary" }, "Close")),
+  );
+  document.body.append(dialog);
+  return dialog;
+}

@@ -1,0 +1,204 @@
+/** The page: its state, its data, its panels, and the keys that work everywhere. */
+
+import { Failure } from "./api.js";
+import { allRuns, Data } from "./data.js";
+import { button, fill, h, select } from "./dom.js";
+import { repaint } from "./heat.js";
+import { keysDialog, listen } from "./keys.js";
+import { beamPanel } from "./panels/beam.js";
+import { evidencePanel } from "./panels/evidence.js";
+import { headsPanel, silence } from "./panels/heads.js";
+import { interventionsPanel } from "./panels/interventions.js";
+import { languagePanel } from "./panels/language.js";
+import { learnPanel } from "./panels/learn.js";
+import { microscopePanel } from "./panels/microscope.js";
+import { ribbonPanel } from "./panels/ribbon.js";
+import { trainingPanel } from "./panels/training.js";
+import { translatePanel } from "./panels/translate.js";
+import { fromFragment, Store, toFragment } from "./state.js";
+import { counted } from "./text.js";
+import { PARTS } from "./types.js";
+
+const PANELS = [
+  translatePanel,
+  languagePanel,
+  ribbonPanel,
+  headsPanel,
+  microscopePanel,
+  beamPanel,
+  interventionsPanel,
+  evidencePanel,
+  learnPanel,
+  trainingPanel,
+];
+const AGAIN = 2000; // milliseconds between attempts to reach a server that was lost
+
+const store = new Store(fromFragment(location.hash));
+const data = new Data(store);
+const spoken = h("div", { class: "hidden", "aria-live": "polite" });
+/** @type {import("./types.js").App} */
+const app = { store, data, say: (text) => fill(spoken, text) };
+const dialog = keysDialog();
+
+/** The address is the state; a link that is followed or typed is read back. */
+function keepAddress() {
+  let written = location.hash.slice(1);
+  let waiting = 0;
+  const elsewhere = () => location.hash.slice(1) !== written;
+  const follow = () => {
+    if (!elsewhere()) return;
+    written = location.hash.slice(1);
+    const read = fromFragment(written);
+    store.set({ ...read, run: read.run || store.state.run });
+  };
+  const write = () => {
+    if (elsewhere()) return follow(); // somebody followed a link meanwhile
+    written = toFragment(store.state);
+    history.replaceState(null, "", written ? `#${written}` : location.pathname);
+  };
+  store.on(() => {
+    clearTimeout(waiting);
+    waiting = window.setTimeout(write, 60);
+  });
+  window.addEventListener("hashchange", follow);
+}
+
+function followTheme() {
+  const show = () => {
+    document.documentElement.dataset.theme = store.state.theme;
+    repaint();
+  };
+  store.on((_, changed) => changed.has("theme") && show());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  show();
+}
+
+/** @param {{ name: string, task: string, ready: boolean }[]} runs */
+function header(runs) {
+  const theme = select(
+    [
+      ["auto", "Auto"],
+      ["light", "Light"],
+      ["dark", "Dark"],
+    ],
+    store.state.theme,
+    (value) => store.set({ theme: /** @type {"auto" | "light" | "dark"} */ (value) }),
+    { "aria-label": "Colors" },
+  );
+  const run = select(
+    runs.map(({ name, ready }) => [name, ready ? name : `${name} (in training)`]),
+    store.state.run,
+    (name) => store.set({ run: name }),
+    { "aria-label": "Run", id: "run" },
+  );
+  store.on(() => {
+    run.value = store.state.run;
+    theme.value = store.state.theme;
+  });
+  const place = /** @type {HTMLElement} */ (document.querySelector("#controls"));
+  const about = h("p", { class: "about-run" });
+  data.run.on(({ value }) => fill(about, value && aboutRun(value)));
+  fill(
+    place,
+    about,
+    run,
+    theme,
+    button("?", () => dialog.showModal(), { "aria-label": "Keys" }),
+  );
+}
+
+/** @param {import("./types.js").Run} run */
+function aboutRun(run) {
+  const { source, target } = run.languages;
+  const pair = source && target ? `${source} → ${target}, ` : "";
+  return `${pair}${run.architecture}${run.parameters ? `, ${counted(run.parameters)} parameters` : ""}`;
+}
+
+function keys() {
+  const heads = () =>
+    PARTS.flatMap((part) => {
+      const { layers = 0, heads: count = 0 } = data.run.value?.parts?.[part] ?? {};
+      return Array.from({ length: layers * count }, (_, i) => ({
+        part,
+        layer: Math.floor(i / count),
+        head: i % count,
+      }));
+    });
+  const step = (/** @type {number} */ by) => {
+    const all = heads();
+    const { part, layer, head } = store.state;
+    const now = all.findIndex((one) => one.part === part && one.layer === layer && one.head === head);
+    if (all.length) store.set({ ...all[(now + by + all.length) % all.length], query: null, key: null });
+  };
+  const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
+  /** @type {Record<string, () => void>} */
+  const actions = {
+    x: () => silence(store, store.state.part, store.state.layer, store.state.head),
+    u: () => store.undo(),
+    "[": () => step(-1),
+    "]": () => step(1),
+    "?": () => dialog.showModal(),
+    Escape: () => store.set({ query: null, key: null, word: null, node: null }),
+  };
+  for (let number = 1; number <= 9; number++) {
+    actions[String(number)] = () => {
+      const panel = panels().find((one) => one.dataset.number === String(number));
+      panel?.scrollIntoView({ block: "start" });
+      panel?.querySelector("h2")?.focus({ preventScroll: true });
+    };
+  }
+  listen(actions);
+}
+
+/** Ask again what was asked in vain, as soon as the server answers. */
+function recover() {
+  window.setInterval(async () => {
+    const lost = data.slots.filter((slot) => slot.status === "failed" && slot.failure?.lost);
+    if (lost.length === 0) return;
+    const back = await allRuns().then(
+      () => true,
+      () => false,
+    );
+    if (back) for (const slot of lost) slot.retry();
+  }, AGAIN);
+}
+
+async function begin() {
+  const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+  /** @type {Awaited<ReturnType<typeof allRuns>>} */
+  let runs;
+  try {
+    runs = await allRuns();
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    fill(
+      main,
+      h("div", { class: "notice", role: "alert" }, h("span", {}, error.message), button("Try again", begin)),
+    );
+    return;
+  }
+  document.querySelector(".skip")?.addEventListener("click", (event) => {
+    event.preventDefault(); // the fragment is the page's state
+    main.focus();
+  });
+  const known = runs.some(({ name }) => name === store.state.run);
+  if (!known) store.state = { ...store.state, run: runs[0].name };
+  fill(main, ...PANELS.map((make) => make(app)));
+  document.body.append(spoken);
+  keepAddress();
+  followTheme();
+  header(runs);
+  keys();
+  recover();
+  data.run.on(({ value, status }) => {
+    const { state } = store;
+    if (status !== "ready" || !value?.can.translate || state.text !== "") return;
+    // The last but one layer's cross-attention aligns best (Garg et al. 2019).
+    const layer = state.layer || Math.max(0, (value.parts?.cross?.layers ?? 1) - 2);
+    const { node, query, key, word } = state; // a link may pin them without naming the text
+    store.set({ layer, text: value.samples?.[0] ?? "", node, query, key, word });
+  });
+  data.begin();
+}
+
+begin();

@@ -1,0 +1,133 @@
+/** One head's weights as a large map with its tokens, and a cursor that arrow keys, pointer and touch move. */
+
+import { fill, h } from "./dom.js";
+import { paint } from "./heat.js";
+import { number, piece } from "./text.js";
+
+/**
+ * @typedef {object} Matrix
+ * @property {import("./tensor.js").Tensor} weights
+ * @property {string[]} rows
+ * @property {string[]} columns
+ * @property {(row: number, column: number) => boolean} seen
+ */
+
+/**
+ * @param {object} tell
+ * @param {(row: number, column: number) => void} tell.move  the cursor moved
+ * @param {(row: number, column: number) => void} tell.pin
+ */
+export function matrixView({ move, pin }) {
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  const cursor = h("span", { class: "cell cursor", hidden: true });
+  const pinned = h("span", { class: "cell pinned", hidden: true });
+  const cells = h(
+    "div",
+    {
+      class: "cells",
+      tabindex: "0",
+      role: "application",
+      "aria-roledescription": "heat map",
+      "data-key": "matrix",
+    },
+    canvas,
+    pinned,
+    cursor,
+  );
+  const rows = h("ol", { class: "rows", "aria-hidden": "true" });
+  const columns = h("ol", { class: "columns", "aria-hidden": "true" });
+  const root = h("div", { class: "matrix" }, columns, rows, cells);
+  /** @type {Matrix | null} */
+  let shown = null;
+  let [row, column] = [0, 0];
+
+  /**
+   * @param {HTMLElement} mark
+   * @param {number} r
+   * @param {number} c
+   */
+  const put = (mark, r, c) => {
+    mark.hidden = !shown;
+    mark.style.setProperty("--row", String(r));
+    mark.style.setProperty("--column", String(c));
+  };
+  /**
+   * @param {number} r
+   * @param {number} c
+   */
+  const go = (r, c) => {
+    if (!shown) return;
+    const [height, width] = shown.weights.shape;
+    [row, column] = [Math.max(0, Math.min(height - 1, r)), Math.max(0, Math.min(width - 1, c))];
+    put(cursor, row, column);
+    for (const [i, item] of [...rows.children].entries()) item.classList.toggle("on", i === row);
+    for (const [i, item] of [...columns.children].entries()) item.classList.toggle("on", i === column);
+    move(row, column);
+  };
+  cells.addEventListener("keydown", (event) => {
+    /** @type {Record<string, [number, number]>} */
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const step = moves[event.key];
+    if (step) go(row + step[0], column + step[1]);
+    else if (event.key === "Home") go(row, 0);
+    else if (event.key === "End") go(row, Infinity);
+    else if (event.key === "Enter" || event.key === " ") pin(row, column);
+    else return;
+    event.preventDefault();
+  });
+  const at = (/** @type {PointerEvent} */ event) => {
+    const box = cells.getBoundingClientRect();
+    const [height, width] = shown?.weights.shape ?? [1, 1];
+    const place = [
+      ((event.clientY - box.top) / box.height) * height,
+      ((event.clientX - box.left) / box.width) * width,
+    ];
+    return /** @type {[number, number]} */ (place.map(Math.floor));
+  };
+  cells.addEventListener("pointermove", (event) => go(...at(event)));
+  cells.addEventListener("click", (event) => {
+    go(...at(/** @type {PointerEvent} */ (event)));
+    pin(row, column);
+  });
+
+  return {
+    root,
+    /**
+     * @param {Matrix | null} matrix
+     * @param {string} label
+     */
+    show(matrix, label) {
+      shown = matrix;
+      root.hidden = matrix === null;
+      cells.setAttribute("aria-label", label);
+      if (!matrix) return;
+      const [height, width] = matrix.weights.shape;
+      root.style.setProperty("--rows", String(height));
+      root.style.setProperty("--columns", String(width));
+      fill(rows, ...matrix.rows.map((name) => h("li", {}, h("span", { dir: "auto" }, piece(name)))));
+      fill(columns, ...matrix.columns.map((name) => h("li", {}, h("span", { dir: "auto" }, piece(name)))));
+      paint(canvas, matrix.weights, matrix.seen);
+    },
+    /**
+     * Put cursor and pin where the state says.
+     * @param {number} r
+     * @param {number} c
+     * @param {boolean} fixed
+     */
+    place(r, c, fixed) {
+      [row, column] = [r, c];
+      put(cursor, r, c);
+      put(pinned, r, c);
+      pinned.hidden = !fixed;
+    },
+    /** @returns {[string | number, ...(string | number)[]][]} */
+    table() {
+      if (!shown) return [];
+      const { weights, rows: names } = shown;
+      return names.map((name, i) => [
+        piece(name),
+        ...[...weights.at(i).data].map((value) => number(value, 4)),
+      ]);
+    },
+  };
+}

@@ -1,0 +1,238 @@
+/** Every head as a small map: three tabs, a row a layer. */
+
+import { fill, h } from "../dom.js";
+import { paint } from "../heat.js";
+import { oneStop, roving } from "../keys.js";
+import { panel, twin, watch } from "../panel.js";
+import { measured, told } from "../roles.js";
+import { number } from "../text.js";
+import { PART_NAMES, PARTS } from "../types.js";
+
+/** @typedef {import("../types.js").Part} Part */
+
+/** @param {import("../types.js").App} app */
+export function headsPanel({ store, data }) {
+  const made = panel(
+    "heads",
+    "Heads",
+    3,
+    "Every head’s weights for this sentence: rows look, columns are looked at; deeper is more.",
+  );
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Attention" });
+  const grid = h("div", { class: "heads", role: "tabpanel", id: "heads-grid" });
+  const caption = h("p", { class: "detail", "aria-live": "polite" });
+  made.tools.append(tabs);
+  made.body.append(grid, caption);
+  watch(made.body, [data.trace, data.chosen]);
+  roving(tabs, "[role=tab]");
+  roving(grid, ".head");
+  const refresh = twin(made, grid, () => table(data.reading, store.state.part, data.evidence.value));
+
+  const show = () => {
+    const { state } = store;
+    const parts = data.run.value?.parts ?? {};
+    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    fill(
+      tabs,
+      ...PARTS.filter((part) => parts[part]).map((part) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `tab-${part}`,
+            "data-key": `tab-${part}`,
+            "aria-selected": String(part === state.part),
+            "aria-controls": "heads-grid",
+            tabindex: part === state.part ? "0" : "-1",
+            onclick: () => choose(part),
+            onfocus: () => part !== store.state.part && choose(part),
+          },
+          PART_NAMES[part],
+        ),
+      ),
+    );
+    grid.setAttribute("aria-labelledby", `tab-${state.part}`);
+    const weights = data.reading?.attention[state.part];
+    if (!weights) {
+      fill(
+        grid,
+        h(
+          "p",
+          { class: "muted" },
+          data.reading ? "This model has no such attention." : "Nothing to look at yet.",
+        ),
+      );
+      fill(caption);
+      return;
+    }
+    const [layers, count] = weights.shape;
+    grid.style.setProperty("--heads", String(count));
+    fill(
+      grid,
+      ...Array.from({ length: layers }, (_, layer) => [
+        h("span", { class: "layer" }, `Layer ${layer + 1}`),
+        ...Array.from({ length: count }, (_, head) => cell(layer, head)),
+      ]).flat(),
+    );
+    for (const canvas of grid.querySelectorAll("canvas")) {
+      const [layer, head] = [Number(canvas.dataset.layer), Number(canvas.dataset.head)];
+      paint(canvas, weights.at(layer, head));
+    }
+    mark();
+    refresh();
+  };
+
+  /** @param {Part} part */
+  const choose = (part) => {
+    const { layers = 1, heads = 1 } = data.run.value?.parts?.[part] ?? {};
+    const { layer, head } = store.state;
+    store.set({
+      part,
+      layer: Math.min(layer, layers - 1),
+      head: Math.min(head, heads - 1),
+      query: null,
+      key: null,
+    });
+  };
+
+  /**
+   * @param {number} layer
+   * @param {number} head
+   */
+  const cell = (layer, head) => {
+    const { part } = store.state;
+    const role = measured(data.evidence.value, part, layer, head)?.roles[0];
+    const silent = isSilent(store.state.changes, part, layer, head);
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "head",
+        "data-key": `head-${layer}-${head}`,
+        "data-row": layer,
+        "data-column": head,
+        "aria-pressed": "false",
+        "aria-label": `Layer ${layer + 1}, head ${head + 1}${role ? `, ${role.name}` : ""}${silent ? ", silenced" : ""}`,
+        onclick: () => store.set({ layer, head, query: null, key: null }),
+        onfocus: () => tell(layer, head),
+        onmouseenter: () => tell(layer, head),
+        onmouseleave: () => tell(store.state.layer, store.state.head),
+        onkeydown: (/** @type {KeyboardEvent} */ event) => {
+          if (event.key !== "x") return;
+          event.preventDefault();
+          silence(store, part, layer, head);
+        },
+      },
+      h(
+        "span",
+        { class: "map" },
+        h("canvas", { "data-layer": layer, "data-head": head, "aria-hidden": "true" }),
+        silent && h("span", { class: "cross", "aria-hidden": "true" }, "×"),
+      ),
+      h(
+        "span",
+        { class: "name" },
+        `${layer + 1}.${head + 1}`,
+        role && h("span", { class: "badge" }, role.short),
+      ),
+    );
+  };
+
+  /**
+   * @param {number} layer
+   * @param {number} head
+   */
+  const tell = (layer, head) => {
+    const { part, changes } = store.state;
+    fill(
+      caption,
+      h("strong", {}, `${PART_NAMES[part]}, layer ${layer + 1}, head ${head + 1}`),
+      isSilent(changes, part, layer, head) ? " — silenced. " : ". ",
+      told(data.evidence.value, part, layer, head),
+    );
+  };
+
+  const mark = () => {
+    const { layer, head } = store.state;
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (grid.querySelectorAll(".head"))) {
+      button.setAttribute("aria-pressed", String(button.dataset.key === `head-${layer}-${head}`));
+    }
+    if (!grid.contains(document.activeElement))
+      oneStop(grid.querySelectorAll(".head"), (one) => one.getAttribute("aria-pressed") === "true");
+    tell(layer, head);
+  };
+
+  store.on((_, changed) => {
+    if (changed.has("part") || changed.has("changes")) show();
+    else if (changed.has("layer") || changed.has("head")) mark();
+  });
+  data.run.on(show);
+  data.trace.on((slot) => slot.status === "ready" && show());
+  data.chosen.on((slot) => slot.status !== "loading" && show());
+  data.evidence.on(show);
+  return made.root;
+}
+
+/**
+ * Whether an intervention takes a head out altogether.
+ * @param {string[]} changes
+ * @param {Part} part
+ * @param {number} layer
+ * @param {number} head
+ */
+export function isSilent(changes, part, layer, head) {
+  return changes.some((change) => {
+    const found = /^(?:silence|zero):(\w+)\.(\d+|\*)\.(\d+|\*)$/.exec(change);
+    const fits = (/** @type {string} */ text, /** @type {number} */ place) =>
+      text === "*" || Number(text) === place + 1;
+    return found !== null && found[1] === part && fits(found[2], layer) && fits(found[3], head);
+  });
+}
+
+/**
+ * Silence a head, or let it speak again.
+ * @param {import("../state.js").Store} store
+ * @param {Part} part
+ * @param {number} layer
+ * @param {number} head
+ */
+export function silence(store, part, layer, head) {
+  const change = `silence:${part}.${layer + 1}.${head + 1}`;
+  const { changes } = store.state;
+  store.intervene(changes.includes(change) ? changes.filter((one) => one !== change) : [...changes, change]);
+}
+
+/**
+ * @param {import("../types.js").Reading | null} reading
+ * @param {Part} part
+ * @param {any} evidence
+ */
+function table(reading, part, evidence) {
+  const weights = reading?.attention[part];
+  if (!weights) return null;
+  const [layers, count, rows, columns] = weights.shape;
+  const out = [];
+  for (let layer = 0; layer < layers; layer++) {
+    for (let head = 0; head < count; head++) {
+      const { data } = weights.at(layer, head);
+      let [entropy, top] = [0, 0];
+      for (let row = 0; row < rows; row++) {
+        const line = data.subarray(row * columns, (row + 1) * columns);
+        top += Math.max(...line) / rows;
+        for (const value of line) entropy -= value > 0 ? (value * Math.log2(value)) / rows : 0;
+      }
+      out.push([
+        `${layer + 1}.${head + 1}`,
+        number(top, 3),
+        number(entropy, 2),
+        told(evidence, part, layer, head),
+      ]);
+    }
+  }
+  return {
+    caption: `${PART_NAMES[part]} heads in this sentence (mean over ${rows} rows)`,
+    head: ["Head", "Largest weight", "Entropy, bits", "Over many sentences"],
+    rows: out,
+  };
+}

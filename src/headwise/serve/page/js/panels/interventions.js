@@ -1,0 +1,317 @@
+/** Changing the model for this request: silence, uniform, shift, shuffle, force; and what it does to the translation. */
+
+import { baselineOf } from "../data.js";
+import { button, field, fill, h, select } from "../dom.js";
+import { panel, tableOf, watch } from "../panel.js";
+import { byRole } from "../roles.js";
+import { number, percent, signed } from "../text.js";
+import { PARTS } from "../types.js";
+import { changesBetween } from "./difference.js";
+
+const KINDS = /** @type {[string, string][]} */ ([
+  ["silence", "Silence"],
+  ["uniform", "Make uniform"],
+  ["zero", "Set weights on a position to 0"],
+  ["shuffle", "Shuffle positions"],
+  ["shift", "Shift positions"],
+]);
+
+/** @param {import("../types.js").App} app */
+export function interventionsPanel({ store, data, say }) {
+  const made = panel(
+    "interventions",
+    "Interventions",
+    6,
+    "Change the model for this sentence and see whether the translation cares.",
+  );
+  const undo = button("Undo", () => store.undo());
+  const reset = button("Reset", () => store.intervene([]));
+  made.tools.append(undo, reset);
+  const list = h("ul", { class: "chips", "aria-label": "Active interventions" });
+  const result = h("div", { class: "result", "aria-live": "polite" });
+  const forms = h("div", { class: "forms" });
+  made.body.append(h("div", {}, forms, list, result));
+  watch(made.body, [data.base, data.under]);
+
+  let kind = "silence";
+  let where = "head";
+  const amount = h("input", {
+    type: "number",
+    value: 1,
+    step: 1,
+    min: -99,
+    max: 9999,
+    "aria-label": "Amount",
+  });
+  const prefix = h("input", {
+    type: "text",
+    maxlength: 500,
+    placeholder: "Begin the output with",
+    "aria-label": "Begin the output with",
+    dir: "auto",
+  });
+  const word = h("input", {
+    type: "text",
+    maxlength: 100,
+    placeholder: "word",
+    "aria-label": "Word",
+    dir: "auto",
+  });
+  const place = h("input", {
+    type: "number",
+    min: 1,
+    max: 999,
+    value: 1,
+    "aria-label": "Number of the word",
+  });
+
+  const add = (/** @type {string[]} */ changes) => store.intervene([...store.state.changes, ...changes]);
+  const submit = (/** @type {() => void} */ act) => (/** @type {Event} */ event) => {
+    event.preventDefault();
+    act();
+  };
+
+  const showForms = () => {
+    const { part, layer, head } = store.state;
+    const roles = byRole(data.evidence.value);
+    const places = /** @type {[string, string][]} */ ([
+      ["head", `this head (${part} ${layer + 1}.${head + 1})`],
+      ["layer", `its layer (${part} ${layer + 1})`],
+      ["part", `all of ${part}`],
+      ...[...roles].map(([name, heads]) => [`role:${name}`, `all “${name}” heads (${heads.length})`]),
+      ...[...roles].map(([name, heads]) => [
+        `random:${name}`,
+        `as many random heads (${heads.length}, for ${name})`,
+      ]),
+    ]);
+    if (!places.some(([name]) => name === where)) where = "head";
+    const needs = kind === "zero" || kind === "shuffle" || kind === "shift";
+    const names = { zero: "Position, from 1", shuffle: "Seed", shift: "By" };
+    fill(
+      forms,
+      h(
+        "form",
+        { class: "row", onsubmit: submit(() => add(targets())) },
+        select(
+          KINDS,
+          kind,
+          (value) => {
+            kind = value;
+            showForms();
+          },
+          { "aria-label": "What to do", "data-key": "kind" },
+        ),
+        select(
+          places,
+          where,
+          (value) => {
+            where = value;
+          },
+          { "aria-label": "Where", "data-key": "where" },
+        ),
+        needs && field(names[/** @type {"zero" | "shuffle" | "shift"} */ (kind)], amount),
+        h("button", { class: "primary", "data-key": "apply" }, "Apply"),
+      ),
+      h(
+        "form",
+        {
+          class: "row",
+          onsubmit: submit(() => prefix.value.trim() && add([`prefix:${prefix.value.trim()}`])),
+        },
+        prefix,
+        h("button", { "data-key": "force-prefix" }, "Force beginning"),
+      ),
+      h(
+        "form",
+        {
+          class: "row",
+          onsubmit: submit(
+            () =>
+              word.value.trim() &&
+              add([`word:${Math.max(1, place.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`]),
+          ),
+        },
+        field("Word", place),
+        word,
+        h("button", { "data-key": "force-word" }, "Force word"),
+      ),
+    );
+  };
+
+  /** The chosen places as interventions. */
+  const targets = () => {
+    const { part, layer, head } = store.state;
+    const [what, ...rest] = where.split(":");
+    const name = rest.join(":");
+    const value = Math.round(amount.valueAsNumber || 0);
+    const suffix =
+      kind === "zero"
+        ? `@${Math.max(0, value - 1)}`
+        : kind === "shuffle"
+          ? `@${Math.abs(value)}`
+          : kind === "shift"
+            ? `@${value}`
+            : "";
+    if (what === "layer") return [`${kind}:${part}.${layer + 1}.*${suffix}`];
+    if (what === "part") return [`${kind}:${part}.*.*${suffix}`];
+    const role = byRole(data.evidence.value).get(name) ?? [];
+    const chosen =
+      what === "role" ? role : what === "random" ? others(role, data.run.value) : [{ part, layer, head }];
+    return chosen.map((one) => `${kind}:${one.part}.${one.layer + 1}.${one.head + 1}${suffix}`);
+  };
+
+  const showList = () => {
+    const { changes } = store.state;
+    undo.disabled = !store.canUndo;
+    reset.disabled = changes.length === 0;
+    fill(
+      list,
+      ...changes.map((change) =>
+        h(
+          "li",
+          {},
+          h("span", { dir: "auto" }, describe(change)),
+          button("×", () => store.intervene(changes.filter((one) => one !== change)), {
+            "aria-label": `Remove: ${describe(change)}`,
+            "data-key": `remove-${change}`,
+          }),
+        ),
+      ),
+    );
+  };
+
+  const showResult = () => {
+    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    const [trace, base] = [data.trace.value, data.base.value];
+    const settled =
+      data.trace.status === "ready" && data.base.status === "ready" && data.under.status !== "loading";
+    if (store.state.changes.length === 0 && store.state.base === null) {
+      fill(
+        result,
+        h("p", { class: "muted" }, "Nothing is changed. x silences the head that is looked into."),
+      );
+    } else if (settled && trace && base && trace.hypotheses.length && base.hypotheses.length) {
+      const [now, before] = [trace.hypotheses[0], base.hypotheses[0]];
+      const under = baselineOf(store.state).text === store.state.text ? data.under.value : null;
+      const delta = under ? under.log_probability - before.log_probability : null;
+      const same = now.text === before.text;
+      fill(
+        result,
+        h("h3", {}, same ? "The translation stays the same" : "The translation changes"),
+        !same && changesBetween(before.text, now.text),
+        scrolled({
+          caption: "Log-probabilities",
+          head: ["log P", "before", "now", "Δ"],
+          rows: [
+            ...(under && delta !== null
+              ? [
+                  [
+                    "of the translation before",
+                    number(before.log_probability, 4),
+                    number(under.log_probability, 4),
+                    signed(delta, 4),
+                  ],
+                ]
+              : []),
+            [
+              "of the best translation",
+              number(before.log_probability, 4),
+              number(now.log_probability, 4),
+              signed(now.log_probability - before.log_probability, 4),
+            ],
+          ],
+        }),
+        delta !== null && h("p", { class: "detail" }, told(delta, same)),
+      );
+      say(same ? "The translation stays the same." : "The translation changes.");
+    }
+  };
+
+  store.on((_, changed) => {
+    if (["part", "layer", "head", "run"].some((key) => changed.has(key))) showForms();
+    showList();
+    if (changed.has("changes") || changed.has("base")) showResult();
+  });
+  data.run.on(() => {
+    showForms();
+    showResult();
+  });
+  data.evidence.on(showForms);
+  for (const slot of [data.trace, data.base, data.under]) slot.on(showResult);
+  showForms();
+  showList();
+  showResult();
+  return made.root;
+}
+
+/** @param {import("../panel.js").Table} table */
+function scrolled(table) {
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": table.caption },
+    tableOf(table),
+  );
+}
+
+/**
+ * What a change of the log-probability means.
+ * @param {number} delta
+ * @param {boolean} same
+ */
+function told(delta, same) {
+  if (Math.abs(delta) < 5e-5)
+    return "No change: the model doesn’t use what was taken away, for this sentence.";
+  const factor = Math.exp(-Math.abs(delta));
+  return `The translation from before is now ${delta < 0 ? `${percent(factor)} as probable as it was` : `${number(1 / factor, 2)} times as probable`}${same ? ", and still the best." : "."}`;
+}
+
+/**
+ * As many heads of the model that don't have the role; the same ones each time.
+ * @param {{ part: string, layer: number, head: number }[]} role
+ * @param {import("../types.js").Run | null} run
+ */
+function others(role, run) {
+  const taken = new Set(role.map((one) => `${one.part}.${one.layer}.${one.head}`));
+  const all = PARTS.flatMap((part) => {
+    const { layers = 0, heads = 0 } = role.some((one) => one.part === part) ? (run?.parts?.[part] ?? {}) : {};
+    return Array.from({ length: layers * heads }, (_, i) => ({
+      part,
+      layer: Math.floor(i / heads),
+      head: i % heads,
+    }));
+  }).filter((one) => !taken.has(`${one.part}.${one.layer}.${one.head}`));
+  let seed = 1;
+  const draw = () => {
+    seed = (seed * 48271) % 2147483647;
+    return seed;
+  };
+  return all
+    .map((one) => ({ one, order: draw() }))
+    .sort((a, b) => a.order - b.order)
+    .slice(0, role.length)
+    .map(({ one }) => one);
+}
+
+/**
+ * An intervention in words.
+ * @param {string} change
+ */
+export function describe(change) {
+  const [kind, ...rest] = change.split(":");
+  const text = rest.join(":");
+  if (kind === "prefix") return `begin with “${text}”`;
+  if (kind === "word") return `word ${Number(rest[0]) + 1} is “${rest.slice(1).join(":")}”`;
+  const [place, amount] = text.split("@");
+  const [part, layer, head] = place.split(".");
+  const at =
+    layer === "*" ? `all of ${part}` : head === "*" ? `${part} layer ${layer}` : `${part} ${layer}.${head}`;
+  /** @type {Record<string, string>} */
+  const verbs = {
+    silence: `silence ${at}`,
+    uniform: `make ${at} uniform`,
+    zero: amount ? `${at} ignores position ${Number(amount) + 1}` : `zero ${at}`,
+    shuffle: `shuffle ${at} (seed ${amount})`,
+    shift: `shift ${at} by ${amount}`,
+  };
+  return verbs[kind] ?? change;
+}

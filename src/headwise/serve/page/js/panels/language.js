@@ -1,0 +1,149 @@
+/** A language model: what it would write next, how drawing changes that, and a text that it goes on with. */
+
+import { button, field, fill, h } from "../dom.js";
+import { oneStop, roving } from "../keys.js";
+import { panel, twin, watch } from "../panel.js";
+import { counted, number, percent } from "../text.js";
+
+const MORE = 40; // tokens at once
+
+/** @param {import("../types.js").App} app */
+export function languagePanel({ store, data }) {
+  const made = panel(
+    "language",
+    "Language model",
+    1,
+    "What the model would write next, and what it draws from.",
+  );
+  const text = h("textarea", {
+    id: "prompt",
+    rows: 5,
+    dir: "auto",
+    spellcheck: "false",
+    "aria-label": "Text to go on with",
+    placeholder: "Type the beginning of a text",
+    oninput: () => store.set({ text: text.value }),
+  });
+  /**
+   * @param {"temperature" | "topk" | "topp" | "seed"} key
+   * @param {Record<string, number>} bounds
+   */
+  const control = (key, bounds) => {
+    const input = h("input", {
+      type: "number",
+      ...bounds,
+      oninput: () => Number.isFinite(input.valueAsNumber) && store.set({ [key]: input.valueAsNumber }),
+    });
+    return { key, input };
+  };
+  const controls = [
+    control("temperature", { min: 0.1, max: 10, step: 0.1 }),
+    control("topk", { min: 0, max: 1000, step: 1 }),
+    control("topp", { min: 0.05, max: 1, step: 0.05 }),
+    control("seed", { min: 0, max: 999999, step: 1 }),
+  ];
+  const [temperature, topk, topp, seed] = controls.map(({ input }) => input);
+  const more = button(
+    "Write on",
+    () => {
+      data.written.clear();
+      data.written.ask("continue", { ...data.drawing(), tokens: MORE, seed: store.state.seed });
+    },
+    { class: "primary" },
+  );
+  const list = h("div", { class: "nexts", role: "group", "aria-label": "Next tokens" });
+  const about = h("p", { class: "detail", "aria-live": "polite" });
+  const chart = h("div", {}, list);
+  const asking = h(
+    "div",
+    { class: "ask" },
+    text,
+    h(
+      "div",
+      { class: "row" },
+      field("Temperature", temperature),
+      field("Top-k (0: all)", topk),
+      field("Top-p", topp),
+    ),
+    h("div", { class: "row" }, field("Seed", seed), more),
+  );
+  made.body.append(h("div", { class: "sides" }, asking, h("div", {}, about, chart)));
+  watch(made.body, [data.next, data.written]);
+  roving(list, ".next");
+  const refresh = twin(
+    made,
+    chart,
+    () =>
+      data.next.value && {
+        caption: "The likeliest next tokens",
+        head: ["Token", "The model’s probability", "Drawn with"],
+        rows: data.next.value.tokens.map((one) => [
+          shown(one.piece),
+          number(one.probability, 4),
+          number(one.drawn, 4),
+        ]),
+      },
+  );
+
+  const showState = () => {
+    if (text.value !== store.state.text) text.value = store.state.text;
+    for (const { key, input } of controls)
+      if (document.activeElement !== input) input.value = String(store.state[key]);
+  };
+  const show = () => {
+    const found = data.next.value;
+    if (!found) return;
+    fill(
+      about,
+      `${counted(found.kept)} ${found.kept === 1 ? "token" : "tokens"} can be drawn; the model’s own entropy is ${number(found.entropy)} bits. `,
+      found.left_out > 0 ? `The first ${counted(found.left_out)} tokens are beyond what it reads. ` : "",
+      "Bar: the model’s probability; line: what it is drawn with. Enter takes a token.",
+    );
+    fill(
+      list,
+      ...found.tokens.map((one) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: `next${one.drawn > 0 ? "" : " out"}`,
+            "data-key": `next-${one.id}`,
+            style: { "--own": one.probability, "--drawn": one.drawn },
+            "aria-label": `${shown(one.piece)}: ${percent(one.probability)}, ${one.drawn > 0 ? `drawn with ${percent(one.drawn)}` : "not drawn"}`,
+            onclick: () => store.set({ text: store.state.text + one.text }),
+          },
+          h("span", { class: "piece", dir: "auto" }, shown(one.piece)),
+          h("span", { class: "bar" }),
+          h(
+            "span",
+            { class: "figures" },
+            one.drawn > 0
+              ? `${percent(one.probability)} → ${percent(one.drawn)}`
+              : `${percent(one.probability)}, out`,
+          ),
+        ),
+      ),
+    );
+    oneStop(list.children);
+    refresh();
+  };
+  store.on(showState);
+  data.run.on(({ value }) => {
+    made.root.hidden = !value?.can.language_model;
+    showState();
+  });
+  data.next.on((slot) => slot.status === "ready" && show());
+  data.written.on(({ status, value }) => {
+    if (status === "ready" && value) store.set({ text: store.state.text + value.text });
+  });
+  made.root.hidden = true;
+  return made.root;
+}
+
+/**
+ * A token with its spaces and line ends made visible.
+ * @param {string} piece
+ */
+function shown(piece) {
+  return piece.replaceAll("▁", "␣").replaceAll(" ", "␣").replaceAll("\n", "↵");
+}

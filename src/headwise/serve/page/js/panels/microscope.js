@@ -1,0 +1,259 @@
+/** One head up close: its weights, and its arithmetic from query to output, step by step. */
+
+import { fill, h, s } from "../dom.js";
+import { oneStop, roving } from "../keys.js";
+import { matrixView } from "../matrix.js";
+import { panel, tableOf, twin, watch } from "../panel.js";
+import { biased, changed, STAGES } from "../stages.js";
+import { number, piece } from "../text.js";
+import { PART_NAMES } from "../types.js";
+import { isSilent } from "./heads.js";
+
+/** @typedef {import("../types.js").Products} Products */
+
+/** @param {import("../types.js").App} app */
+export function microscopePanel({ store, data }) {
+  const made = panel(
+    "microscope",
+    "Microscope",
+    4,
+    "One head’s weights, and every product on the way to them.",
+  );
+  const title = h("p", { class: "where" });
+  const readout = h("p", { class: "detail", "aria-live": "polite" });
+  const view = matrixView({
+    move: (row, column) => tell(row, column),
+    pin: (row, column) => {
+      const { query, key } = store.state;
+      store.set(query === row && key === column ? { query: null, key: null } : { query: row, key: column });
+    },
+  });
+  const steps = h("div", { class: "steps", role: "tablist", "aria-label": "Steps of the arithmetic" });
+  const stage = h("div", { class: "stage-view", role: "tabpanel", id: "stage", tabindex: "0" });
+  const chart = h("div", {}, view.root);
+  const left = h("div", { class: "look" }, title, chart, readout);
+  const right = h("div", { class: "work" }, steps, stage);
+  made.body.append(h("div", { class: "sides" }, left, right));
+  watch(made.body, [data.cell]);
+  roving(steps, "[role=tab]");
+  const refresh = twin(made, chart, () => {
+    const weights = matrix();
+    return (
+      weights && {
+        caption: `Weights of ${name()}: rows look, columns are looked at`,
+        head: ["Looks", ...weights.columns.map(piece)],
+        rows: view.table(),
+      }
+    );
+  });
+
+  const name = () => {
+    const { part, layer, head } = store.state;
+    return `${PART_NAMES[part].toLowerCase()} layer ${layer + 1}, head ${head + 1}`;
+  };
+  const matrix = () => {
+    const { part, layer, head } = store.state;
+    const { reading } = data;
+    const source = data.trace.value?.source;
+    const weights = reading?.attention[part];
+    if (!reading || !source || !weights || layer >= weights.shape[0] || head >= weights.shape[1]) return null;
+    return {
+      weights: weights.at(layer, head),
+      rows: part === "encoder" ? source.pieces : reading.reads.pieces,
+      columns: part === "decoder" ? reading.reads.pieces : source.pieces,
+      seen: (/** @type {number} */ row, /** @type {number} */ column) => part !== "decoder" || column <= row,
+    };
+  };
+  /** The cell that is worked out: the pinned one, or the first row's heaviest. @returns {[number, number]} */
+  const cell = () => {
+    const { query, key } = store.state;
+    const found = matrix();
+    if (!found) return [0, 0];
+    const row = Math.min(query ?? 0, found.weights.shape[0] - 1);
+    const line = found.weights.at(row).data;
+    return [row, key === null ? line.indexOf(Math.max(...line)) : Math.min(key, line.length - 1)];
+  };
+  /**
+   * @param {number} row
+   * @param {number} column
+   */
+  const tell = (row, column) => {
+    const found = matrix();
+    if (!found) return fill(readout);
+    const weight = found.weights.at(row).data[column];
+    const hidden = !found.seen(row, column);
+    fill(
+      readout,
+      h("strong", {}, piece(found.rows[row])),
+      " looks at ",
+      h("strong", {}, piece(found.columns[column])),
+      ": ",
+      h("data", { value: weight, id: "weight" }, hidden ? "masked, exactly 0" : number(weight, 4)),
+    );
+  };
+  const showMatrix = () => {
+    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    const found = matrix();
+    const silent = isSilent(store.state.changes, store.state.part, store.state.layer, store.state.head);
+    fill(
+      title,
+      found ? `${name()}${silent ? ", silenced: all weights are 0" : ""}` : "Nothing to look at yet.",
+    );
+    view.show(found, `Weights of ${name()}. Arrow keys move, Enter pins.`);
+    const [row, column] = cell();
+    if (found) {
+      view.place(row, column, store.state.query !== null);
+      tell(row, column);
+    }
+    refresh();
+  };
+  const showSteps = () => {
+    const { state } = store;
+    const now = Math.min(state.stage, STAGES.length - 1);
+    fill(
+      steps,
+      ...STAGES.map((one, i) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `stage-${i}`,
+            "data-key": `stage-${i}`,
+            "aria-controls": "stage",
+            "aria-selected": String(i === now),
+            onclick: () => store.set({ stage: i }),
+            onfocus: () => i !== now && store.set({ stage: i }),
+          },
+          one.name,
+        ),
+      ),
+    );
+    oneStop(steps.children, (one) => one.getAttribute("aria-selected") === "true");
+    stage.setAttribute("aria-labelledby", `stage-${now}`);
+    const p = data.cell.value;
+    if (data.run.value && !data.run.value.can.products) {
+      fill(
+        stage,
+        h(
+          "p",
+          { class: "muted" },
+          "This model’s attention isn’t softmax(QKᵀ/√d_k) over heads, so there are no such products to show.",
+        ),
+      );
+    } else if (!p) fill(stage, h("p", { class: "muted" }, "Nothing to work out yet."));
+    else {
+      const key = Math.min(cell()[1], p.key_pieces.length - 1);
+      const one = STAGES[now];
+      fill(
+        stage,
+        h("p", { class: "formula" }, one.formula),
+        h("p", { class: "sentence" }, ...one.sentence(p, key)),
+        ...one.strips(p, key).map((strip) => bars(strip, p)),
+        overview(p, key, now),
+      );
+    }
+  };
+  store.on((_, changes) => {
+    if (["part", "layer", "head", "query", "key", "node"].some((key) => changes.has(key))) showMatrix();
+    if (["key", "query", "stage", "part", "layer", "head"].some((key) => changes.has(key))) showSteps();
+  });
+  data.run.on(() => {
+    showMatrix();
+    showSteps();
+  });
+  data.trace.on((slot) => slot.status === "ready" && showMatrix());
+  data.chosen.on((slot) => slot.status !== "loading" && showMatrix());
+  data.cell.on((slot) => slot.status !== "loading" && showSteps());
+  return made.root;
+}
+
+/**
+ * A vector as bars around zero, with its numbers for those who can't see them.
+ * @param {import("../stages.js").Strip} strip
+ * @param {Products} p
+ */
+function bars({ label, values }, p) {
+  const finite = [...values].filter(Number.isFinite);
+  const most = Math.max(1e-9, ...finite.map(Math.abs));
+  const names =
+    values.length === p.key_pieces.length && !["q", "k", "v"].includes(label)
+      ? p.key_pieces.map(piece)
+      : null;
+  const shown = finite
+    .slice(0, 256)
+    .map((value) => number(value, 3))
+    .join(" ");
+  const svg = s(
+    "svg",
+    {
+      class: "bars",
+      viewBox: `0 0 ${values.length} 2`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": `${label}: ${shown}`,
+    },
+    s("line", { x1: 0, x2: values.length, y1: 1, y2: 1 }),
+    [...values].map((value, i) => {
+      if (!Number.isFinite(value))
+        return s("rect", { class: "masked", x: i + 0.1, y: 0.9, width: 0.8, height: 0.2 });
+      const height = Math.abs(value) / most;
+      return s(
+        "rect",
+        {
+          class: value < 0 ? "below" : "above",
+          x: i + 0.1,
+          y: value < 0 ? 1 : 1 - height,
+          width: 0.8,
+          height,
+        },
+        s("title", {}, `${names ? names[i] : i + 1}: ${number(value, 4)}`),
+      );
+    }),
+  );
+  return h(
+    "figure",
+    { class: "strip" },
+    h("figcaption", {}, label, h("span", {}, `±${number(most, 2)}`)),
+    svg,
+  );
+}
+
+/**
+ * All keys of this query, column by column as far as the steps have come.
+ * @param {Products} p
+ * @param {number} key
+ * @param {number} stage
+ */
+function overview(p, key, stage) {
+  const columns = [
+    { from: 2, name: "q·k", value: (/** @type {number} */ i) => number(p.dots.data[i], 3) },
+    { from: 3, name: "÷ √d_k", value: (/** @type {number} */ i) => number(p.scaled.data[i], 3) },
+    ...(biased(p)
+      ? [
+          {
+            from: 3,
+            name: "+ position",
+            value: (/** @type {number} */ i) => number(p.scaled.data[i] + p.bias.data[i], 3),
+          },
+        ]
+      : []),
+    { from: 4, name: "mask", value: (/** @type {number} */ i) => (p.seen[i] ? "seen" : "−∞") },
+    { from: 5, name: "α", value: (/** @type {number} */ i) => number(p.softmax.data[i], 4) },
+    ...(changed(p)
+      ? [{ from: 5, name: "α used", value: (/** @type {number} */ i) => number(p.weights.data[i], 4) }]
+      : []),
+  ].filter(({ from }) => from <= stage);
+  if (columns.length === 0) return null;
+  const table = tableOf({
+    caption: `Every key of ${piece(p.query_piece)}`,
+    head: ["Key", ...columns.map((column) => column.name)],
+    rows: p.key_pieces.map((one, i) => [piece(one), ...columns.map((column) => column.value(i))]),
+  });
+  table.querySelectorAll("tbody tr")[key]?.setAttribute("aria-current", "true");
+  return h(
+    "div",
+    { class: "scroll overview", tabindex: "0", role: "group", "aria-label": "Every key" },
+    table,
+  );
+}

@@ -1,0 +1,304 @@
+/** Which source words each target word looked at, as links between two lines of words. */
+
+import { fill, h, s } from "../dom.js";
+import { oneStop, roving } from "../keys.js";
+import { choice, panel, twin, watch } from "../panel.js";
+import { heads, joined, mean } from "../tensor.js";
+import { number, percent, piece } from "../text.js";
+
+const FAINT = 0.04; // weights below aren't drawn
+
+/**
+ * @typedef {object} Links
+ * @property {string[]} source
+ * @property {string[]} target
+ * @property {import("../tensor.js").Tensor} weights (target, source)
+ */
+
+/**
+ * The weights that are shown, over words or subwords.
+ * @param {import("../state.js").State} state
+ * @param {import("../types.js").Side} source
+ * @param {import("../types.js").Reading} reading
+ * @returns {Links | null}
+ */
+export function links(state, source, reading) {
+  const cross = reading.attention.cross;
+  if (!cross) return null;
+  const layer = Math.min(state.layer, cross.shape[0] - 1);
+  const head = Math.min(state.head, cross.shape[1] - 1);
+  const chosen = {
+    head: () => [cross.at(layer, head)],
+    layer: () => heads(cross, layer),
+    all: () => heads(cross, null),
+  };
+  const weights = mean(chosen[state.over]());
+  // Row i predicts token i and reads token i − 1; with the shift, a token's row is the one that reads it.
+  const rowOf = (/** @type {number} */ place) => place - state.shift;
+  const target = state.words ? reading.target.word_of : reading.target.pieces.map((_, place) => place);
+  const columns = state.words ? source.word_of : source.pieces.map((_, place) => place);
+  const rows = cross.shape[2];
+  const owners = Array.from({ length: rows }, (_, row) => (rowOf(row) < 0 ? -1 : target[rowOf(row)]));
+  const names = {
+    source: state.words ? source.words : source.pieces.map(piece),
+    target: state.words ? reading.target.words : reading.target.pieces.map(piece),
+  };
+  return { ...names, weights: joined(weights, owners, columns, names.target.length, names.source.length) };
+}
+
+/** @param {import("../types.js").App} app */
+export function ribbonPanel({ store, data, say }) {
+  const made = panel(
+    "ribbon",
+    "Alignment",
+    2,
+    "Which source words the model looked at while it wrote each target word.",
+  );
+  const over = choice(
+    "Weights of",
+    [
+      ["head", "Head"],
+      ["layer", "Layer"],
+      ["all", "All"],
+    ],
+    (value) => store.set({ over: /** @type {"head" | "layer" | "all"} */ (value) }),
+  );
+  const shift = choice(
+    "A token’s row",
+    [
+      ["0", "Predicting"],
+      ["1", "Reading"],
+    ],
+    (value) => store.set({ shift: value === "1" ? 1 : 0 }),
+  );
+  const words = choice(
+    "Units",
+    [
+      ["true", "Words"],
+      ["false", "Subwords"],
+    ],
+    (value) => store.set({ words: value === "true" }),
+  );
+  const place = h("div", { class: "where" });
+  made.tools.append(over.root, place, shift.root, words.root);
+  const chart = h("div", { class: "ribbon" });
+  const caption = h("p", { class: "detail", "aria-live": "polite" });
+  made.body.append(chart, caption);
+  watch(made.body, [data.trace, data.chosen]);
+  /** @type {Links | null} */
+  let shown = null;
+  /** @type {string | null} */
+  let hovered = null;
+  const refresh = twin(
+    made,
+    chart,
+    () =>
+      shown && {
+        caption: `Cross-attention, ${rule(store.state)}: rows are target, columns source`,
+        head: ["Target", ...shown.source],
+        rows: shown.target.map((name, row) => [
+          name,
+          ...[...(shown?.weights.at(row).data ?? [])].map((value) => number(value, 3)),
+        ]),
+      },
+  );
+
+  const show = () => {
+    const { state } = store;
+    over.show(state.over);
+    shift.show(String(state.shift));
+    words.show(String(state.words));
+    fill(
+      place,
+      state.over === "all"
+        ? "all layers and heads"
+        : `layer ${state.layer + 1}${state.over === "head" ? `, head ${state.head + 1}` : ""}`,
+    );
+    const { reading } = data;
+    const source = data.trace.value?.source;
+    shown = reading && source ? links(state, source, reading) : null;
+    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    if (!shown)
+      fill(
+        chart,
+        h("p", { class: "muted" }, reading ? "This model has no cross-attention." : "Nothing to align yet."),
+      );
+    else draw(shown);
+    refresh();
+  };
+
+  /** @param {Links} found */
+  const draw = (found) => {
+    const line = (
+      /** @type {string[]} */ names,
+      /** @type {string} */ side,
+      /** @type {string} */ label,
+      /** @type {string | null | undefined} */ lang,
+    ) =>
+      h(
+        "div",
+        { class: `line ${side}`, role: "group", "aria-label": label, lang },
+        names.map((name, i) => {
+          const id = side[0] + i;
+          return h(
+            "button",
+            {
+              type: "button",
+              class: "unit",
+              dir: "auto",
+              "data-key": `unit-${id}`,
+              "data-id": id,
+              tabindex: "-1",
+              "aria-pressed": String(store.state.word === id),
+              onclick: () => store.set({ word: store.state.word === id ? null : id }),
+              onfocus: () => hover(id),
+              onblur: () => hover(null),
+              onmouseenter: () => hover(id),
+              onmouseleave: () => hover(null),
+            },
+            name,
+          );
+        }),
+      );
+    const languages = data.run.value?.languages;
+    const top = line(found.source, "source", "Source", languages?.source);
+    const bottom = line(found.target, "target", "Target", languages?.target);
+    const curves = s("svg", { class: "links", "aria-hidden": "true" });
+    const stage = h("div", { class: "stage" }, top, curves, bottom);
+    fill(chart, stage);
+    for (const side of [top, bottom])
+      oneStop(side.querySelectorAll(".unit"), (unit) => unit.getAttribute("aria-pressed") === "true");
+    for (const side of [top, bottom]) roving(side, ".unit");
+    stage.classList.toggle(
+      "upright",
+      top.scrollWidth > chart.clientWidth || bottom.scrollWidth > chart.clientWidth,
+    );
+    connect(stage, found);
+    mark();
+  };
+
+  const hover = (/** @type {string | null} */ id) => {
+    hovered = id;
+    mark();
+  };
+
+  /** Show the partners of the word that is looked at, and let the rest recede. */
+  const mark = () => {
+    const id = hovered ?? store.state.word;
+    const near = id && shown ? partners(shown, id) : [];
+    const strength = new Map(near.map(({ id: partner, weight }) => [partner, weight]));
+    chart.classList.toggle("focused", near.length > 0);
+    for (const unit of /** @type {NodeListOf<HTMLElement>} */ (chart.querySelectorAll(".unit"))) {
+      const own = unit.dataset.id === id;
+      const weight = strength.get(unit.dataset.id ?? "") ?? 0;
+      unit.style.setProperty("--weight", own ? "0" : String(weight));
+      unit.classList.toggle("own", own);
+      unit.classList.toggle("partner", weight >= FAINT);
+      unit.setAttribute("aria-pressed", String(store.state.word === unit.dataset.id));
+    }
+    for (const path of chart.querySelectorAll("path")) {
+      path.classList.toggle("on", id !== null && (path.dataset.source === id || path.dataset.target === id));
+    }
+    const name = id && shown ? (id[0] === "s" ? shown.source : shown.target)[Number(id.slice(1))] : null;
+    fill(
+      caption,
+      name === null || name === undefined
+        ? "Point at a word, or move to it with the arrow keys, to see its partners; Enter pins it."
+        : [
+            h("strong", {}, name),
+            id?.[0] === "t" ? " looked at " : " was looked at by ",
+            near
+              .slice(0, 5)
+              .map(({ name: partner, weight }) => `${partner} ${percent(weight)}`)
+              .join(", ") || "nothing above 4 %",
+            ".",
+          ],
+    );
+  };
+
+  store.on((_, changed) => {
+    if (["part", "layer", "head", "over", "shift", "words"].some((key) => changed.has(key))) show();
+    else if (changed.has("word")) {
+      mark();
+      say(caption.textContent ?? "");
+    }
+  });
+  data.run.on(show);
+  data.trace.on((slot) => slot.status === "ready" && show());
+  data.chosen.on((slot) => slot.status !== "loading" && show());
+  let width = 0;
+  new ResizeObserver(() => {
+    if (Math.abs(chart.clientWidth - width) < 2 || !shown) return;
+    width = chart.clientWidth;
+    draw(shown);
+  }).observe(chart);
+  return made.root;
+}
+
+/** @param {import("../state.js").State} state */
+function rule(state) {
+  const which = {
+    head: `layer ${state.layer + 1}, head ${state.head + 1}`,
+    layer: `layer ${state.layer + 1}, mean of heads`,
+    all: "mean of all layers and heads",
+  };
+  return `${which[state.over]}, at the step that ${state.shift ? "reads" : "predicts"} the token`;
+}
+
+/**
+ * The words on the other side, the heaviest first.
+ * @param {Links} found
+ * @param {string} id
+ */
+function partners(found, id) {
+  const [fromSource, place] = [id[0] === "s", Number(id.slice(1))];
+  const names = fromSource ? found.target : found.source;
+  const columns = found.source.length;
+  return names
+    .map((name, i) => ({
+      id: (fromSource ? "t" : "s") + i,
+      name,
+      weight: found.weights.data[fromSource ? i * columns + place : place * columns + i] ?? 0,
+    }))
+    .filter(({ weight }) => weight >= FAINT)
+    .sort((a, b) => b.weight - a.weight);
+}
+
+/**
+ * Draw the links where the words stand.
+ * @param {HTMLElement} stage
+ * @param {Links} found
+ */
+function connect(stage, found) {
+  const svg = /** @type {SVGSVGElement} */ (stage.querySelector("svg"));
+  const frame = svg.getBoundingClientRect();
+  svg.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
+  const upright = stage.classList.contains("upright");
+  const centers = (/** @type {string} */ side) =>
+    [...stage.querySelectorAll(`.${side} .unit`)].map((unit) => {
+      const box = unit.getBoundingClientRect();
+      return upright ? box.top + box.height / 2 - frame.top : box.left + box.width / 2 - frame.left;
+    });
+  const [from, to] = [centers("source"), centers("target")];
+  const end = upright ? frame.width : frame.height;
+  const columns = found.source.length;
+  fill(
+    svg,
+    to.flatMap((y, row) =>
+      from.map((x, column) => {
+        const weight = found.weights.data[row * columns + column];
+        if (weight < FAINT) return null;
+        const path = upright
+          ? `M0 ${x} C${end / 2} ${x} ${end / 2} ${y} ${end} ${y}`
+          : `M${x} 0 C${x} ${end / 2} ${y} ${end / 2} ${y} ${end}`;
+        return s("path", {
+          d: path,
+          "stroke-width": (1 + 5 * weight).toFixed(2),
+          "stroke-opacity": Math.min(1, 0.08 + weight).toFixed(3),
+          "data-source": `s${column}`,
+          "data-target": `t${row}`,
+        });
+      }),
+    ),
+  );
+}

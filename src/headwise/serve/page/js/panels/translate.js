@@ -1,0 +1,275 @@
+/** The text, its translation shaded where the model was unsure, and the other hypotheses. */
+
+import { baselineOf, settingsOf } from "../data.js";
+import { button, field, fill, h, select } from "../dom.js";
+import { oneStop, roving } from "../keys.js";
+import { panel, twin, watch } from "../panel.js";
+import { number, percent, piece } from "../text.js";
+import { changesBetween } from "./difference.js";
+
+/** @param {import("../types.js").App} app */
+export function translatePanel({ store, data }) {
+  const made = panel(
+    "translate",
+    "Translate",
+    1,
+    "What the model makes of a sentence, and how sure it is of each token.",
+  );
+  const source = h("textarea", {
+    id: "source",
+    rows: 3,
+    dir: "auto",
+    spellcheck: "false",
+    "aria-label": "Text to translate",
+    placeholder: "Type a sentence",
+    oninput: () => store.set({ text: source.value }),
+  });
+  const samples = h("div", { class: "samples" });
+  const beam = numberInput("beam", { min: 1, max: 16, step: 1 }, (value) =>
+    store.set({ beam: Math.round(value) }),
+  );
+  const alpha = numberInput("alpha", { min: 0, max: 5, step: 0.1 }, (value) => store.set({ alpha: value }));
+  const pin = button("Pin as baseline", () => {
+    const { state } = store;
+    store.set({ base: state.base === null ? JSON.stringify(settingsOf(state)) : null });
+  });
+  const output = h("output", { class: "output", id: "output", dir: "auto", for: "source" });
+  const detail = h("p", { class: "detail", "aria-live": "polite" });
+  const difference = h("div", { class: "difference" });
+  const hypotheses = h("ol", { class: "hypotheses" });
+  const notes = h("p", { class: "muted" });
+  const answer = h(
+    "div",
+    { class: "answer" },
+    output,
+    detail,
+    notes,
+    difference,
+    h("h3", {}, "Hypotheses"),
+    hypotheses,
+  );
+  made.body.append(
+    h(
+      "div",
+      { class: "sides" },
+      h(
+        "div",
+        { class: "ask" },
+        source,
+        samples,
+        h("div", { class: "row" }, field("Beam", beam), field("Length penalty α", alpha), pin),
+      ),
+      answer,
+    ),
+  );
+  watch(answer, [data.run, data.trace, data.chosen]);
+  const refresh = twin(made, answer, () => tokenTable(data.reading));
+  roving(output, ".token");
+
+  const showState = () => {
+    const { state } = store;
+    const run = data.run.value;
+    if (source.value !== state.text && document.activeElement !== source) source.value = state.text;
+    if (source.value !== state.text) source.value = state.text;
+    if (document.activeElement !== beam) beam.value = String(state.beam ?? run?.beam ?? "");
+    if (document.activeElement !== alpha) alpha.value = String(state.alpha ?? run?.alpha ?? "");
+    pin.textContent = state.base === null ? "Pin as baseline" : "Unpin the baseline";
+    pin.setAttribute("aria-pressed", String(state.base !== null));
+  };
+  const showRun = () => {
+    const run = data.run.value;
+    if (!run) return;
+    setLanguage(source, run.languages.source);
+    for (const said of [output, hypotheses, difference]) setLanguage(said, run.languages.target);
+    const found = run.samples ?? [];
+    if (found.length === 0) fill(samples);
+    else {
+      const options = /** @type {[string, string][]} */ ([
+        ["", "Examples…"],
+        ...found.map((text) => [text, text]),
+      ]);
+      const list = select(options, "", (text) => text && store.set({ text }), { "aria-label": "Examples" });
+      fill(samples, list);
+    }
+    made.root.hidden = !run.can.translate;
+  };
+  const showOutput = () => {
+    const { reading } = data;
+    const trace = data.trace.value;
+    if (trace && trace.hypotheses.length === 0) {
+      fill(output, h("span", { class: "muted" }, "The translation appears here."));
+    } else fill(output, reading ? tokens(reading, (text) => fill(detail, ...text), store) : []);
+    oneStop(output.querySelectorAll(".token"));
+    fill(detail);
+    fill(notes, ...(trace?.notes ?? []).map((note) => `Note: ${note}.`));
+    notes.hidden = !trace?.notes.length;
+    fill(hypotheses, ...(trace?.hypotheses ?? []).map((one, rank) => hypothesis(one, rank, store, reading)));
+    refresh();
+  };
+  const showDifference = () => {
+    const compared = data.base.value !== null && data.trace.value !== null;
+    const label = store.state.base === null ? "Against no interventions" : "Against the baseline";
+    const text =
+      baselineOf(store.state).text !== store.state.text ? ` (“${baselineOf(store.state).text}”)` : "";
+    fill(
+      difference,
+      compared && [
+        h("h3", {}, label + text),
+        changesBetween(
+          data.base.value?.hypotheses[0]?.text ?? "",
+          data.trace.value?.hypotheses[0]?.text ?? "",
+        ),
+      ],
+    );
+  };
+  store.on(() => {
+    showState();
+    showDifference();
+  });
+  data.run.on(() => {
+    showState();
+    showRun();
+  });
+  data.trace.on((slot) => {
+    if (slot.status !== "ready") return;
+    showOutput();
+    showDifference();
+  });
+  data.base.on(showDifference);
+  data.chosen.on((slot) => slot.status !== "loading" && showOutput());
+  showState();
+  return made.root;
+}
+
+/**
+ * @param {string} id
+ * @param {Record<string, number>} bounds
+ * @param {(value: number) => void} change
+ */
+function numberInput(id, bounds, change) {
+  const input = h("input", {
+    id,
+    type: "number",
+    ...bounds,
+    inputmode: "decimal",
+    oninput: () => Number.isFinite(input.valueAsNumber) && change(input.valueAsNumber),
+  });
+  return input;
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {string | null} language
+ */
+function setLanguage(element, language) {
+  if (language === null) element.removeAttribute("lang");
+  else element.lang = language;
+}
+
+/**
+ * @param {import("../types.js").Reading} reading
+ * @param {(text: import("../dom.js").Child[]) => void} tell
+ * @param {import("../state.js").Store} store
+ */
+function tokens(reading, tell, store) {
+  const { target, log_probabilities: gains } = reading;
+  return target.words.flatMap((_, word) => {
+    const places = target.word_of.flatMap((owner, place) => (owner === word ? [place] : []));
+    return [
+      h(
+        "span",
+        { class: "word" },
+        places.map((place) => {
+          const probability = Math.exp(gains[place]);
+          const shown = () => tell(alternatives(reading, place, store));
+          return h(
+            "span",
+            {
+              class: `token${probability < 0.5 ? " unsure" : ""}${target.pieces[place].startsWith("<") ? " special" : ""}`,
+              role: "button",
+              "data-key": `token-${place}`,
+              "aria-label": `${piece(target.pieces[place])}, probability ${percent(probability)}`,
+              style: { "--doubt": (1 - probability).toFixed(3) },
+              onfocus: shown,
+              onmouseenter: shown,
+              onclick: shown,
+            },
+            target.pieces[place].startsWith("<")
+              ? target.pieces[place]
+              : target.pieces[place].replace("▁", ""),
+          );
+        }),
+      ),
+      " ",
+    ];
+  });
+}
+
+/**
+ * What the model could have said instead, likeliest first; a whole word can be forced.
+ * @param {import("../types.js").Reading} reading
+ * @param {number} place
+ * @param {import("../state.js").Store} store
+ * @returns {import("../dom.js").Child[]}
+ */
+function alternatives(reading, place, store) {
+  const word = reading.target.word_of[place];
+  const opens = place === 0 || reading.target.word_of[place - 1] !== word;
+  const list = reading.alternatives[place].map((other) => {
+    const text = `${piece(other.piece)} ${percent(Math.exp(other.log_probability))}`;
+    const whole = opens && /^▁./.test(other.piece) && other.id !== reading.target.ids[place];
+    if (!whole) return h("span", { class: "alternative" }, text);
+    const force = () => store.intervene([...store.state.changes, `word:${word}:${other.piece.slice(1)}`]);
+    return button(text, force, { class: "alternative", title: `Say “${other.piece.slice(1)}” here` });
+  });
+  return [`Token ${place + 1}: `, ...list.flatMap((one) => [one, " "])];
+}
+
+/**
+ * @param {import("../types.js").Hypothesis} one
+ * @param {number} rank
+ * @param {import("../state.js").Store} store
+ * @param {import("../types.js").Reading | null} reading
+ */
+function hypothesis(one, rank, store, reading) {
+  const node = rank === 0 ? null : one.node;
+  const shown = store.state.node === node || (rank === 0 && store.state.node === one.node);
+  return h(
+    "li",
+    { class: shown ? "shown" : "" },
+    button(
+      [
+        h("span", { dir: "auto", lang: null }, one.text),
+        h(
+          "span",
+          { class: "figures" },
+          `log P ${number(one.log_probability)} ÷ ${number(one.length_penalty)} = ${number(one.score, 3)}`,
+        ),
+      ],
+      () => store.set({ node }),
+      {
+        class: "hypothesis",
+        "data-key": `hypothesis-${rank}`,
+        "aria-pressed": String(shown && reading !== null),
+      },
+    ),
+  );
+}
+
+/** @param {import("../types.js").Reading | null} reading */
+function tokenTable(reading) {
+  if (!reading) return null;
+  return {
+    caption: `Tokens of “${reading.target.text}”: log P ${number(reading.log_probability, 4)}, score ${number(reading.score, 4)}`,
+    head: ["Token", "Probability", "log P", "Instead"],
+    rows: reading.target.pieces.map((one, place) => [
+      piece(one),
+      number(Math.exp(reading.log_probabilities[place]), 4),
+      number(reading.log_probabilities[place], 4),
+      reading.alternatives[place]
+        .slice(0, 3)
+        .map((other) => `${piece(other.piece)} ${percent(Math.exp(other.log_probability))}`)
+        .join(", "),
+    ]),
+  };
+}

@@ -1,0 +1,83 @@
+/** Numbers and words as they are shown. */
+
+/**
+ * A number with a fixed count of digits and a true minus sign.
+ * @param {number} value
+ * @param {number} [digits]
+ */
+export function number(value, digits = 2) {
+  const text = value.toFixed(digits);
+  return (/^-0\.?0*$/.test(text) ? text.slice(1) : text).replace("-", "−");
+}
+
+/**
+ * A number with its sign; zero has none.
+ * @param {number} value
+ * @param {number} [digits]
+ */
+export function signed(value, digits = 2) {
+  const text = number(value, digits);
+  return value > 0 && !/^0\.?0*$/.test(text) ? `+${text}` : text;
+}
+
+/** @param {number} share */
+export function percent(share) {
+  return `${number(100 * share, share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+/** @param {number} count */
+export function counted(count) {
+  return count.toLocaleString("en-US");
+}
+
+/**
+ * A subword as people read it: `▁` is a space before it, and a word's continuation gets a mark.
+ * @param {string} piece
+ */
+export function piece(piece) {
+  if (piece.startsWith("▁")) return piece.slice(1) || "␣";
+  return /^<.*>$/.test(piece) ? piece : `·${piece}`;
+}
+
+/** @typedef {{ kind: "same" | "added" | "removed", word: string }} Change */
+
+/**
+ * What became of the words: the shortest way from one text to the other (longest common subsequence).
+ * @param {string} before
+ * @param {string} after
+ * @returns {Change[]}
+ */
+export function difference(before, after) {
+  const old = before.split(/\s+/).filter(Boolean);
+  const now = after.split(/\s+/).filter(Boolean);
+  const common = Array.from({ length: old.length + 1 }, () => new Uint16Array(now.length + 1));
+  for (let i = old.length - 1; i >= 0; i--) {
+    for (let j = now.length - 1; j >= 0; j--) {
+      common[i][j] =
+        old[i] === now[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+  /** @type {Change[]} */
+  const changes = [];
+  let [i, j] = [0, 0];
+  while (i < old.length || j < now.length) {
+    if (i < old.length && j < now.length && old[i] === now[j]) {
+      changes.push({ kind: "same", word: old[i++] });
+      j++;
+    } else if (i < old.length && (j === now.length || common[i + 1][j] >= common[i][j + 1])) {
+      changes.push({ kind: "removed", word: old[i++] });
+    } else {
+      changes.push({ kind: "added", word: now[j++] });
+    }
+  }
+  return changes;
+}
+
+/**
+ * ((5 + |Y|) / 6)^α, Wu et al. 2016.
+ * @param {number} length
+ * @param {number} alpha
+ */
+export function lengthPenalty(length, alpha) {
+  return ((5 + length) / 6) ** alpha;
+}

@@ -1,0 +1,119 @@
+/**
+ * What the server tells (docs/analysis.md has the trace's schema).
+ *
+ * @typedef {"encoder" | "decoder" | "cross"} Part
+ *
+ * @typedef {object} Side
+ * @property {string} text
+ * @property {number[]} ids
+ * @property {string[]} pieces
+ * @property {string[]} words
+ * @property {number[]} word_of
+ *
+ * @typedef {{ id: number, piece: string, log_probability: number }} Alternative
+ *
+ * @typedef {object} Reading
+ * @property {Side} target
+ * @property {Side} reads
+ * @property {number[]} log_probabilities
+ * @property {Alternative[][]} alternatives
+ * @property {number} log_probability
+ * @property {number} length_penalty
+ * @property {number} score
+ * @property {Partial<Record<Part, import("./tensor.js").Tensor>>} attention
+ *
+ * @typedef {object} Hypothesis
+ * @property {number} node
+ * @property {string} text
+ * @property {number[]} ids
+ * @property {number} log_probability
+ * @property {number} length_penalty
+ * @property {number} score
+ * @property {number[]} token_log_probabilities
+ *
+ * @typedef {object} TreeNode
+ * @property {number | null} parent
+ * @property {number} token
+ * @property {string} piece
+ * @property {number} token_log_probability
+ * @property {number} log_probability
+ * @property {number} length
+ * @property {number} length_penalty
+ * @property {number} score
+ * @property {boolean} finished
+ * @property {number | null} rank
+ *
+ * @typedef {object} Trace
+ * @property {number} beam
+ * @property {number} alpha
+ * @property {string[]} interventions
+ * @property {string[]} notes
+ * @property {Side} source
+ * @property {Reading | null} forced
+ * @property {Hypothesis[]} hypotheses
+ * @property {TreeNode[]} tree
+ *
+ * @typedef {object} Products
+ * @property {Part} part
+ * @property {number} layer
+ * @property {number} head
+ * @property {number} query
+ * @property {string} query_piece
+ * @property {string[]} key_pieces
+ * @property {import("./tensor.js").Tensor} q
+ * @property {import("./tensor.js").Tensor} k
+ * @property {import("./tensor.js").Tensor} terms
+ * @property {import("./tensor.js").Tensor} dots
+ * @property {number} scale
+ * @property {import("./tensor.js").Tensor} scaled
+ * @property {import("./tensor.js").Tensor} bias
+ * @property {boolean[]} seen
+ * @property {import("./tensor.js").Tensor} softmax
+ * @property {import("./tensor.js").Tensor} weights
+ * @property {import("./tensor.js").Tensor} v
+ * @property {import("./tensor.js").Tensor} weighted
+ * @property {import("./tensor.js").Tensor} result
+ * @property {import("./tensor.js").Tensor} part_of_output
+ * @property {import("./tensor.js").Tensor} output
+ *
+ * @typedef {object} Run
+ * @property {string} name
+ * @property {string} task
+ * @property {string} architecture
+ * @property {{ translate: boolean, products: boolean, language_model: boolean, vision: boolean }} can
+ * @property {{ source: string | null, target: string | null }} languages
+ * @property {Partial<Record<Part, { layers: number, heads: number }>>} [parts]
+ * @property {number | null} [key_size]
+ * @property {number} [d_model]
+ * @property {number} [parameters]
+ * @property {number} [subwords]
+ * @property {number} [beam]
+ * @property {number} [alpha]
+ * @property {number} [longest]
+ * @property {string[]} [samples]
+ *
+ * @typedef {object} NextToken
+ * @property {number} read
+ * @property {number} left_out
+ * @property {number} kept
+ * @property {number} entropy
+ * @property {{ id: number, piece: string, text: string, probability: number, drawn: number }[]} tokens
+ *
+ * @typedef {{ kind: string, step: number } & Record<string, number | null>} MetricsRecord
+ * @typedef {{ records: any[], count: number, max_steps: number, going_on: boolean }} Curves
+ */
+
+/**
+ * What the page is made of.
+ *
+ * @typedef {object} App
+ * @property {import("./state.js").Store} store
+ * @property {import("./data.js").Data} data
+ * @property {(text: string) => void} say  tells it to a screen reader
+ */
+
+/** @type {Part[]} */
+export const PARTS = ["encoder", "decoder", "cross"];
+
+/** @type {Record<Part, string>} */
+export const PART_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };

@@ -1,0 +1,171 @@
+"""A small model behind a real server, and a real browser before it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'headwise[serve]'")
+pytest.importorskip("playwright", reason="the browser tests need playwright: pip install 'headwise[dev]'")
+
+import uvicorn
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from headwise.analysis.tracer import Tracer
+from headwise.decoding.translator import Translator
+from headwise.serve.app import create_app
+from headwise.serve.evidence import Corpus
+from headwise.serve.runs import open_runs
+from headwise.serve.server import listen
+from unit.translator_run import ENGLISH, GERMAN, make_run
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+expect.set_options(timeout=20_000)  # a busy machine is slow, and that is no failure
+
+TEXT = "A man rides a brown horse."
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything here, and skip it where there is no browser."""
+    missing = pytest.mark.skip(reason="there is no Chromium: apt install chromium (docs/page.md)")
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("browser")
+            if CHROMIUM is None:
+                item.add_marker(missing)
+
+
+@dataclass
+class Served:
+    """A server in a thread, which can be stopped and started again at the same address."""
+
+    runs: list[Path]
+    port: int = 0
+    corpus: Corpus | None = None
+    _server: uvicorn.Server | None = None
+    _thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        listener = listen("127.0.0.1", self.port)
+        self.port = listener.getsockname()[1]
+        app = create_app(open_runs(self.runs, "cpu"), self.corpus)
+        self._server = uvicorn.Server(
+            uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1)
+        )
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        assert self._server is not None
+        assert self._thread is not None
+        self._server.should_exit = True
+        self._thread.join()
+
+
+@dataclass
+class Visit:
+    """A page that was opened, and what must not happen on it."""
+
+    page: Page
+    address: str
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, fragment: str = f"text={TEXT}") -> Page:
+        self.page.goto(f"{self.address}#{fragment}")
+        self.settled()
+        return self.page
+
+    def settled(self) -> None:
+        """Wait until every panel shows what belongs together."""
+        self.page.wait_for_timeout(180)  # longer than the page waits for more typing
+        expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
+
+    def table(self, panel: str) -> list[list[str]]:
+        """Return the rows of a panel's table twin, its first row the head."""
+        toggle = self.page.locator(f"#{panel} .tools button", has_text="Table")
+        if toggle.get_attribute("aria-pressed") == "false":
+            toggle.click()
+        rows = self.page.locator(f"#{panel} .twin tr").all()
+        return [row.locator("th, td").all_inner_texts() for row in rows]
+
+    def state(self) -> dict[str, Any]:
+        self.page.wait_for_timeout(100)  # the address follows a moment later
+        return dict(self.page.evaluate("[...new URLSearchParams(location.hash.slice(1))]"))
+
+
+def number(text: str) -> float:
+    """Read a number as the page writes it."""
+    return float(text.replace("−", "-").replace("+", "").removesuffix(" %"))
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "small", seed=3)
+
+
+@pytest.fixture(scope="session")
+def translator(run: Path) -> Translator:
+    return Translator.load(run, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tracer(translator: Translator) -> Tracer:
+    return Tracer(translator)
+
+
+@pytest.fixture(scope="session")
+def served(run: Path) -> Iterator[Served]:
+    server = Served([run], corpus=Corpus("six sentences", ENGLISH, GERMAN))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, served: Served) -> Iterator[Visit]:
+    """A fresh page; afterwards it must have asked nobody else and complained about nothing."""
+    visit = make_visit(browser, served.address)
+    yield visit
+    visit.page.context.close()
+    assert visit.complaints == []
+
+
+def make_visit(browser: Browser, address: str, **options: Any) -> Visit:
+    page = browser.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
+    page.set_default_timeout(15_000)
+    visit = Visit(page, address)
+    page.on(
+        "console",
+        lambda message: (
+            visit.complaints.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
+    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith(address) else visit.complaints.append(request.url),
+    )
+    return visit

@@ -1,0 +1,354 @@
+"""Using the page: by keyboard alone, by a link, on a phone, without a server, with all kinds of text."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Route, expect
+
+from browser.conftest import TEXT, Served, Visit, make_visit
+from unit.translator_run import ENGLISH, make_run
+
+
+def shown(page: Page) -> list[str]:
+    """Everything that a panel says, for comparing two pages."""
+    return [panel.inner_text() for panel in page.locator(".panel:visible").all()]
+
+
+def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser) -> None:
+    page = visit.open()
+    page.locator("#tab-decoder").click()
+    page.locator("[data-key=head-1-0]").click()
+    page.locator("#stage-5").click()
+    page.keyboard.press("x")
+    page.locator("#beam input[type=range]").fill("1.2")
+    visit.settled()
+    page.locator(".node[data-column='3'][data-row='1']").click()
+    page.locator("#microscope .cells").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.locator("#ribbon .choice label", has_text="Subwords").click()
+    page.locator("#ribbon .target .unit").nth(1).click()
+    visit.settled()
+    state = visit.state()
+    assert state["part"] == "decoder"
+    assert state["changes"] == "silence:decoder.2.1"
+    assert {"node", "query", "key", "stage", "alpha", "word", "words"} <= set(state)
+    page.wait_for_timeout(3500)  # the heads are measured
+    page.mouse.move(5, 5)
+    before, link = shown(page), page.url
+
+    other = make_visit(browser, visit.address)
+    other.page.goto(link)
+    other.settled()
+    other.page.wait_for_timeout(300)
+    after = shown(other.page)
+    other.page.context.close()
+    assert other.complaints == []
+    for now, then in zip(after, before, strict=True):
+        assert without_hints(now) == without_hints(then)
+
+
+def without_hints(text: str) -> list[str]:
+    """Leave out what depends on where the keyboard was."""
+    hints = ("looked at", "looks at", "Enter shows", "Point at", "Table")
+    return [line for line in text.splitlines() if line.strip() and not any(hint in line for hint in hints)]
+
+
+def test_the_whole_journey_by_keyboard(visit: Visit) -> None:
+    page = visit.open("")
+    keys = page.keyboard
+    expect(page.locator("#source")).to_have_value("")
+    for _ in range(12):  # past the link to the panels and the header
+        if page.evaluate("document.activeElement.id") == "source":
+            break
+        keys.press("Tab")
+    expect(page.locator("#source")).to_be_focused()
+    keys.type(TEXT)
+    visit.settled()
+    expect(page.locator(".token").first).to_be_visible()
+
+    def tab_into(selector: str) -> None:
+        for _ in range(25):
+            keys.press("Tab")
+            if page.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
+                return
+        raise AssertionError(f"Tab doesn't lead to {selector}")
+
+    tab_into(".token")
+    keys.press("ArrowRight")
+    expect(page.locator(".answer .detail")).to_contain_text("Token 2")
+    tab_into(".unit")
+    tab_into(".target .unit")
+    keys.press("ArrowRight")
+    expect(page.locator("#ribbon .detail")).to_contain_text("looked at")
+    keys.press("Enter")
+    assert visit.state()["word"] == "t1"
+    keys.press("Escape")
+    assert "word" not in visit.state()
+    tab_into("[role=tab]")
+    keys.press("ArrowLeft")
+    expect(page.locator("#tab-decoder")).to_be_focused()
+    assert visit.state()["part"] == "decoder"
+    tab_into(".head")
+    keys.press("ArrowDown")
+    keys.press("ArrowRight")
+    keys.press("Enter")
+    visit.settled()
+    assert (visit.state().get("layer"), visit.state().get("head")) == ("1", "1")
+    keys.press("x")
+    visit.settled()
+    expect(page.locator("[data-key=head-1-1] .cross")).to_be_visible()
+    assert visit.state()["changes"] == "silence:decoder.2.2"
+    keys.press("u")
+    visit.settled()
+    assert "changes" not in visit.state()
+    keys.press("[")
+    assert "head" not in visit.state()
+    keys.press("]")
+    assert visit.state()["head"] == "1"
+    tab_into(".cells")
+    keys.press("ArrowDown")
+    keys.press("Enter")
+    assert (visit.state()["query"], visit.state()["key"]) == ("1", "0")
+    tab_into("#microscope [role=tab]")
+    for _ in range(5):
+        keys.press("ArrowRight")
+    expect(page.locator("#stage .formula")).to_contain_text("exp")
+    tab_into(".node")
+    keys.press("ArrowDown")
+    keys.press("Enter")
+    assert "node" in visit.state()
+    keys.press("Escape")
+    assert "node" not in visit.state()
+    keys.press("6")
+    expect(page.locator("#interventions-title")).to_be_focused()
+    tab_into("#interventions [data-key=apply]")
+    keys.press("Enter")
+    visit.settled()
+    assert visit.state()["changes"] == "silence:decoder.2.2"
+    keys.press("8")
+    tab_into(".tour-step")
+    keys.press("Enter")
+    expect(page.locator(".tour h2")).to_be_focused()
+    tab_into("[data-key=tour-next]")
+    for step in range(2, 10):
+        keys.press("Enter")
+        expect(page.locator(".tour h2")).to_contain_text(f"{step} of 9")
+        expect(page.locator(".tour .live")).not_to_be_empty()
+        if step < 9:
+            tab_into("[data-key=tour-next]")
+    tab_into("[data-key=tour-end]")
+    keys.press("Enter")
+    expect(page.locator(".tour")).to_be_hidden()
+    keys.press("?")
+    expect(page.locator("dialog")).to_be_visible()
+    keys.press("Escape")
+    expect(page.locator("dialog")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, served: Served, scheme: str) -> None:
+    visit = make_visit(browser, served.address, color_scheme=scheme)
+    page = visit.open(f"text={TEXT}&changes=silence:cross.1.1&query=1&key=1&stage=5&word=t1")
+    page.wait_for_timeout(1500)
+    found = [axe(page)]
+    for toggle in page.locator(".panel:visible .tools button", has_text="Table").all():
+        toggle.click()
+    found.append(axe(page))
+    page.keyboard.press("?")
+    found.append(axe(page))
+    page.keyboard.press("Escape")
+    page.locator(".tour-step").first.click()
+    page.wait_for_timeout(500)
+    found.append(axe(page))
+    page.context.close()
+    assert found == [""] * 4
+    assert visit.complaints == []
+
+
+def axe(page: Page) -> str:
+    result = Axe().run(page)
+    return "\n".join(
+        f"{v['id']}: {n['html'][:160]}" for v in result.response["violations"] for n in v["nodes"]
+    )
+
+
+STRANGE = {
+    "empty": "",
+    "blank": "   ",
+    "very long": "a man " * 800,
+    "right to left": "רجل يركب حصانا بنيا على الشاطئ",
+    "unknown script": "ꦲꦏ꧀ꦱꦫꦗꦮ 𐍈 🐴",
+    "html": '<img src=x onerror="window.hacked = true"><script>window.hacked = true</script>',
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_any_text_is_taken(visit: Visit, kind: str) -> None:
+    page = visit.open("")
+    page.locator("#source").fill(STRANGE[kind])
+    visit.settled()
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main img, main script").count() == 0
+    expect(page.locator("#source")).to_have_attribute("dir", "auto")
+    if STRANGE[kind].strip():
+        expect(page.locator(".token").first).to_be_visible()
+        assert page.locator(".head canvas").count() == 4
+    else:
+        expect(page.locator("#output")).to_have_text("The translation appears here.")
+    if kind == "very long":
+        expect(page.locator("#translate")).to_contain_text("subwords, and the first")
+    if kind == "right to left":
+        direction = "getComputedStyle(document.querySelector('#source')).direction"
+        assert page.evaluate(direction) == "rtl"
+
+
+def test_too_much_text_is_refused_in_place_and_can_be_mended(browser: Browser, served: Served) -> None:
+    visit = make_visit(browser, served.address)
+    page = visit.open("")
+    page.locator("#source").fill("man " * 1500)
+    expect(page.locator("#translate .notice")).to_contain_text("at most 5000 characters")
+    page.locator("#source").fill(TEXT)
+    visit.settled()
+    expect(page.locator("#translate .notice")).to_be_empty()
+    expect(page.locator(".token").first).to_be_visible()
+    page.context.close()
+
+
+def test_stale_answers_are_thrown_away(visit: Visit) -> None:
+    page = visit.open()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if "slow" in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/api/trace", hold)
+    page.locator("#source").fill("slow horse")
+    page.wait_for_timeout(400)
+    assert len(held) == 1
+    page.locator("#source").fill(ENGLISH[1])
+    expect(page.locator("#ribbon .source .unit").first).to_have_text("Two")
+    held[0].continue_()
+    page.wait_for_timeout(400)
+    expect(page.locator("#ribbon .source .unit").first).to_have_text("Two")
+
+
+def test_the_server_goes_and_comes_back(browser: Browser, run: Path) -> None:
+    server = Served([run])
+    server.start()
+    visit = make_visit(browser, server.address)
+    page = visit.open()
+    before = page.locator(".hypotheses").inner_text()
+    server.stop()
+    page.locator("#source").fill(ENGLISH[2])
+    expect(page.locator("#translate .notice")).to_contain_text("can’t be reached")
+    expect(page.locator("#translate .notice button")).to_be_visible()
+    page.locator("#translate .notice button").click()
+    expect(page.locator("#translate .notice")).to_contain_text("can’t be reached")
+    server.start()
+    expect(page.locator("#translate .notice")).to_be_empty(timeout=10_000)
+    visit.settled()
+    assert page.locator("#ribbon .source .unit").first.inner_text() == "The"
+    page.locator("#source").fill(TEXT)
+    visit.settled()
+    assert page.locator(".hypotheses").inner_text() == before
+    page.context.close()
+    server.stop()
+
+
+# What reaches beyond the screen, and can't be scrolled by itself.
+WIDER = """
+() => [...document.querySelectorAll("main *")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+  .filter((one) => !one.parentElement.closest(".scroll, .matrix, .ribbon"))
+  .map((one) => `${one.tagName}.${one.classList} in ${one.closest(".panel")?.id}`)
+"""
+
+
+@pytest.mark.parametrize("width", [320, 390])  # 1280 at 400 %, and a phone
+def test_nothing_is_cut_off_when_it_is_narrow(browser: Browser, served: Served, width: int) -> None:
+    visit = make_visit(browser, served.address)
+    visit.page.set_viewport_size({"width": width, "height": 700})
+    page = visit.open(f"text={ENGLISH[2]}&changes=silence:cross.1.1")
+    assert page.evaluate(WIDER) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.locator(".stage.upright")).to_be_visible()
+    page.context.close()
+
+
+def test_motion_and_colors_follow_the_reader(browser: Browser, served: Served) -> None:
+    colors = []
+    for scheme in ("light", "dark"):
+        visit = make_visit(browser, served.address, color_scheme=scheme, reduced_motion="reduce")
+        page = visit.open()
+        colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert page.evaluate("getComputedStyle(document.querySelector('.unit')).transitionDuration") == "0s"
+        page.locator("[aria-label=Colors]").select_option("dark")
+        colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.context.close()
+    assert colors[0] != colors[1] == colors[2] == colors[3]
+
+
+def test_a_forced_word_is_said_and_a_baseline_compared(visit: Visit) -> None:
+    page = visit.open()
+    page.locator("#interventions input[aria-label='Begin the output with']").fill("Zwei Hunde")
+    page.locator("[data-key=force-prefix]").click()
+    visit.settled()
+    assert page.locator(".hypothesis > span").first.inner_text().startswith("Zwei Hunde")
+    expect(page.locator("#interventions .result")).to_contain_text("The translation changes")
+    assert page.locator("#interventions ins").count() >= 2
+    page.locator("#translate button", has_text="Pin as baseline").click()
+    page.locator("#interventions .tools button", has_text="Reset").click()
+    visit.settled()
+    expect(page.locator(".difference")).to_contain_text("Against the baseline")
+    assert "Zwei" in page.locator(".difference del").all_inner_texts()[0]
+
+
+def test_no_change_is_a_result(visit: Visit) -> None:
+    page = visit.open(f"text={TEXT}&changes=zero:cross.1.1@39")  # there is no position 40
+    expect(page.locator("#interventions .result")).to_contain_text("The translation stays the same")
+    expect(page.locator("#interventions .result")).to_contain_text("No change")
+
+
+def test_evidence_names_its_sample_and_what_attention_does_not_prove(visit: Visit) -> None:
+    page = visit.open()
+    expect(page.locator("#evidence")).to_contain_text("6 sentences of six sentences", timeout=15_000)
+    expect(page.locator("#evidence")).to_contain_text("Attention is where a head looks, not why")
+    page.locator("[data-key=head-0-0]").focus()
+    expect(page.locator("#heads .detail")).to_contain_text(re.compile(r"\d %.* of \d+ \(chance: "))
+
+
+def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tmp_path: Path) -> None:
+    training = make_run(tmp_path / "young")
+    (training / "model.safetensors").unlink()
+    metrics = training / "metrics.jsonl"
+    metrics.write_text(
+        "".join(
+            json.dumps({"kind": "train", "step": n, "loss": 5 / n, "learning_rate": 0.1}) + "\n"
+            for n in (1, 2, 3)
+        )
+    )
+    server = Served([training, run])
+    server.start()
+    visit = make_visit(browser, server.address)
+    page = visit.open("")
+    expect(page.locator("#training")).to_contain_text("In training: step 3 of")
+    assert page.locator(".panel:visible").count() == 1
+    with metrics.open("a") as file:
+        file.write(json.dumps({"kind": "train", "step": 4, "loss": 1.0, "learning_rate": 0.1}) + "\n")
+    expect(page.locator("#training")).to_contain_text("step 4 of", timeout=9_000)
+    assert len(visit.table("training")) == 5
+    page.locator("#run").select_option("small")
+    visit.settled()
+    expect(page.locator("#translate")).to_be_visible()
+    page.context.close()
+    server.stop()
+    assert visit.complaints == []

@@ -1,0 +1,203 @@
+"""The page's interface without a browser: what it answers, what it refuses and how."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+
+import httpx
+
+from headwise.analysis.tracer import Tracer
+from headwise.cli.main import run as command_line
+from headwise.decoding.translator import Translator
+from headwise.errors import HeadwiseError
+from headwise.serve.app import create_app
+from headwise.serve.desk import Busy, Desk
+from headwise.serve.guard import MOST_BYTES
+from headwise.serve.runs import open_runs
+from headwise.serve.server import listen
+from translator_run import ENGLISH, make_run
+
+T = TypeVar("T")
+
+
+def awaited(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in a thread of its own; a browser test in this process may have left its loop in ours."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+class Client:
+    """Asks the application in this process."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def __call__(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+                return await client.request(method, path, **arguments)
+
+        return awaited(ask())
+
+    def post(self, path: str, **question: Any) -> httpx.Response:
+        return self("POST", path, json=question)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture(scope="module")
+def client(run: Path) -> Client:
+    return Client(create_app(open_runs([run], "cpu")))
+
+
+def test_a_trace_is_the_librarys(client: Client, run: Path) -> None:
+    tracer = Tracer(Translator.load(run, device="cpu"))
+    expected = tracer.trace(ENGLISH[0], beam=2).to_json()
+    told = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2).json()
+    assert told == json.loads(json.dumps(expected))
+    packed = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2, arrays="packed").json()
+    array = packed["forced"]["attention"]["cross"]
+    values = np.frombuffer(base64.b64decode(array["float32"]), "<f4").reshape(array["shape"])
+    assert np.abs(values - np.array(expected["forced"]["attention"]["cross"])).max() <= 5e-7
+    forced = client.post(
+        "/api/force", run="small", text=ENGLISH[0], target=expected["forced"]["target"]["ids"]
+    ).json()
+    assert forced["log_probability"] == expected["forced"]["log_probability"]
+
+
+def test_a_run_says_what_it_can_do(client: Client) -> None:
+    told = client("GET", "/api/run?run=small").json()
+    assert told["can"] == {"translate": True, "products": True, "language_model": False, "vision": False}
+    assert told["parts"]["cross"] == {"layers": 2, "heads": 2}
+
+
+MISTAKES = [
+    (404, {"run": "other", "text": "a"}, "run: expected one of small, found 'other'"),
+    (422, {"run": "small"}, "text: field required"),
+    (422, {"run": "small", "text": "a" * 5001}, "text: string should have at most 5000 characters"),
+    (422, {"run": "small", "text": "a", "beam": 17}, "beam: input should be less than or equal to 16"),
+    (422, {"run": "small", "text": "a", "alpah": 1}, "alpah: extra inputs are not permitted"),
+    (
+        400,
+        {"run": "small", "text": "a", "interventions": ["silence:cross.9.1"]},
+        "expected a layer from 1 to 2",
+    ),
+    (
+        400,
+        {"run": "small", "text": "a", "interventions": ["word:0:b"] * 9},
+        "at most 8 forced words, found 9",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "question", "sentence"), MISTAKES, ids=[m[2][:24] for m in MISTAKES])
+def test_a_mistake_is_one_sentence(
+    client: Client, status: int, question: dict[str, Any], sentence: str
+) -> None:
+    answer = client.post("/api/trace", **question)
+    assert answer.status_code == status
+    assert sentence in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+def test_what_is_no_json_and_what_is_too_long_is_refused(client: Client) -> None:
+    headers = {"Content-Type": "application/json"}
+    assert client("POST", "/api/trace", content=b"{", headers=headers).status_code == 422
+    assert client("POST", "/api/trace", content=b" " * (MOST_BYTES + 1), headers=headers).status_code == 413
+    assert client("GET", "/api/nothing").status_code == 404
+    assert client("GET", "/nothing").json() == {"error": "there is nothing at /nothing"}
+    assert client("GET", "/../app.py").status_code == 404
+
+
+def test_the_page_and_its_guard(client: Client) -> None:
+    page = client("GET", "/")
+    assert page.status_code == 200
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert "http://" not in page.text.replace("http://www.w3.org", "")
+    assert "https://" not in page.text
+    assert client("GET", "/js/main.js").headers["content-type"].startswith("text/javascript")
+
+
+def test_a_run_in_training_has_curves_and_no_model(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "young")
+    (run / "model.safetensors").unlink()
+    (run / "metrics.jsonl").write_text('{"kind": "train", "step": 1, "loss": NaN}\n{"kind": "tra')
+    client = Client(create_app(open_runs([run])))
+    assert client("GET", "/api/run?run=young").json()["can"]["translate"] is False
+    told = client("GET", "/api/metrics?run=young").json()
+    assert told["records"] == [{"kind": "train", "step": 1, "loss": None}]
+    assert told["going_on"] is True
+    answer = client.post("/api/trace", run="young", text="a")
+    assert answer.status_code == 409
+    assert "still in training" in answer.json()["error"]
+
+
+def test_runs_of_one_name_get_names_of_their_own(run: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "small")
+    assert list(open_runs([run, other], "cpu")) == ["small", "small-2"]
+
+
+def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
+    done: list[int] = []
+
+    class Caller:
+        def __init__(self, gone: bool = False) -> None:
+            self.gone = gone
+
+        async def is_disconnected(self) -> bool:
+            return self.gone
+
+    async def many() -> list[Any]:
+        desk = Desk(most=3)
+        requests: Any = [Caller(), Caller(gone=True), Caller(), Caller()]
+        jobs = [desk.serve(request, lambda n=n: done.append(n)) for n, request in enumerate(requests)]
+        found = await asyncio.gather(*jobs, return_exceptions=True)
+        assert desk.idle
+        return found
+
+    results = awaited(many())
+    assert done == [0, 2]
+    assert [type(result).__name__ for result in results] == ["NoneType", "Gone", "NoneType", "Busy"]
+    assert isinstance(results[3], Busy)
+
+
+def test_the_command_names_what_is_wrong(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert command_line(["serve", str(run), "--port", str(port)]) == 2
+        assert (
+            f"--port {port}: expected a free port, found that address already in use"
+            in capsys.readouterr().err
+        )
+    assert command_line(["serve", str(tmp_path / "none")]) == 2
+    assert "expected a run directory, found none" in capsys.readouterr().err
+    assert command_line(["serve", str(run), "--source", "x"]) == 2
+    assert "expected --source and --target together" in capsys.readouterr().err
+    config = (run / "config.yaml").read_text().replace("task: translation", "task: juggling")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "config.yaml").write_text(config)
+    assert command_line(["serve", str(tmp_path / "odd")]) == 2
+    assert "juggling" in capsys.readouterr().err
+
+
+def test_a_host_that_is_not_here_is_named() -> None:
+    with pytest.raises(HeadwiseError, match="--host 203"):
+        listen("203.0.113.1", 0)
