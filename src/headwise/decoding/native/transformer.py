@@ -27,6 +27,7 @@ _ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2}
 _KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
 _UNIT = 16  # heads are padded to a multiple of it
 _EPSILON = 1e-5  # of layer normalization
+_SHARE = 4  # sentences
 
 
 def unsupported(config: ModelConfig) -> str | None:
@@ -95,7 +96,8 @@ class NativeTransformer(Seq2Seq):
         self.config, self.library, self.precision = config, library, precision
         self.source_size, self.target_size, self.max_length = source_size, target_size, config.max_length
         self.workers = 1
-        self._readable = readable
+        self._load_readable = readable
+        self._loaded: tuple[Seq2Seq] | None = None
         self._tensors = tensors
         padded = [math.ceil(size / _UNIT) * _UNIT for size in (config.key_size, config.value_size)]
         shape = native.Shape(
@@ -156,9 +158,9 @@ class NativeTransformer(Seq2Seq):
     @property
     def readable(self) -> Seq2Seq:
         """The same model in PyTorch, loaded when it is first asked for."""
-        model = self._readable()
-        self._readable = lambda: model
-        return model
+        if self._loaded is None:
+            self._loaded = (self._load_readable(),)  # a tuple, as its parameters aren't this module's
+        return self._loaded[0]
 
     @property
     def output_weight(self) -> Tensor:  # noqa: D102
@@ -203,6 +205,8 @@ class NativeTransformer(Seq2Seq):
             ctypes.byref(job),
         )
         try:
+            # A share for each worker, but not so small that the weights are read for next to nothing.
+            sentences = min(sentences, max(_SHARE, math.ceil(len(sources) / self.workers)))
             self._run(job, sentences, min(self.workers, math.ceil(len(sources) / sentences)))
             return self._outputs(job, len(sources), options)
         finally:
