@@ -32,6 +32,4 @@ def load(
     """
     from headwise.decoding.translator import Translator  # torch is imported here, not with the package
 
-    return Translator.load(
-        [run, *more], device=device, precision=precision, engine=engine, workers=workers
-    )
+    return Translator.load([run, *more], device=device, precision=precision, engine=engine, workers=workers)

@@ -68,7 +68,8 @@ def command(
     precision: Annotated[
         str | None,
         typer.Option(
-            help="float32, bfloat16, int8, or auto for what is fastest.", show_default="what the run is stored in"
+            help="float32, bfloat16, int8, or auto for what is fastest.",
+            show_default="what the run is stored in",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -76,7 +76,8 @@ def command(
     precision: Annotated[
         str | None,
         typer.Option(
-            help="float32, bfloat16, int8, or auto for what is fastest.", show_default="what the run is stored in"
+            help="float32, bfloat16, int8, or auto for what is fastest.",
+            show_default="what the run is stored in",
         ),
     ] = None,
     workers: Annotated[

@@ -145,7 +145,9 @@ class Translator:
         units = [self._units(text, number, split) for number, text in enumerate(texts, start=first_line)]
         sources = [ids for parts in units for ids in parts]
         forced = None if prefixes is None else self._prefixes(prefixes, units, first_line)
-        found = decode(self.searched, sources, options, SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced)
+        found = decode(
+            self.searched, sources, options, SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced
+        )
         links = self._links(sources, found) if alignments else itertools.repeat(None)
         translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))
         return [

@@ -6,7 +6,8 @@
 // in nothing but the instruction that adds the product of two words to a sum.
 //
 // int8 (as in Jacob et al. 2018, section 2, symmetric): every output has a scale for its weights and every row, each
-// time, one for its inputs, the largest magnitude over 127.
+// time, one for its inputs, the largest magnitude over 127. Inputs that are never negative (behind a ReLU) use the other
+// half of the range, too: 127 is taken off, and comes back as 127 times the sum of each output's weights.
 #pragma once
 
 #include <cmath>
@@ -64,6 +65,7 @@ struct Float32 {
     }
     static int32_t word(const float* weights, float) { return bits<int32_t>(weights[0]); }
     static float scale(const float*, int) { return 1; }
+    static int32_t sum(const float*, int, float) { return 0; }
 };
 
 struct BFloat16 {
@@ -84,6 +86,7 @@ struct BFloat16 {
         return int32_t(uint32_t(bfloat16(weights[1])) << 16 | bfloat16(weights[0]));
     }
     static float scale(const float*, int) { return 1; }
+    static int32_t sum(const float*, int, float) { return 0; }
 };
 
 struct Int8 {
@@ -115,11 +118,15 @@ struct Int8 {
     }
     static int32_t word(const float* weights, float scale) {
         uint32_t word = 0;
-        for (int byte = 0; byte < 4; ++byte) {
-            const int value = int(std::nearbyint(weights[byte] / scale)) + OFFSET;
-            word |= uint32_t(uint8_t(value)) << (8 * byte);
-        }
+        for (int byte = 0; byte < 4; ++byte)
+            word |= uint32_t(uint8_t(rounded(weights[byte], scale) + OFFSET)) << (8 * byte);
         return int32_t(word);
+    }
+    static int rounded(float weight, float scale) { return int(std::nearbyint(weight / scale)); }
+    static int32_t sum(const float* weights, int inputs, float scale) {
+        int32_t total = 0;
+        for (int k = 0; k < inputs; ++k) total += rounded(weights[k], scale);
+        return total;
     }
     static float scale(const float* weights, int inputs) {
         float most = 0;
@@ -135,9 +142,10 @@ class Inputs {
     const int32_t* row(int index) const { return words_ + size_t(index) * stride_; }
     float scale(int index) const { return scales_[index]; }
     int32_t shift(int index) const { return shifts_[index]; }
+    int32_t zero() const { return zero_; }
 
-    // Read `count` rows of `size` columns.
-    void set(Rows x, int count, int size) {
+    // Read `count` rows of `size` columns, none below 0 if `positive`.
+    void set(Rows x, int count, int size, bool positive = false) {
         if constexpr (P::PER_WORD == 1) {
             words_ = reinterpret_cast<const int32_t*>(x.data);
             stride_ = x.stride;
@@ -149,6 +157,7 @@ class Inputs {
         scales_.grow(count);
         shifts_.grow(count);
         words_ = memory_.data();
+        zero_ = P::PER_WORD == 4 && positive ? 127 : 0;
         for (int index = 0; index < count; ++index) {
             void* to = memory_.data() + size_t(index) * stride_;
             if constexpr (P::PER_WORD == 2)
@@ -170,14 +179,16 @@ class Inputs {
             most = larger(most, larger(v, -v));
         }
         const float top = largest(most);
-        const float factor = top > 0 ? 127 / top : 0;
+        const float steps = zero_ ? 254 : 127;
+        const float factor = top > 0 ? steps / top : 0;
         Ints total{};
         for (int k = 0; k < columns; k += LANES) {
-            const Ints rounded = bits<Ints>(load(x + k) * factor + ROUNDING) - bits<int32_t>(ROUNDING);
+            const Ints shifted = bits<Ints>(load(x + k) * factor + ROUNDING);
+            const Ints rounded = shifted - (bits<int32_t>(ROUNDING) + zero_);
             total += rounded;
             write(to + k, __builtin_convertvector(rounded, Quarters));
         }
-        scales_[index] = top / 127;
+        scales_[index] = top / steps;
         int32_t whole = 0;
         for (int lane = 0; lane < LANES; ++lane) whole += total[lane];
         shifts_[index] = whole * Int8::OFFSET;
@@ -185,6 +196,7 @@ class Inputs {
 
     const int32_t* words_ = nullptr;
     size_t stride_ = 0;
+    int32_t zero_ = 0;
     Buffer<int32_t> memory_, shifts_;
     Buffer<float> scales_;
 };
@@ -205,6 +217,7 @@ class Linear {
             for (int g = 0; g < words_; ++g) *word(n, g) = P::word(row.data() + g * P::PER_WORD, scale);
             scales_[n] = scale;
             bias_[n] = bias ? bias[n] : 0;
+            sums_[n] = P::sum(row.data(), inputs, scale);
         }
     }
 
@@ -215,6 +228,7 @@ class Linear {
             for (int g = 0; g < words_; ++g) *part.word(n, g) = *word(outputs[n], g);
             part.scales_[n] = scales_[outputs[n]];
             part.bias_[n] = bias_[outputs[n]];
+            part.sums_[n] = sums_[outputs[n]];
         }
         return part;
     }
@@ -253,6 +267,7 @@ class Linear {
         packed_.grow(size_t(columns) * words_);
         scales_.grow(columns);
         bias_.grow(columns);
+        sums_.grow(columns);
         for (int n = outputs; n < columns; ++n) bias_[n] = beyond;
     }
 
@@ -295,7 +310,8 @@ class Linear {
                 const Floats offset = load(bias_.data() + place);
                 if constexpr (P::PER_WORD == 4) {
                     const Floats scale = load(scales_.data() + place) * x.scale(first + r);
-                    const Ints exact = sums[r][v] - x.shift(first + r);
+                    Ints exact = sums[r][v] - x.shift(first + r);
+                    if (x.zero()) exact += read<Ints>(sums_.data() + place) * x.zero();
                     values[v] = __builtin_convertvector(exact, Floats) * scale + offset;
                 } else {
                     values[v] = sums[r][v] + offset;
@@ -308,6 +324,7 @@ class Linear {
     int outputs_ = 0, inputs_ = 0, words_ = 0;
     Buffer<int32_t> packed_;
     Buffer<float> scales_, bias_;
+    Buffer<int32_t> sums_;  // of each output's weights, in int8
 };
 
 }  // namespace headwise

@@ -268,11 +268,11 @@ class Transformer {
             for (int v = 0; v < PANEL_VECTORS; ++v)
                 write(work.hidden.row(row) + column + v * LANES, activate(values[v]));
         });
-        add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count);
+        add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count, shape.activation == Activation::relu);
     }
 
     Floats activate(Floats x) const {
-        if (shape.activation == Activation::relu) return larger(x, Floats{});
+        if (shape.activation == Activation::relu) return x < 0.0f ? Floats{} : x;
         if (shape.activation == Activation::silu) return x / (exponential(-larger(x, all(-87.0f))) + 1);
         for (int lane = 0; lane < LANES; ++lane) x[lane] *= 0.5f * (1 + std::erf(x[lane] * float(M_SQRT1_2)));
         return x;
@@ -284,8 +284,9 @@ class Transformer {
         work.inputs.set(shape.pre_norm ? work.normal : x, count, shape.d_model);
     }
 
-    void add(const Linear<P>& out, const Norm& norm, Workspace<P>& work, Rows result, Rows x, int count) const {
-        work.inputs.set(result, count, out.inputs());
+    void add(const Linear<P>& out, const Norm& norm, Workspace<P>& work, Rows result, Rows x, int count,
+             bool positive = false) const {
+        work.inputs.set(result, count, out.inputs(), positive);
         out.add(work.inputs, count, x);
         if (!shape.pre_norm) normalize(norm, x, x, count);
     }

@@ -20,6 +20,7 @@ from headwise.decoding.constraints import Symbols
 from headwise.decoding.native import library as native
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import Hypothesis, damaged, length_penalty
+from headwise.errors import CheckpointError
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.nn.positions import position_encoding
 
@@ -90,7 +91,10 @@ class NativeTransformer(Seq2Seq):
         precision: str = "float32",
         readable: Callable[[], Seq2Seq],
     ) -> None:
-        """Pack the parameters, one after the other; `readable` gives the same model for what isn't native."""
+        """Pack the parameters, one after the other; `readable` gives the same model for what isn't native.
+
+        Raises `CheckpointError` for a parameter that isn't finite, which low precision would hide.
+        """
         super().__init__()
         assert unsupported(config) is None
         self.config, self.library, self.precision = config, library, precision
@@ -281,7 +285,8 @@ class NativeTransformer(Seq2Seq):
         self_attention, around = f"{name}.self_attention", f"{name}.around_attention"
         self._attention(self_attention, {"in": ("query", "key", "value"), "out": ("output",)})
         self._norm(
-            f"{name}.around_self_attention", f"{name}.around_self_attention.norm" if decoder else f"{around}.norm"
+            f"{name}.around_self_attention",
+            f"{name}.around_self_attention.norm" if decoder else f"{around}.norm",
         )
         if decoder:
             parts = {"in": ("query",), "memory": ("key", "value"), "out": ("output",)}
@@ -314,6 +319,10 @@ class NativeTransformer(Seq2Seq):
     def _tensor(self, name: str) -> Tensor:
         tensor = self._tensors(name)
         assert tensor is not None, name
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError(
+                f"{name}: expected finite numbers, found others; the parameters are damaged"
+            )
         return tensor
 
     def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> None:

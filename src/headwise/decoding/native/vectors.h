@@ -120,10 +120,10 @@ constexpr float ROUNDING = 3 << 22;
 constexpr double LN2 = 0.693147180559945309417232121458;
 
 // e^x as 2^n e^r with |r| <= ln 2 / 2 and a Taylor polynomial of the given degree: relative error below 2e-7 with 6,
-// 5e-5 with 4. Below -87 it is e^-87, which no sum of float32 notices.
+// 5e-5 with 4. Below -87 it is e^-87, which no sum of float32 notices; NaN stays NaN.
 template <int DEGREE = 6>
 inline Floats exponential(Floats x) {
-    x = larger(x, all(-87.0f));
+    x = x < -87.0f ? all(-87.0f) : x;
     const Floats shifted = x * float(1 / LN2) + ROUNDING;
     const Floats n = shifted - ROUNDING;
     // ln 2 in two parts: the first has few digits, so n times it is exact.
