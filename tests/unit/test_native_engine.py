@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "post-norm": {},
     "pre-norm": {"norm": "pre", "positions": "sinusoidal"},
     "biased": {"attention_bias": True, "activation": "gelu"},
+    "unbiased": {"feed_forward_bias": False, "norm_epsilon": 0.1},
     "grouped": {"key_value_heads": 2, "activation": "silu"},
     "odd sizes": {"d_model": 20, "d_ff": 30, "heads": 4, "d_k": 7, "d_v": 17},
     "wide heads": {"d_model": 160, "d_ff": 130, "heads": 1, "norm": "pre"},
@@ -77,8 +77,8 @@ def native(model: Transformer, library: Library, precision: str = "float32") -> 
 
 
 @pytest.fixture(params=LIBRARIES.values(), ids=LIBRARIES.keys())
-def library(request: pytest.FixtureRequest) -> Iterator[Library]:
-    yield request.param
+def library(request: pytest.FixtureRequest) -> Library:
+    return request.param
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
@@ -235,6 +235,11 @@ def test_damaged_parameters_are_named(library: Library) -> None:
         ({"architecture": "recurrent"}, "Transformers only, found recurrent"),
         ({"attention": "window"}, "full attention only, found window"),
         ({"positions": "rotary"}, "added to the embeddings only, found rotary"),
+        ({"activation": "gelu_tanh"}, "no activation gelu_tanh"),
+        ({"normalization": "rms"}, "can't do model.normalization=rms"),
+        ({"gated": True}, "can't do model.gated=True"),
+        ({"scale_embeddings": False}, "can't do model.scale_embeddings=False"),
+        ({"final_norm": True}, "can't do model.final_norm=True"),
     ],
 )
 def test_what_the_engine_does_not_know_is_said(changes: dict[str, Any], reason: str) -> None:

@@ -27,8 +27,35 @@ from headwise.nn.positions import position_encoding
 _ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2}
 _KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
 _UNIT = 16  # heads are padded to a multiple of it
-_EPSILON = 1e-5  # of layer normalization
 _SHARE = 4  # sentences
+
+
+# Keys that the engine reads, or that mean nothing to it. Any other, one that is yet to be invented too, must be as it
+# is by default.
+_KNOWN = {
+    *(
+        "architecture",
+        "encoder_layers",
+        "decoder_layers",
+        "d_model",
+        "d_ff",
+        "heads",
+        "d_k",
+        "d_v",
+        "key_value_heads",
+    ),
+    *(
+        "norm",
+        "norm_epsilon",
+        "activation",
+        "feed_forward_bias",
+        "attention_bias",
+        "share_embeddings",
+        "max_length",
+    ),
+    *("attention", "cross_attention", "attention_options", "positions", "position_options"),
+    *("dropout", "attention_dropout", "activation_dropout"),
+}
 
 
 def unsupported(config: ModelConfig) -> str | None:
@@ -40,6 +67,12 @@ def unsupported(config: ModelConfig) -> str | None:
         return f"it knows full attention only, found {', '.join(sorted(kinds - set(_KINDS)))}"
     if position_encoding(config.positions).inside is not None:
         return f"it knows positions that are added to the embeddings only, found {config.positions}"
+    if config.activation not in _ACTIVATIONS:
+        return f"it has no activation {config.activation}"
+    for name, field in ModelConfig.model_fields.items():
+        value = getattr(config, name)
+        if name not in _KNOWN and value != field.get_default(call_default_factory=True):
+            return f"it can't do model.{name}={value}"
     return None
 
 
@@ -117,7 +150,7 @@ class NativeTransformer(Seq2Seq):
             pre_norm=config.norm == "pre",
             activation=_ACTIVATIONS[config.activation],
             key_scale=config.key_size**-0.5,
-            epsilon=_EPSILON,
+            epsilon=config.norm_epsilon,
         )
         self.handle = library.value("new", ctypes.byref(shape), native.PRECISIONS[precision])
         if self.handle is None:
@@ -294,7 +327,7 @@ class NativeTransformer(Seq2Seq):
             self._norm(f"{name}.around_cross_attention", f"{name}.around_cross_attention.norm")
         for part in ("w1", "w2"):
             prefix = f"{name}.feed_forward.{part}"
-            self._linear(f"{name}.{part}", self._tensor(f"{prefix}.weight"), self._tensor(f"{prefix}.bias"))
+            self._linear(f"{name}.{part}", self._tensor(f"{prefix}.weight"), self._tensors(f"{prefix}.bias"))
         self._norm(f"{name}.around_feed_forward", f"{name}.around_feed_forward.norm")
 
     def _attention(self, name: str, parts: Mapping[str, tuple[str, ...]]) -> None:
