@@ -303,8 +303,10 @@ class Linear {
                 for (int v = 0; v < PANEL_VECTORS; ++v) sums[r][v] = P::add(sums[r][v], panel[v], word);
             }
         }
+#pragma GCC unroll 8
         for (int r = 0; r < ROWS; ++r) {
             Floats values[PANEL_VECTORS];
+#pragma GCC unroll 8
             for (int v = 0; v < PANEL_VECTORS; ++v) {
                 const int place = column + v * LANES;
                 const Floats offset = load(bias_.data() + place);

@@ -77,7 +77,7 @@ class Scan {
         return values[place];
     }
 
-    void consider(Best& best, uint64_t hits, int column, const Floats* logits, int wanted) {
+    __attribute__((noinline)) void consider(Best& best, uint64_t hits, int column, const Floats* logits, int wanted) {
         float values[PANEL];
         std::memcpy(values, logits, sizeof values);
         float most = best.most;
