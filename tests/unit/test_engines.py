@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,18 @@ def test_a_changed_model_is_what_translates(run: Path) -> None:
         translator.model.output_weight.neg_()
     assert translator.searched is translator.model
     assert [t.text for t in translator.translate(ENGLISH)] != before
+
+
+@compiled
+def test_another_model_put_in_place_translates(run: Path) -> None:
+    translator = Translator.load(run, engine="native")
+    twin = copy.deepcopy(translator)
+    model = copy.deepcopy(translator.model)
+    with torch.no_grad():
+        model.output_weight.neg_()
+    twin.model = model
+    assert twin.searched is model
+    assert twin.translate(ENGLISH)[0].text != translator.translate(ENGLISH)[0].text
 
 
 @compiled

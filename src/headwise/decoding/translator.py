@@ -95,6 +95,10 @@ class Translator:
             self._readable = model, Watch(model)
         return self._readable[0]
 
+    @model.setter
+    def model(self, model: Seq2Seq) -> None:
+        self._fast, self._readable, self.engine = model, None, ""
+
     @property
     def searched(self) -> Seq2Seq:
         """What translations come from: the engine, or the readable model once that was changed."""

@@ -163,6 +163,12 @@ class NativeTransformer(Seq2Seq):
         if getattr(self, "handle", None):
             self.library.value("free", self.handle)
 
+    def __copy__(self) -> NativeTransformer:
+        return self  # it never changes, and the library's memory has one owner
+
+    def __deepcopy__(self, memo: object) -> NativeTransformer:
+        return self
+
     @property
     def device(self) -> torch.device:
         """Always the CPU."""
