@@ -14,11 +14,22 @@ __version__ = "0.1.0"
 __all__ = ["load"]
 
 
-def load(run: str, *more: str, device: str = "auto", precision: str = "float32") -> Translator:
+def load(
+    run: str,
+    *more: str,
+    device: str = "auto",
+    precision: str | None = None,
+    engine: str = "auto",
+    workers: int = 0,
+) -> Translator:
     """Load a trained run; with several runs of the same subwords, they vote as an ensemble.
 
-    Raises `CheckpointError` where a run is missing or damaged, and `DeviceError` where the device isn't there.
+    `precision` is float32, bfloat16, int8, auto for the fastest, or None for what the run is stored in; `engine` is
+    native, readable or auto; `workers` is the number of threads that search, 0 for one a processor.
+
+    Raises `CheckpointError` where a run is missing or damaged, and `ConfigError` or `DeviceError` where it can't be
+    decoded as asked.
     """
     from headwise.decoding.translator import Translator  # torch is imported here, not with the package
 
-    return Translator.load([run, *more], device=device, precision=precision)
+    return Translator.load([run, *more], device=device, precision=precision, engine=engine, workers=workers)

@@ -200,10 +200,11 @@ def bad_calls(run: Path, tmp_path: Path) -> dict[str, list[str]]:
 def test_bad_input_gives_one_clear_sentence(run, tmp_path, capsysbinary) -> None:
     for sentence, arguments in bad_calls(run, tmp_path).items():
         assert headwise(arguments) == 2, sentence
-        message = capsysbinary.readouterr().err.decode()
+        *engine, message = capsysbinary.readouterr().err.decode().splitlines()
         assert sentence in message
         assert message.startswith("headwise: error: ")
-        assert message.count("\n") == 1
+        assert all(" engine (" in line for line in engine)
+        assert len(engine) <= 1
     assert (tmp_path / "t.en").read_text(encoding="utf-8") == "A man.\nA dog.\n"
 
 
@@ -211,13 +212,15 @@ def test_a_long_line_is_warned_of_on_standard_error(run, tmp_path) -> None:
     text = tmp_path / "long.en"
     text.write_text("A dog.\n" + " ".join(ENGLISH) + "\n", encoding="utf-8")
     cut = subprocess.run([*PROGRAM, "translate", run, text], capture_output=True, text=True, check=True)
-    assert cut.stderr.startswith("headwise: warning: line 2: ")
-    assert cut.stderr.endswith("subwords, the model reads the first 39 of them\n")
+    engine, warning = cut.stderr.splitlines()
+    assert "engine (" in engine
+    assert warning.startswith("headwise: warning: line 2: ")
+    assert warning.endswith("subwords, the model reads the first 39 of them")
     assert len(cut.stdout.splitlines()) == 2
     whole = subprocess.run(
         [*PROGRAM, "translate", run, text, "--split"], capture_output=True, text=True, check=True
     )
-    assert whole.stderr == ""
+    assert whole.stderr.splitlines() == [engine]
     assert len(whole.stdout.splitlines()) == 2
 
 
@@ -234,7 +237,8 @@ def test_a_reader_that_goes_away_is_no_error(run, tmp_path) -> None:
         assert process.stdout.readline().endswith(b"\n")
         process.stdout.close()
         assert process.wait(timeout=60) == 0
-        assert process.stderr.read() == b""
+        (engine,) = process.stderr.read().splitlines()
+        assert b" engine (" in engine
 
 
 def test_lines_come_out_before_the_input_ends(run) -> None:
@@ -249,3 +253,20 @@ def test_lines_come_out_before_the_input_ends(run) -> None:
             assert process.stdout.readline().endswith(b"\n")
         process.stdin.close()
         assert process.wait(timeout=60) == 0
+
+
+def test_quantize_makes_a_smaller_run(run, tmp_path, capsys) -> None:
+    small = tmp_path / "small"
+    assert headwise(["quantize", str(run), "-o", str(small)]) == 0
+    assert f"{small}: 0.0 MB in int8, from 0.1 MB" in capsys.readouterr().err
+    assert {file.name for file in small.iterdir()} == {"config.yaml", "spm.model", "model.safetensors"}
+    for arguments, sentence in (
+        ([str(run), "-o", str(small)], "expected a new directory's name, found something there"),
+        (
+            [str(run), "-o", str(tmp_path / "x"), "--precision", "int4"],
+            "expected int8 or bfloat16, found 'int4'",
+        ),
+        ([str(tmp_path), "-o", str(tmp_path / "x")], "expected a run directory, found none"),
+    ):
+        assert headwise(["quantize", *arguments]) == 2
+        assert sentence in capsys.readouterr().err

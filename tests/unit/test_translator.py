@@ -239,7 +239,7 @@ def test_runs_that_cannot_be_loaded_are_named(run: Path, tmp_path: Path) -> None
             DeviceError, match=r"device: expected auto or one of cpu.* on this machine, found 'cuda'"
         ):
             Translator.load(run, device="cuda")
-    with pytest.raises(ConfigError, match="precision: expected auto, float32 or bfloat16, found 'int4'"):
+    with pytest.raises(ConfigError, match="precision: expected auto, float32, bfloat16, int8, found 'int4'"):
         Translator.load(run, precision="int4")
 
 

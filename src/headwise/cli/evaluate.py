@@ -64,9 +64,14 @@ def command(
         Path | None, typer.Option("-o", "--out", help="Write the translations (or other outputs) here, too.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    engine: Annotated[str, typer.Option(help="native, readable (PyTorch), or auto for the faster.")] = "auto",
     precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
-    ] = "float32",
+        str | None,
+        typer.Option(
+            help="float32, bfloat16, int8, or auto for what is fastest.",
+            show_default="what the run is stored in",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a run: translations with sacreBLEU, chrF2, tokenized BLEU and perplexity; others as their task does.
@@ -103,7 +108,9 @@ def command(
         for name in ("source", "reference"):
             if name not in given:
                 raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
-        record, lines, notes, outputs = _translation(run, device=device, precision=precision, **given)
+        record, lines, notes, outputs = _translation(
+            run, device=device, precision=precision, engine=engine, **given
+        )
         inputs = [source, reference]
     else:
         if given:
@@ -117,7 +124,7 @@ def command(
         kind = find_task(config.task)
         config = config.with_overrides(changes or [])
         kind.check(config)
-        found = kind.evaluate(EvaluationRequest(run, config, files or [], device, precision))
+        found = kind.evaluate(EvaluationRequest(run, config, files or [], device, precision or "float32"))
         record, lines, notes, outputs = found.record, found.lines, found.notes, found.outputs
         inputs = files or []
     if out is not None:
@@ -143,7 +150,8 @@ def _translation(
     tokenize: str = "13a",
     lowercase: bool = False,
     device: str,
-    precision: str,
+    precision: str | None,
+    engine: str,
     **search: Any,
 ) -> tuple[dict[str, Any], list[str], list[str], list[str]]:
     """Translate and score a test set; returns the record, the lines of the table, notes, and the translations."""
@@ -155,7 +163,8 @@ def _translation(
     bleu_metric(tokenize, lowercase)  # an unknown tokenizer is said before the translating, not after it
     sources, references = list(read_lines(source)), list(read_lines(reference))
     check_lines(sources, references)
-    translator = Translator.load(run, device=device, precision=precision)
+    translator = Translator.load(run, device=device, precision=precision, engine=engine)
+    typer.echo(f"headwise: {translator.engine}", err=True)
     hypotheses = [t.text for t in translator.translate(sources, **search)]
     scores = score_translations(
         hypotheses,
@@ -167,7 +176,7 @@ def _translation(
     record: dict[str, Any] = scores.to_json()
     lines = _table(scores)
     if compare is not None:
-        other = Translator.load(compare, device=device, precision=precision)
+        other = Translator.load(compare, device=device, precision=precision, engine=engine)
         theirs = [t.text for t in other.translate(sources, **search)]
         comparison = compare_systems(
             theirs,

@@ -27,6 +27,10 @@ COMMANDS = {
     "attribute": ("headwise.cli.attribute", "Compare attention with what the model uses."),
     "calibration": ("headwise.cli.calibration", "Tell whether token probabilities mean what they say."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
+    "quantize": (
+        "headwise.cli.quantize",
+        "Store a run's model in 8 bits: a quarter of the size, and faster.",
+    ),
     "data": ("headwise.cli.data", "List and download public corpora."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
 }

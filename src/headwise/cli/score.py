@@ -47,7 +47,7 @@ def command(
     from headwise.cli.lines import line_writer
     from headwise.decoding.translator import Translator
 
-    translator = Translator.load([run, *(also or [])], device=device, precision=precision)
+    translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="readable")
     pairs = _pairs(source, target)
     line = 1
     with line_writer(out, source, target) as write:

@@ -72,9 +72,20 @@ def command(
         bool, typer.Option("--jsonl", help="Write a JSON object for each line, with everything.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    engine: Annotated[str, typer.Option(help="native, readable (PyTorch), or auto for the faster.")] = "auto",
     precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
-    ] = "float32",
+        str | None,
+        typer.Option(
+            help="float32, bfloat16, int8, or auto for what is fastest.",
+            show_default="what the run is stored in",
+        ),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Threads that each search sentences; 0: one a processor.")
+    ] = 0,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Threads of one product in PyTorch; 0: PyTorch's choice.")
+    ] = 0,
     batch_tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Source subwords in a batch, times the beam.", show_default="the run's"),
@@ -84,12 +95,13 @@ def command(
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
     With --n-best above 1 each translation has a line of its own that begins with its input line's number and a
-    tab. Lengths count subwords.
+    tab. Lengths count subwords. Which engine translates, and in which precision, is said on standard error.
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
     """
     from headwise.cli.lines import line_writer, read_lines, watched
     from headwise.decoding.translator import Translator
+    from headwise.nn.device import use_threads
 
     changes = {
         "n_best": n_best,
@@ -105,7 +117,11 @@ def command(
         "seed": seed,
     }
     changes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
-    translator = Translator.load([run, *(also or [])], device=device, precision=precision)
+    use_threads(threads)
+    translator = Translator.load(
+        [run, *(also or [])], device=device, precision=precision, engine=engine, workers=workers
+    )
+    typer.echo(f"headwise: {translator.engine}", err=True)
     if batch_tokens is not None:
         translator.batch_tokens = batch_tokens
     interactive = file is None and sys.stdin.isatty()

@@ -38,7 +38,7 @@ def cross_attention(
     result has one row each and a last one for the end symbol. Raises `ConfigError` for a model without
     cross-attention.
     """
-    device = next(model.parameters()).device
+    device = model.device
     lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
     results: dict[int, Tensor] = {}
     for rows in batches(lengths, batch_tokens):

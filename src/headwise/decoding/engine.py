@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.decoding.constraints import Symbols
+from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import Hypothesis, search
 from headwise.errors import ConfigError
@@ -30,8 +32,15 @@ def decode(
     `batch_tokens` bounds a batch's source tokens times the hypotheses of a sentence, padding included; a longer
     sentence makes a batch of its own. The batches change the speed and nothing else.
     """
-    device = next(model.parameters()).device
+    device = model.device
     results: list[list[Hypothesis]] = [[] for _ in sources]
+    if isinstance(model, NativeTransformer) and prefixes is None and model.searches(options):
+        for rows in similar([len(source) for source in sources]):
+            room = batch_tokens // options.rows // len(sources[rows[0]])
+            found = model.search([sources[row] for row in rows], options, symbols, sentences=max(1, room))
+            for row, hypotheses in zip(rows, found, strict=True):
+                results[row] = hypotheses
+        return results
     for rows in batches([len(source) for source in sources], batch_tokens // options.rows):
         source, mask = padded([sources[row] for row in rows], symbols.pad, device)
         given = None if prefixes is None else [prefixes[row] for row in rows]
@@ -49,6 +58,17 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         size = max(1, tokens // lengths[order[start]])
         yield order[start : start + size]
         start += size
+
+
+def similar(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Group rows, longest first, so that no row of a group is less than half as long as its longest."""
+    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    start = 0
+    while start < len(order):
+        shortest = lengths[order[start]] / 2
+        end = bisect.bisect_right(order, -shortest, lo=start, key=lambda row: -lengths[row])
+        yield order[start:end]
+        start = end
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -101,6 +121,18 @@ class Ensemble(Seq2Seq):
         self.max_length = min(model.max_length for model in models)
         self._members = tuple(models)
         self.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """The first model's."""
+        return self._members[0].device
+
+    @property
+    def readable(self) -> Seq2Seq:
+        """The ensemble of the models' readable forms."""
+        if all(model.readable is model for model in self._members):
+            return self
+        return Ensemble([model.readable for model in self._members])
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
         parts = tuple(model.encode(source, mask) for model in self._members)

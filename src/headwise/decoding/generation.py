@@ -12,8 +12,9 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.decoding.sampling import draw, shaped, uniforms
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.build import build_decoder_only, load_weights, read_recipe
+from headwise.models.build import build_decoder_only, load_weights
 from headwise.models.decoder_only import DecoderOnly, DecoderState
+from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.text.subword import EOS
 from headwise.text.vocabulary import TextDecoder, Vocabulary, load_vocabulary, refuse_unknown

@@ -31,7 +31,7 @@ def score(
     length penalty's exponent `alpha`: what the search reports when it finds the same tokens. In the order
     given.
     """
-    device = next(model.parameters()).device
+    device = model.device
     lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
     results: dict[int, Hypothesis] = {}
     for rows in batches(lengths, batch_tokens):

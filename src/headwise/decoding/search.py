@@ -133,6 +133,14 @@ def search(
         previous = live.tokens[..., -1].flatten()
 
 
+def damaged(number: int) -> CheckpointError:
+    """Return the error for sentence `number` of a batch (from 1), for which no hypothesis could finish."""
+    return CheckpointError(
+        f"sentence {number} of the batch: expected probabilities from the model, "
+        "found values that aren't finite numbers; its parameters are damaged"
+    )
+
+
 @overload
 def length_penalty(length: int, alpha: float) -> float: ...
 @overload
@@ -248,10 +256,7 @@ class _Finished:
         results = []
         for number, entries in enumerate(found, start=1):
             if not entries:
-                raise CheckpointError(
-                    f"sentence {number} of the batch: expected probabilities from the model, "
-                    "found values that aren't finite numbers; its parameters are damaged"
-                )
+                raise damaged(number)
             if self.options.sample:
                 entries.sort(key=lambda entry: entry[0])
             else:

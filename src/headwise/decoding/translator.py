@@ -2,7 +2,8 @@
 
 The same sentence gets the same translation in any batch. Its log-probabilities differ by rounding alone, as matrix
 products of another size add up in another order: below 1e-4 in float32, by about 1 % in bfloat16, where two
-candidates that are nearly tied may therefore change places.
+candidates that are nearly tied may therefore change places. (The native engine adds up in one order, whatever the
+batch, in every precision.)
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from headwise.config import Config, DecodingConfig
+from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, word_links
 from headwise.decoding.constraints import Symbols
 from headwise.decoding.engine import Ensemble, decode
+from headwise.decoding.engines import EngineOptions, Watch, open_run
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Output, Translation, joined
 from headwise.decoding.scoring import score
@@ -26,8 +28,6 @@ from headwise.decoding.search import Hypothesis
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
-from headwise.models.build import load_model, read_recipe
-from headwise.nn.device import find_device, find_precision
 from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
@@ -40,15 +40,19 @@ class LongLineWarning(UserWarning):
 class Translator:
     """A trained model (or several that vote), its subwords, and the search options of its configuration."""
 
-    def __init__(self, model: Seq2Seq, subwords: Subwords, decoding: DecodingConfig | None = None) -> None:
-        """Use a model that is already in memory, on the device where its parameters are."""
+    def __init__(
+        self, model: Seq2Seq, subwords: Subwords, decoding: DecodingConfig | None = None, engine: str = ""
+    ) -> None:
+        """Use a model, or an engine that stands for one; `engine` describes it in a phrase."""
         decoding = decoding or DecodingConfig()
-        self.model = model
         self.subwords = subwords
         self.batch_tokens = decoding.batch_tokens
         self.options = SearchOptions(
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
         )
+        self.engine = engine
+        self._fast = model
+        self._readable: tuple[Seq2Seq, Watch] | None = None
 
     @classmethod
     def load(
@@ -56,38 +60,50 @@ class Translator:
         runs: str | Path | Sequence[str | Path],
         *,
         device: str = "auto",
-        precision: str = "float32",
+        precision: str | None = None,
+        engine: str = "auto",
+        workers: int = 0,
     ) -> Translator:
         """Load a run directory, or several as an ensemble; the first one's configuration gives the defaults.
 
-        Raises `CheckpointError` where a run is missing, damaged or has other subwords than the first, and
-        `DeviceError` where the device isn't there.
+        For `device`, `precision`, `engine` and `workers` see `headwise.decoding.engines.EngineOptions`. Raises
+        `CheckpointError` where a run is missing, damaged or has other subwords than the first, and `ConfigError` or
+        `DeviceError` where it can't be decoded as asked.
         """
         paths = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
-        place = find_device(device)
-        dtype = find_precision(precision, place)
-        models, loaded = [], []
-        for path in paths:
-            config = Config.of_run(path, "translation")
-            subwords = Subwords.load(path, config.subwords)
-            trained_with = read_recipe(path / "model.safetensors").get("subwords", subwords.digest())
-            if trained_with != subwords.digest():
+        options = EngineOptions(engine, precision, device, workers)
+        opened = [open_run(path, options) for path in paths]
+        first = opened[0]
+        for path, other in zip(paths, opened, strict=True):
+            if other.subwords.digest() != first.subwords.digest():
                 raise CheckpointError(
-                    f"{path}: expected the subword model that it was trained with ({trained_with}), "
-                    f"found another ({subwords.digest()})"
+                    f"{path}: expected the subwords of {paths[0]} ({first.subwords.digest()}), "
+                    f"as every run of an ensemble needs, found {other.subwords.digest()}"
                 )
-            model = load_model(path, subwords.source_size, subwords.target_size, config).to(place)
-            model.compute_dtype = dtype
-            models.append(model)
-            loaded.append((config, subwords))
-        config, subwords = loaded[0]
-        for path, (_, other) in zip(paths, loaded, strict=True):
-            if other.digest() != subwords.digest():
-                raise CheckpointError(
-                    f"{path}: expected the subwords of {paths[0]} ({subwords.digest()}), "
-                    f"as every run of an ensemble needs, found {other.digest()}"
-                )
-        return cls(models[0] if len(models) == 1 else Ensemble(models), subwords, config.decoding)
+        models = [each.model for each in opened]
+        model = models[0] if len(models) == 1 else Ensemble(models)
+        return cls(model, first.subwords, first.config.decoding, first.engine)
+
+    @property
+    def model(self) -> Seq2Seq:
+        """The readable model, loaded when it is first asked for.
+
+        Where it is changed, or probes are set, translations come from it and no longer from an engine.
+        """
+        if self._readable is None:
+            model = self._fast.readable
+            self._readable = model, Watch(model)
+        return self._readable[0]
+
+    @model.setter
+    def model(self, model: Seq2Seq) -> None:
+        self._fast, self._readable, self.engine = model, None, ""
+
+    @property
+    def searched(self) -> Seq2Seq:
+        """What translations come from: the engine, or the readable model once that was changed."""
+        changed = self._readable is not None and self._readable[1].touched()
+        return self.model if changed else self._fast
 
     def options_with(self, options: SearchOptions | None = None, **changes: Any) -> SearchOptions:
         """Return the given options, or the run's, with some of them changed.
@@ -133,7 +149,9 @@ class Translator:
         units = [self._units(text, number, split) for number, text in enumerate(texts, start=first_line)]
         sources = [ids for parts in units for ids in parts]
         forced = None if prefixes is None else self._prefixes(prefixes, units, first_line)
-        found = decode(self.model, sources, options, SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced)
+        found = decode(
+            self.searched, sources, options, SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced
+        )
         links = self._links(sources, found) if alignments else itertools.repeat(None)
         translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))
         return [
@@ -216,9 +234,9 @@ class Translator:
         forced = []
         for line, target in enumerate(targets, start=first_line):
             ids = self._encode_target(target) if isinstance(target, str) else list(target)
-            if len(ids) >= self.model.max_length:
+            if len(ids) >= self._fast.max_length:
                 raise DataError(
-                    f"line {line}: expected a target of at most {self.model.max_length - 1} subwords, "
+                    f"line {line}: expected a target of at most {self._fast.max_length - 1} subwords, "
                     f"found {len(ids)}"
                 )
             forced.append(ids)
@@ -226,7 +244,7 @@ class Translator:
 
     def _units(self, text: str, line: int, split: bool) -> list[list[int]]:
         """Encode a sentence as the rows that are searched for it: none if empty, several if split."""
-        room = self.model.max_length - 1
+        room = self._fast.max_length - 1
         text = text.replace("\n", " ").strip()
         ids = self.subwords.encode_source(text)
         if len(ids) <= room:
@@ -245,9 +263,9 @@ class Translator:
         rows: list[list[int]] = []
         for line, (prefix, parts) in enumerate(zip(prefixes, units, strict=True), start=first_line):
             ids = self._encode_target(prefix)
-            if len(ids) >= self.model.max_length:
+            if len(ids) >= self._fast.max_length:
                 raise DataError(
-                    f"prefix {line}: expected at most {self.model.max_length - 1} subwords, found {len(ids)}"
+                    f"prefix {line}: expected at most {self._fast.max_length - 1} subwords, found {len(ids)}"
                 )
             rows += [ids if part == 0 else [] for part in range(len(parts))]
         return rows
@@ -297,7 +315,7 @@ class Translator:
 
     def _within_model(self, options: SearchOptions) -> SearchOptions:
         """Bound the output by the positions that the model has."""
-        room = self.model.max_length - 1
+        room = self._fast.max_length - 1
         if options.min_length > room:
             raise ConfigError(f"min_length: expected at most the model's {room}, found {options.min_length}")
         longest = room if options.max_length is None else min(options.max_length, room)

@@ -14,7 +14,7 @@ from headwise.errors import DataError
 from headwise.experiments.gradient_flow import trained_run
 from headwise.experiments.rows import Place
 from headwise.experiments.scoring import test_pairs
-from headwise.models.build import read_recipe
+from headwise.models.weights import read_recipe
 from headwise.nn.multihead import recording
 from headwise.text.subword import BOS, EOS
 

@@ -17,7 +17,7 @@ from headwise.errors import CheckpointError
 from headwise.evaluation.translation import count_words, perplexity, score_translations
 from headwise.experiments.compounds import rejoin_compounds, split_compounds
 from headwise.models.base import Seq2Seq
-from headwise.models.build import read_recipe
+from headwise.models.weights import read_recipe
 from headwise.text.corpus import pair_files, read_pairs
 from headwise.text.subword import BOS, EOS, PAD, Subwords
 from headwise.training.monitor import read_metrics

@@ -76,6 +76,16 @@ class Seq2Seq(nn.Module, ABC):
         """Logits (…, target_size) of hidden states (…, d_model)."""
         return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype))
 
+    @property
+    def device(self) -> torch.device:
+        """Where ids must be for this model to read them."""
+        return next(self.parameters()).device
+
+    @property
+    def readable(self) -> Seq2Seq:
+        """The model whose attention can be looked at: itself, or for an engine the one that it stands for."""
+        return self
+
     def parameter_count(self) -> int:
         """Count the trainable parameters, shared ones once."""
         return sum(p.numel() for p in self.parameters())

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 
 from headwise.config import Config, ModelConfig
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.convolutional import ConvolutionalSeq2Seq
 from headwise.models.decoder_only import DecoderOnly
@@ -21,6 +16,7 @@ from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.single import SingleText
 from headwise.models.transformer import Transformer
+from headwise.models.weights import Weights
 
 # A new architecture is one file and one line here; it is called with (model configuration, source size, target size).
 ARCHITECTURES: dict[str, type[Seq2Seq]] = {
@@ -83,40 +79,14 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
 
     Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
     """
-    with _reading(path):
-        tensors = load_file(path)
+    weights = Weights(path)
     wanted = dict(model.named_parameters())
-    for name, parameter in wanted.items():
-        if name not in tensors:
-            raise CheckpointError(f"{path}: expected tensor {name}, found none of that name")
-        if tensors[name].shape != parameter.shape:
-            raise CheckpointError(
-                f"{path}: expected {name} of shape {tuple(parameter.shape)}, found {tuple(tensors[name].shape)}"
-            )
-    if extra := sorted(set(tensors) - set(wanted)):
-        raise CheckpointError(f"{path}: found tensor {extra[0]}, which this configuration has no place for")
+    weights.check({name: parameter.shape for name, parameter in wanted.items()})
     with torch.no_grad():
         for name, parameter in wanted.items():
-            parameter.copy_(tensors[name])
-
-
-def read_recipe(path: Path) -> dict[str, Any]:
-    """Return what a model's file says it was made from (`subwords`, `data`, `steps`); empty if it says nothing.
-
-    Raises `CheckpointError` where the file is missing or damaged.
-    """
-    with _reading(path), safe_open(path, "pt") as file:
-        return json.loads((file.metadata() or {}).get("headwise", "{}"))
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: there is no such file; was this run trained to its end?") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: expected a safetensors file, found a damaged one ({error})") from None
+            found = weights.get(name)
+            assert found is not None, name
+            parameter.copy_(found)
 
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:

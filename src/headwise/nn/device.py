@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from headwise.errors import ConfigError, DeviceError
@@ -26,6 +28,19 @@ def find_device(name: str = "auto") -> torch.device:
             f"device: expected auto or one of {', '.join(there)} on this machine, found {name!r}"
         )
     return torch.device(name)
+
+
+def use_threads(count: int) -> None:
+    """Let PyTorch use `count` threads for one product; 0 leaves the number to it."""
+    if count:
+        torch.set_num_threads(count)
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:

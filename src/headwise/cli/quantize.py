@@ -1,0 +1,40 @@
+"""`headwise quantize`: a run with its model in 8 or 16 bits."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.errors import CheckpointError, ConfigError
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new run directory.")],
+    precision: Annotated[str, typer.Option(help="int8 or bfloat16.")] = "int8",
+) -> None:
+    """Store a run's model in 8 bits, a quarter of the size, and translate with it in 8 bits from then on.
+
+    Training goes on from the original only. The translations of the new run may differ a little:
+    `headwise evaluate NEW --compare RUN …` tells by how much.
+
+    Example: headwise quantize runs/de -o runs/de-int8
+    """
+    from headwise.files import atomic_directory
+    from headwise.models.weights import write_quantized
+
+    if precision not in ("int8", "bfloat16"):
+        raise ConfigError(f"precision: expected int8 or bfloat16, found {precision!r}")
+    if not (run / "config.yaml").is_file():
+        raise CheckpointError(f"{run}: expected a run directory, found none")
+    if out.exists():
+        raise CheckpointError(f"{out}: expected a new directory's name, found something there")
+    with atomic_directory(out) as folder:
+        for file in (run / "config.yaml", *sorted(run.glob("spm*.model"))):
+            shutil.copy(file, folder / file.name)
+        write_quantized(run / "model.safetensors", folder / "model.safetensors", precision)
+    before, after = ((place / "model.safetensors").stat().st_size / 1e6 for place in (run, out))
+    typer.echo(f"headwise: {out}: {after:.1f} MB in {precision}, from {before:.1f} MB", err=True)

@@ -1,0 +1,1 @@
+"""The native engine: a Transformer's inference and search in C++, tested equal to the readable path."""

@@ -1,0 +1,126 @@
+"""The compiled library of the native engine: which one fits this processor, and how its functions are called.
+
+setup.py compiles `native.cpp` once for each instruction set, where there is a compiler; the best that the processor
+has is loaded. Nothing here knows about tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+VERSION = 1  # of the interface, as in native.cpp
+# Instruction sets by level, as headwise_level() in native.cpp counts them.
+VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
+PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
+
+
+class Shape(ctypes.Structure):
+    """Mirror of `Shape` in transformer.h."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("d_model", "d_ff", "encoder_layers", "decoder_layers", "target_size")),
+        *((name, c_int32) for name in ("heads", "shared_heads", "key_size", "value_size")),
+        *((name, c_int32) for name in ("pre_norm", "activation")),
+        *((name, c_float) for name in ("key_scale", "epsilon")),
+    )
+
+
+class Options(ctypes.Structure):
+    """Mirror of `Options` in search.h."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("beam", "n_best", "min_length")),
+        ("alpha", c_float),
+        ("patience", c_double),
+    )
+
+
+class Symbols(ctypes.Structure):
+    """Mirror of `Symbols` in scan.h."""
+
+    _fields_ = (("bos", c_int32), ("eos", c_int32), ("banned", c_int32 * 3), ("banned_count", c_int32))
+
+
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
+    "new": (c_void_p, POINTER(Shape), c_int32),
+    "free": (None, c_void_p),
+    "linear": (c_char_p, c_void_p, c_char_p, c_void_p, c_void_p, c_int32, c_int32),
+    "vector": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32),
+    "table": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32),
+    "encode": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32, c_void_p),
+    "start": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32, c_int32, POINTER(c_void_p)),
+    "step": (c_char_p, c_void_p, c_void_p, c_void_p, c_void_p),
+    "reorder": (c_char_p, c_void_p, c_void_p, c_void_p),
+    "keep": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
+    "drop": (None, c_void_p),
+    "job_new": (
+        c_char_p,
+        *(c_void_p, c_void_p, c_void_p, c_int32),
+        *(POINTER(Options), POINTER(Symbols)),
+        *(c_void_p, c_int32),
+        POINTER(c_void_p),
+    ),
+    "job_run": (c_char_p, c_void_p, c_void_p, c_int32),
+    "job_size": (c_int64, c_void_p),
+    "job_outputs": (None, c_void_p, c_void_p, c_void_p, c_void_p),
+    "job_free": (None, c_void_p),
+}
+
+
+class Library:
+    """The loaded library: `call` raises for what a function reports, the others can't fail."""
+
+    def __init__(self, path: Path, variant: str) -> None:
+        self.variant = variant
+        self._library = ctypes.CDLL(str(path))
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            function = getattr(self._library, f"headwise_{name}")
+            function.restype, function.argtypes = result, arguments
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function that returns a message or nothing; raises `MemoryError` or, for our own bugs, others."""
+        message = self.value(name, *arguments)
+        if message is not None:
+            text = message.decode()
+            raise MemoryError(text) if "memory" in text else AssertionError(f"{name}: {text}")
+
+    def value(self, name: str, *arguments: Any) -> Any:
+        """Call a function and return its result."""
+        return getattr(self._library, f"headwise_{name}")(*arguments)
+
+
+def find_library(variant: str | None = None) -> Library | str:
+    """Load the library for this processor, or the named variant; returns the reason, a phrase, where there is none."""
+    built = {name: path for name in VARIANTS if (path := _built(name)) is not None}
+    if "portable" not in built:
+        return "it was not compiled when Headwise was installed (see docs/speed.md)"
+    try:
+        level = _level(built["portable"])
+        runnable = [name for name in VARIANTS[: level + 1] if name in built]
+        if variant is not None and variant not in runnable:
+            return f"this processor or installation has no variant {variant}"
+        chosen = variant or runnable[-1]
+        return _load(built[chosen], chosen)
+    except (OSError, AttributeError) as error:
+        return f"its library can't be loaded ({error})"
+
+
+def _built(variant: str) -> Path | None:
+    return next(Path(__file__).parent.glob(f"_{variant}.*so"), None)
+
+
+def _level(portable: Path) -> int:
+    library = ctypes.CDLL(str(portable))
+    version = library.headwise_version()
+    if version != VERSION:
+        raise OSError(f"expected version {VERSION} of it, found {version}; install Headwise again")
+    return library.headwise_level()
+
+
+@cache
+def _load(path: Path, variant: str) -> Library:
+    return Library(path, variant)

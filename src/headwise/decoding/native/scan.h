@@ -1,0 +1,113 @@
+// The projection to the vocabulary, its log-softmax and its best tokens in one pass: logits are used while they are in
+// registers and never written down.
+#pragma once
+
+#include <algorithm>
+#include <cfloat>
+
+#include "linear.h"
+
+namespace headwise {
+
+struct Choice {
+    float logit;
+    int32_t token;
+};
+
+// What one row needs to remember of the logits that went by.
+struct Best {
+    float threshold;  // the lowest of `choices` once there are enough: what doesn't exceed it doesn't matter
+    float most;       // the highest logit so far
+    Floats total;     // Σ e^(logit - most), a part in each lane
+    int count;
+    bool may_end;
+    float end_logit;
+    Choice* choices;  // best first; of equal ones the first token first
+
+    float log_total() const { return most + std::log(sum(total)); }
+};
+
+// The symbols that no output may hold, and the end symbol.
+struct Symbols {
+    int32_t bos, eos;
+    int32_t banned[3];
+    int32_t banned_count;
+
+    bool bans(int32_t token) const { return std::find(banned, banned + banned_count, token) != banned + banned_count; }
+};
+
+template <class P>
+class Scan {
+  public:
+    // `tokens` says which token each column of the projection is, in ascending order; without, they are their own.
+    Scan(const Symbols& symbols, const int32_t* tokens, int columns)
+        : symbols_(symbols), tokens_(tokens), end_(symbols.eos) {
+        if (tokens) end_ = int(std::lower_bound(tokens, tokens + columns, symbols.eos) - tokens);
+    }
+
+    // Find the `wanted` best tokens of each row; may_end(row) says whether the end symbol may be among them.
+    template <class MayEnd>
+    const Best* operator()(const Linear<P>& vocabulary, const Inputs<P>& inputs, int rows, int wanted,
+                           const MayEnd& may_end) {
+        choices_.resize(size_t(rows) * wanted);
+        best_.grow(rows);
+        for (int row = 0; row < rows; ++row)
+            best_[row] = Best{-FLT_MAX, -FLT_MAX, Floats{}, 0, may_end(row), 0, &choices_[size_t(row) * wanted]};
+        vocabulary(inputs, rows, [&](int row, int column, const Floats* logits) {
+            take(best_[row], column, logits, wanted);
+        });
+        return best_.data();
+    }
+
+  private:
+    void take(Best& best, int column, const Floats* logits, int wanted) {
+        const Floats threshold = all(best.threshold);
+        uint64_t hits = 0;
+        for (int v = 0; v < PANEL_VECTORS; ++v) hits |= uint64_t(where_larger(logits[v], threshold)) << (v * LANES);
+        if (hits) consider(best, hits, column, logits, wanted);
+        if (unsigned(end_ - column) < unsigned(PANEL)) best.end_logit = at(logits, end_ - column);
+        Floats total = best.total;
+        for (int v = 0; v < PANEL_VECTORS; ++v) total += exponential<P::EXPONENTIAL>(logits[v] - best.most);
+        best.total = total;
+    }
+
+    static float at(const Floats* logits, int place) {
+        float values[PANEL];
+        std::memcpy(values, logits, sizeof values);
+        return values[place];
+    }
+
+    __attribute__((noinline)) void consider(Best& best, uint64_t hits, int column, const Floats* logits, int wanted) {
+        float values[PANEL];
+        std::memcpy(values, logits, sizeof values);
+        float most = best.most;
+        for (; hits; hits &= hits - 1) {
+            const int place = __builtin_ctzll(hits);
+            const float logit = values[place];
+            most = std::max(most, logit);
+            const int32_t token = tokens_ ? tokens_[column + place] : column + place;
+            if (logit > best.threshold && !symbols_.bans(token) && (token != symbols_.eos || best.may_end))
+                insert(best, {logit, token}, wanted);
+        }
+        if (most > best.most) {
+            best.total *= exponential(all(best.most - most));
+            best.most = most;
+        }
+    }
+
+    static void insert(Best& best, Choice choice, int wanted) {
+        int place = best.count < wanted ? best.count++ : wanted - 1;
+        for (; place > 0 && best.choices[place - 1].logit < choice.logit; --place)
+            best.choices[place] = best.choices[place - 1];
+        best.choices[place] = choice;
+        if (best.count == wanted) best.threshold = best.choices[wanted - 1].logit;
+    }
+
+    Symbols symbols_;
+    const int32_t* tokens_;
+    int end_;
+    std::vector<Choice> choices_;
+    Buffer<Best> best_;
+};
+
+}  // namespace headwise

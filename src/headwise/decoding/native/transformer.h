@@ -1,0 +1,319 @@
+// The Transformer's inference (Vaswani et al. 2017), as src/headwise/models/transformer.py computes it, without padding:
+// the rows of a batch are the real tokens of its sentences, one after the other.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "attention.h"
+
+namespace headwise {
+
+enum class Activation : int32_t { relu, gelu, silu };
+
+struct Shape {
+    int32_t d_model, d_ff, encoder_layers, decoder_layers, target_size;
+    int32_t heads, shared_heads, key_size, value_size;  // of a head, padded
+    int32_t pre_norm;
+    Activation activation;
+    float key_scale, epsilon;
+};
+
+struct Norm {
+    Buffer<float> weight, bias;
+};
+
+template <class P>
+struct Attention {
+    Linear<P> in, memory, out;  // in: queries, and in self-attention keys and values; memory: the source's
+};
+
+template <class P>
+struct Layer {
+    Attention<P> self, cross;
+    Linear<P> w1, w2;
+    Norm around_self, around_cross, around_feed_forward;
+};
+
+// One sentence while its translation is searched. Keys and values of a position stay where they were written; which
+// row of the beam wrote those that a hypothesis descends from is kept in `ancestors`.
+template <class P>
+struct Sentence {
+    using T = typename P::Kept;
+    int source = 0, length = 0, beams = 1;
+    std::vector<std::vector<T>> memory;     // for each layer (source, kept)
+    std::vector<std::vector<T>> cache;      // for each layer (length, beams, kept)
+    std::vector<std::vector<uint16_t>> ancestors;  // for each row of the beam (length)
+
+    void start(int layers, int rows) {
+        length = 0;
+        beams = rows;
+        memory.resize(layers);
+        cache.resize(layers);
+        ancestors.assign(rows, {});
+    }
+
+    // Let row r of the beam continue what row parents[r] was.
+    void reorder(const int32_t* parents, int rows) {
+        std::vector<std::vector<uint16_t>> moved(beams);
+        for (int row = 0; row < rows; ++row) moved[row] = ancestors[parents[row]];
+        ancestors.swap(moved);
+    }
+};
+
+template <class P>
+struct Row {
+    Sentence<P>* sentence;
+    int32_t beam, token;
+};
+
+// What one thread needs while it computes.
+template <class P>
+struct Workspace {
+    Buffer<float> x_, normal_, wide_, context_, hidden_, scores_;
+    Inputs<P> inputs;
+    Rows x{}, normal{}, wide{}, context{}, hidden{};
+
+    static Rows room(Buffer<float>& memory, int rows, int columns) {
+        const int stride = round_up(columns, PANEL);
+        memory.grow(size_t(rows) * stride);
+        return {memory.data(), stride};
+    }
+};
+
+template <class P>
+class Transformer {
+  public:
+    using T = typename P::Kept;
+    Shape shape;
+    Heads heads;
+    std::vector<Layer<P>> encoder, decoder;
+    Norm encoder_norm, decoder_norm;
+    Linear<P> vocabulary;
+    Buffer<T> source_embedding, target_embedding;
+    Buffer<float> positions;  // (length, d_model), or nothing
+
+    explicit Transformer(const Shape& given)
+        : shape(given),
+          heads{given.heads, given.shared_heads, given.key_size, given.value_size, given.key_scale},
+          encoder(given.encoder_layers),
+          decoder(given.decoder_layers) {
+        width_ = round_up(shape.d_model, 16);
+        // As many rows as keep the feed-forward layer's activations in the second-level cache.
+        block_ = std::max(1, (600 << 10) / (4 * shape.d_ff) / (4 * TILE_ROWS)) * 4 * TILE_ROWS;
+    }
+
+    void keep_table(Buffer<T>& table, const float* values, int rows) const {
+        table.grow(size_t(rows) * width_);
+        for (int row = 0; row < rows; ++row)
+            for (int i = 0; i < shape.d_model; ++i) {
+                const float value = values[size_t(row) * shape.d_model + i];
+                if constexpr (P::PER_WORD == 1)
+                    table[size_t(row) * width_ + i] = value;
+                else
+                    table[size_t(row) * width_ + i] = bfloat16(value);
+            }
+    }
+
+    void keep_positions(const float* values, int rows) {
+        positions.grow(size_t(rows) * width_);
+        for (int row = 0; row < rows; ++row)
+            std::memcpy(&positions[size_t(row) * width_], values + size_t(row) * shape.d_model,
+                        shape.d_model * sizeof(float));
+    }
+
+    // Encode sentences of these lengths, their ids one after the other; the result is in work.x (tokens, d_model).
+    void encode(const int32_t* ids, const int* lengths, int count, Workspace<P>& work) const {
+        int total = 0, longest = 0;
+        for (int s = 0; s < count; ++s) total += lengths[s], longest = std::max(longest, lengths[s]);
+        make_room(work, total, longest);
+        const int columns = heads.queries() + heads.kept();
+        work.wide = work.room(work.wide_, total, columns);
+        std::vector<int> begins(total), ends(total);
+        for (int s = 0, row = 0; s < count; ++s)
+            for (int begin = row, p = 0; p < lengths[s]; ++p, ++row) {
+                begins[row] = begin, ends[row] = begin + lengths[s];
+                embed(source_embedding, ids[row], p, work.x.row(row));
+            }
+        for (const Layer<P>& layer : encoder) {
+            in_blocks(total, [&](int first, int rows) {
+                ready(layer.around_self, work, work.x.from(first), rows);
+                layer.self.in.store(work.inputs, rows, work.wide.from(first));
+            });
+            in_blocks(total, [&](int first, int rows) {
+                for (int r = 0; r < rows; ++r) {
+                    const int begin = begins[first + r], keys = heads.queries();
+                    const auto at = [&](int p) { return work.wide.row(begin + p) + keys; };
+                    attend<float>(heads, work.wide.row(first + r), ends[first + r] - begin, at, work.scores_.data(),
+                                  work.context.row(r));
+                }
+                add(layer.self.out, layer.around_self, work, work.context, work.x.from(first), rows);
+                feed_forward(layer, work, work.x.from(first), rows);
+            });
+        }
+        if (shape.pre_norm) normalize(encoder_norm, work.x, work.x, total);
+    }
+
+    // Keep the keys and values of encoded states (source, d_model) for the decoder's attention.
+    void remember(Rows states, int source, Sentence<P>& sentence, Workspace<P>& work) const {
+        sentence.source = source;
+        work.wide = work.room(work.wide_, std::min(source, block_), heads.kept());
+        for (size_t l = 0; l < decoder.size(); ++l) sentence.memory[l].resize(size_t(source) * heads.kept());
+        in_blocks(source, [&](int first, int rows) {
+            work.inputs.set(states.from(first), rows, shape.d_model);
+            for (size_t l = 0; l < decoder.size(); ++l) {
+                decoder[l].cross.memory.store(work.inputs, rows, work.wide);
+                for (int r = 0; r < rows; ++r)
+                    keep(work.wide.row(r), &sentence.memory[l][size_t(first + r) * heads.kept()]);
+            }
+        });
+    }
+
+    // Feed one token to each row, at most one to each row of a sentence's beam; makes work.inputs ready for `vocabulary`.
+    void step(const Row<P>* rows, int count, Workspace<P>& work) const {
+        int longest = 1;
+        for (int r = 0; r < count; ++r)
+            longest = std::max({longest, rows[r].sentence->source, rows[r].sentence->length + 1});
+        make_room(work, count, longest);
+        work.wide = work.room(work.wide_, std::min(count, block_), heads.queries() + heads.kept());
+        for (int r = 0; r < count; ++r) {
+            Sentence<P>& sentence = *rows[r].sentence;
+            embed(target_embedding, rows[r].token, sentence.length, work.x.row(r));
+            sentence.ancestors[rows[r].beam].push_back(uint16_t(rows[r].beam));
+            const size_t room = size_t(sentence.length + 1) * sentence.beams * heads.kept();
+            for (auto& layer : sentence.cache)
+                if (layer.size() < room) layer.resize(room + 15 * size_t(sentence.beams) * heads.kept());
+        }
+        for (size_t l = 0; l < decoder.size(); ++l)
+            in_blocks(count, [&](int first, int size) {
+                const Rows x = work.x.from(first);
+                attend_self(l, rows + first, size, x, work);
+                attend_source(l, rows + first, size, x, work);
+                feed_forward(decoder[l], work, x, size);
+            });
+        for (int r = 0; r < count; ++r) {
+            Sentence<P>& sentence = *rows[r].sentence;
+            sentence.length = int(sentence.ancestors[rows[r].beam].size());
+        }
+        if (shape.pre_norm) normalize(decoder_norm, work.x, work.normal, count);
+        work.inputs.set(shape.pre_norm ? work.normal : work.x, count, shape.d_model);
+    }
+
+  private:
+    int width_ = 0, block_ = 0;
+
+    template <class Block>
+    void in_blocks(int rows, const Block& block) const {
+        for (int first = 0; first < rows; first += block_) block(first, std::min(block_, rows - first));
+    }
+
+    void make_room(Workspace<P>& work, int rows, int longest) const {
+        work.x = work.room(work.x_, rows, shape.d_model);
+        work.normal = work.room(work.normal_, rows, shape.d_model);
+        work.context = work.room(work.context_, std::min(rows, block_), heads.result());
+        work.hidden = work.room(work.hidden_, std::min(rows, block_), shape.d_ff);
+        work.scores_.grow(round_up(longest, LANES));
+    }
+
+    void embed(const Buffer<T>& table, int32_t token, int position, float* to) const {
+        const T* row = table.data() + size_t(token) * width_;
+        const float scale = std::sqrt(float(shape.d_model));
+        for (int i = 0; i < width_; i += LANES) {
+            Floats value = load(row + i) * scale;
+            if (positions.data()) value += load(&positions[size_t(position) * width_ + i]);
+            write(to + i, value);
+        }
+    }
+
+    void keep(const float* from, T* to) const {
+        for (int i = 0; i < heads.kept(); i += LANES) store(to + i, load(from + i));
+    }
+
+    void attend_self(size_t l, const Row<P>* rows, int count, Rows x, Workspace<P>& work) const {
+        const Layer<P>& layer = decoder[l];
+        const size_t size = heads.kept();
+        ready(layer.around_self, work, x, count);
+        layer.self.in.store(work.inputs, count, work.wide);
+        for (int r = 0; r < count; ++r) {
+            Sentence<P>& sentence = *rows[r].sentence;
+            const std::vector<uint16_t>& from = sentence.ancestors[rows[r].beam];
+            const int length = int(from.size());
+            T* cache = sentence.cache[l].data();
+            keep(work.wide.row(r) + heads.queries(),
+                 cache + (size_t(length - 1) * sentence.beams + rows[r].beam) * size);
+            const auto at = [&](int p) { return cache + (size_t(p) * sentence.beams + from[p]) * size; };
+            attend<T>(heads, work.wide.row(r), length, at, work.scores_.data(), work.context.row(r));
+        }
+        add(layer.self.out, layer.around_self, work, work.context, x, count);
+    }
+
+    void attend_source(size_t l, const Row<P>* rows, int count, Rows x, Workspace<P>& work) const {
+        const Layer<P>& layer = decoder[l];
+        const size_t size = heads.kept();
+        ready(layer.around_cross, work, x, count);
+        layer.cross.in.store(work.inputs, count, work.wide);
+        for (int r = 0; r < count; ++r) {
+            const Sentence<P>& sentence = *rows[r].sentence;
+            const T* memory = sentence.memory[l].data();
+            const auto at = [&](int p) { return memory + p * size; };
+            attend<T>(heads, work.wide.row(r), sentence.source, at, work.scores_.data(), work.context.row(r));
+        }
+        add(layer.cross.out, layer.around_cross, work, work.context, x, count);
+    }
+
+    void feed_forward(const Layer<P>& layer, Workspace<P>& work, Rows x, int count) const {
+        ready(layer.around_feed_forward, work, x, count);
+        layer.w1(work.inputs, count, [&](int row, int column, const Floats* values) {
+            for (int v = 0; v < PANEL_VECTORS; ++v)
+                write(work.hidden.row(row) + column + v * LANES, activate(values[v]));
+        });
+        add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count, shape.activation == Activation::relu);
+    }
+
+    Floats activate(Floats x) const {
+        if (shape.activation == Activation::relu) return x < 0.0f ? Floats{} : x;
+        if (shape.activation == Activation::silu) return x / (exponential(-larger(x, all(-87.0f))) + 1);
+        for (int lane = 0; lane < LANES; ++lane) x[lane] *= 0.5f * (1 + std::erf(x[lane] * float(M_SQRT1_2)));
+        return x;
+    }
+
+    // The two halves of a residual connection: what its sub-layer reads, and its result added to x.
+    void ready(const Norm& norm, Workspace<P>& work, Rows x, int count) const {
+        if (shape.pre_norm) normalize(norm, x, work.normal, count);
+        work.inputs.set(shape.pre_norm ? work.normal : x, count, shape.d_model);
+    }
+
+    void add(const Linear<P>& out, const Norm& norm, Workspace<P>& work, Rows result, Rows x, int count,
+             bool positive = false) const {
+        work.inputs.set(result, count, out.inputs(), positive);
+        out.add(work.inputs, count, x);
+        if (!shape.pre_norm) normalize(norm, x, x, count);
+    }
+
+    void normalize(const Norm& norm, Rows from, Rows to, int count) const {
+        const int size = shape.d_model, whole = size / LANES * LANES;
+        for (int r = 0; r < count; ++r) {
+            const float* x = from.row(r);
+            float* y = to.row(r);
+            Floats total{};
+            for (int i = 0; i < whole; i += LANES) total += load(x + i);
+            float mean = sum(total);
+            for (int i = whole; i < size; ++i) mean += x[i];
+            mean /= size;
+            Floats squares{};
+            for (int i = 0; i < whole; i += LANES) {
+                const Floats d = load(x + i) - mean;
+                squares += d * d;
+            }
+            float variance = sum(squares);
+            for (int i = whole; i < size; ++i) variance += (x[i] - mean) * (x[i] - mean);
+            const float factor = 1 / std::sqrt(variance / size + shape.epsilon);
+            for (int i = 0; i < whole; i += LANES)
+                write(y + i, (load(x + i) - mean) * factor * load(&norm.weight[i]) + load(&norm.bias[i]));
+            for (int i = whole; i < size; ++i) y[i] = (x[i] - mean) * factor * norm.weight[i] + norm.bias[i];
+        }
+    }
+};
+
+}  // namespace headwise

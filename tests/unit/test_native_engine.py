@@ -1,0 +1,262 @@
+"""The native engine against the readable model: every shape it knows, every instruction set this processor has."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from decoding_models import EOS, SYMBOLS, sentences
+from headwise.config import ModelConfig
+from headwise.decoding.engine import decode, padded
+from headwise.decoding.native.library import VARIANTS, Library, find_library
+from headwise.decoding.native.transformer import NativeTransformer, unsupported
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.search import Hypothesis, search
+from headwise.errors import CheckpointError
+from headwise.models.transformer import Transformer
+
+VOCABULARY = 150
+LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
+SHAPES: dict[str, dict[str, Any]] = {
+    "post-norm": {},
+    "pre-norm": {"norm": "pre", "positions": "sinusoidal"},
+    "biased": {"attention_bias": True, "activation": "gelu"},
+    "unbiased": {"feed_forward_bias": False, "norm_epsilon": 0.1},
+    "grouped": {"key_value_heads": 2, "activation": "silu"},
+    "odd sizes": {"d_model": 20, "d_ff": 30, "heads": 4, "d_k": 7, "d_v": 17},
+    "wide heads": {"d_model": 160, "d_ff": 130, "heads": 1, "norm": "pre"},
+    "shared": {"share_embeddings": "all", "positions": "none", "encoder_layers": 1, "decoder_layers": 3},
+    "target shared": {"share_embeddings": "target", "attention": "memory_efficient"},
+}
+
+pytestmark = pytest.mark.skipif(
+    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
+)
+
+
+def readable(seed: int = 3, **changes: Any) -> Transformer:
+    """Build a model whose every parameter is random and whose outputs end by themselves now and then."""
+    shape = {
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "d_model": 32,
+        "d_ff": 64,
+        "heads": 4,
+        "max_length": 64,
+    }
+    shape |= {"share_embeddings": "none", "positions": "learned"}
+    torch.manual_seed(seed)
+    config = ModelConfig.model_validate(shape | changes)
+    model = Transformer(config, VOCABULARY, VOCABULARY).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.3)
+            elif parameter.dim() == 1:
+                parameter.normal_(mean=1.0, std=0.3)
+            elif "embedding" in name or "positions" in name:
+                parameter *= 2
+        model.output_weight[EOS] *= 2
+    return model
+
+
+def native(model: Transformer, library: Library, precision: str = "float32") -> NativeTransformer:
+    return NativeTransformer(
+        model.config,
+        model.source_size,
+        model.target_size,
+        dict(model.named_parameters()).get,
+        library=library,
+        precision=precision,
+        readable=lambda: model,
+    )
+
+
+@pytest.fixture(params=LIBRARIES.values(), ids=LIBRARIES.keys())
+def library(request: pytest.FixtureRequest) -> Library:
+    return request.param
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@torch.inference_mode()
+def test_float32_steps_give_the_readable_log_probabilities(library: Library, shape: dict[str, Any]) -> None:
+    model = readable(**shape)
+    fast = native(model, library)
+    source, mask = padded(sentences(7, VOCABULARY), 0, torch.device("cpu"))
+    memory, again = model.encode(source, mask), fast.encode(source, mask)
+    torch.testing.assert_close(again.states[mask], memory.states[mask], rtol=1e-4, atol=1e-5)
+    state, ours = model.start(memory, 2), fast.start(again, 2)
+    tokens = torch.full((14,), SYMBOLS.bos)
+    generator = torch.Generator().manual_seed(1)
+    for step in range(20):
+        expected, state = model.step(tokens, state)
+        found, ours = fast.step(tokens, ours)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        if step == 5:
+            kept = torch.tensor([6, 0, 3])
+            state, ours = state.keep(kept), ours.keep(kept)
+        rows = len(kept) * 2 if step >= 5 else 14
+        within = torch.randint(2, (rows,), generator=generator)
+        parents = torch.arange(rows) // 2 * 2 + within
+        state, ours = state.reorder(parents), ours.reorder(parents)
+        tokens = torch.randint(4, VOCABULARY, (rows,), generator=generator)
+
+
+SEARCHES = {
+    "greedy": SearchOptions(beam=1),
+    "beam": SearchOptions(),
+    "n best": SearchOptions(beam=5, n_best=5, alpha=1.3),
+    "long": SearchOptions(beam=3, min_length=9, extra_length=12),
+    "forced length": SearchOptions(beam=4, min_length=6, max_length=6),
+    "short": SearchOptions(beam=4, max_length=2, n_best=2),
+    "patient": SearchOptions(beam=2, patience=3.0, n_best=2, allow_unknown=True),
+    "endless patience": SearchOptions(beam=2, patience=math.inf, alpha=0.0, extra_length=6),
+    "wide": SearchOptions(beam=40, n_best=3, extra_length=3),
+}
+
+
+@pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES.keys())
+def test_float32_searches_find_the_readable_hypotheses(library: Library, options: SearchOptions) -> None:
+    model = readable()
+    sources = sentences(23, VOCABULARY, seed=5)
+    expected = readable_search(model, sources, options)
+    fast = native(model, library)
+    fast.workers = 2
+    found = fast.search(sources, options, SYMBOLS, sentences=5)
+    assert_same(found, expected)
+    assert_same(decode(fast, sources, options, SYMBOLS), expected)
+    assert len({len(hypotheses[0].tokens) for hypotheses in expected}) > 2 or options.max_length
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_no_result_depends_on_the_batch(library: Library, precision: str) -> None:
+    fast = native(readable(), library, precision)
+    sources = sentences(15, VOCABULARY, seed=6)
+    options = SearchOptions(n_best=4)
+    together = fast.search(sources, options, SYMBOLS, sentences=15)
+    alone = [fast.search([source], options, SYMBOLS, sentences=1)[0] for source in sources]
+    refilled = fast.search(sources[::-1], options, SYMBOLS, sentences=3)[::-1]
+    assert together == alone == refilled
+
+
+def test_options_that_the_native_search_does_not_know_go_step_by_step(library: Library) -> None:
+    model = readable()
+    fast = native(model, library)
+    sources = sentences(6, VOCABULARY, seed=7)
+    for options in (
+        SearchOptions(no_repeat_ngram=2),
+        SearchOptions(sample=True, n_best=3, top_k=9, seed=4),
+    ):
+        assert not fast.searches(options)
+        assert_same(decode(fast, sources, options, SYMBOLS), decode(model, sources, options, SYMBOLS))
+    prefixes = [[7, 8]] * 6
+    options = SearchOptions()
+    expected = decode(model, sources, options, SYMBOLS, prefixes=prefixes)
+    assert_same(decode(fast, sources, options, SYMBOLS, prefixes=prefixes), expected)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 0.03), ("int8", 0.06)])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@torch.inference_mode()
+def test_low_precision_is_close(
+    library: Library, shape: dict[str, Any], precision: str, tolerance: float
+) -> None:
+    model = readable(**shape)
+    fast = native(model, library, precision)
+    source, mask = padded(sentences(9, VOCABULARY), 0, torch.device("cpu"))
+    memory, again = model.encode(source, mask), fast.encode(source, mask)
+    tokens = torch.full((9,), SYMBOLS.bos)
+    expected, _ = model.step(tokens, model.start(memory))
+    found, _ = fast.step(tokens, fast.start(again))
+    error = (found - expected).std() / expected.std()
+    assert error < tolerance
+    if precision == "int8":
+        assert error > 1e-5  # it did compute in low precision
+
+
+def test_instruction_sets_agree_in_int8() -> None:
+    """The products of integers are exact, so that only the rounding between them can differ."""
+    model, sources, options = readable(), sentences(9, VOCABULARY, seed=8), SearchOptions(beam=1)
+    found = [
+        native(model, library, "int8").search(sources, options, SYMBOLS, sentences=9)
+        for library in LIBRARIES.values()
+    ]
+    for other in found[1:]:
+        same = sum(a[0].tokens == b[0].tokens for a, b in zip(found[0], other, strict=True))
+        assert same >= 8
+
+
+def test_a_shortlist_bounds_the_outputs(library: Library) -> None:
+    """Probabilities are taken among the listed tokens: what a model with these rows alone would give."""
+    model = readable()
+    listed = [EOS, *range(10, VOCABULARY, 3)]
+    fast = native(model, library)
+    sources = sentences(8, VOCABULARY, seed=9)
+    found = fast.search(sources, SearchOptions(), SYMBOLS, sentences=8, shortlist=listed)
+    assert {token for hypotheses in found for token in hypotheses[0].tokens} <= set(listed)
+    with torch.no_grad():
+        others = torch.tensor([token for token in range(VOCABULARY) if token not in listed])
+        restricted = Restricted(model, others)
+    assert_same(found, readable_search(restricted, sources, SearchOptions()))
+
+
+class Restricted(Transformer):
+    """A model whose tokens `others` can't be said."""
+
+    def __init__(self, model: Transformer, others: torch.Tensor) -> None:
+        super().__init__(model.config, model.source_size, model.target_size)
+        self.load_state_dict(model.state_dict())
+        self.others = others
+        self.eval()
+
+    def project(self, hidden: torch.Tensor) -> torch.Tensor:
+        return super().project(hidden).index_fill(-1, self.others, -1e30)
+
+
+def test_damaged_parameters_are_named(library: Library) -> None:
+    model, name = readable(), "decoder.0.feed_forward.w1.weight"
+    with torch.no_grad():
+        model.get_parameter(name).fill_(math.nan)
+    with pytest.raises(CheckpointError, match=f"{name}: expected finite numbers"):
+        native(model, library, "int8")
+    with torch.no_grad():
+        model.get_parameter(name).fill_(1e38)  # finite, but no product of it is
+    with pytest.raises(CheckpointError, match="expected probabilities from the model"):
+        native(model, library).search(sentences(2, VOCABULARY), SearchOptions(), SYMBOLS, sentences=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"architecture": "recurrent"}, "Transformers only, found recurrent"),
+        ({"attention": "window"}, "full attention only, found window"),
+        ({"positions": "rotary"}, "added to the embeddings only, found rotary"),
+        ({"activation": "gelu_tanh"}, "no activation gelu_tanh"),
+        ({"normalization": "rms"}, "can't do model.normalization=rms"),
+        ({"gated": True}, "can't do model.gated=True"),
+        ({"scale_embeddings": False}, "can't do model.scale_embeddings=False"),
+        ({"final_norm": True}, "can't do model.final_norm=True"),
+    ],
+)
+def test_what_the_engine_does_not_know_is_said(changes: dict[str, Any], reason: str) -> None:
+    found = unsupported(ModelConfig.model_validate(changes))
+    assert found is not None
+    assert reason in found
+
+
+def readable_search(
+    model: Transformer, sources: list[list[int]], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    return search(model, *padded(sources, 0, torch.device("cpu")), options, SYMBOLS)
+
+
+def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            assert dataclasses.astuple(a)[1:3] == pytest.approx(dataclasses.astuple(b)[1:3], abs=1e-4)
+            assert a.token_log_probabilities == pytest.approx(b.token_log_probabilities, abs=1e-4)
