@@ -98,10 +98,11 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 def metrics(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """What a run recorded, without the speed, which differs from one time to the next."""
+    """What a run recorded, without speed and time, which differ from one time to the next."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for record in records:
         record.pop("target_tokens_per_second", None)
+        record.pop("seconds", None)
     return [record for record in records if kind in (None, record["kind"])]
 
 
@@ -116,7 +117,8 @@ def result(run: Path) -> dict[str, Any]:
     checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
     state = json.loads((checkpoint / "state.json").read_text())
     del state["progress"]["seconds"], state["sha256"]
-    files = [run / "model.safetensors", run / "best", run / "spm.model", *checkpoint.glob("*.safetensors")]
+    (vocabulary,) = [run / name for name in ("spm.model", "characters.json") if (run / name).exists()]
+    files = [run / "model.safetensors", run / "best", vocabulary, *checkpoint.glob("*.safetensors")]
     assert len(files) == 6
     return {file.name: file.read_bytes() for file in files} | {
         "averaged": sorted(path.name for path in (run / "checkpoints").iterdir()),

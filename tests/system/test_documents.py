@@ -81,17 +81,19 @@ def test_a_shipped_configuration_trains(
     for name, pairs in {"train": corpus.train, "dev": corpus.dev}.items():
         for side in ("source", "target"):
             (tmp_path / f"{name}.{side}").write_text("".join(f"{getattr(p, side)}\n" for p in pairs))
-    changes = [
-        f"data.source=[{tmp_path / 'train.source'}]",
-        f"data.target=[{tmp_path / 'train.target'}]",
-        f"data.dev_source={tmp_path / 'dev.source'}",
-        f"data.dev_target={tmp_path / 'dev.target'}",
-        "subwords.size=300",
-        "batch.tokens=500",
-        "training.validate_bleu=false",
-        "training.best_by=loss",
-        "training.threads=0",
-    ]
+    changes = {
+        "translation": [
+            f"data.source=[{tmp_path / 'train.source'}]",
+            f"data.target=[{tmp_path / 'train.target'}]",
+            f"data.dev_source={tmp_path / 'dev.source'}",
+            f"data.dev_target={tmp_path / 'dev.target'}",
+            "subwords.size=300",
+            "training.validate_bleu=false",
+            "training.best_by=loss",
+        ],
+        "language_model": [f"data.text=[{tmp_path / 'train.source'}]"],
+    }[Config.load(file).task]
+    changes += ["batch.tokens=500", "training.threads=0"]
     done = call(capsys, "train", "-c", file, *changes, "--max-steps", 3, "-o", tmp_path / "run")
     assert done.code == 0, done.err
     assert (tmp_path / "run" / "model.safetensors").exists()

@@ -159,8 +159,9 @@ class Generator:
         documents = self.config.language_model.lines_are_documents
         start = first_token(self.config, self.vocabulary)
         ids = [start, *refuse_unknown(self.vocabulary, prompt, "prompt")]
-        # Special symbols never stand within a text.
-        forbidden = [i for i in range(self.vocabulary.line_end) if not (documents and i == EOS)]
+        # Special symbols never stand within a text, nor line ends where each line is one.
+        last = self.vocabulary.line_end
+        forbidden = [i for i in range(last + 1) if i != (EOS if documents else last)]
         decoders = [TextDecoder(self.vocabulary) for _ in range(samples)]
         steps = generate_ids(
             self.model,

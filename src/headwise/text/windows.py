@@ -58,8 +58,8 @@ def plan_windows(
 ) -> list[NDArray[np.int64]]:
     """Cut a text of so many tokens into windows for one epoch; returns the starts of each batch's windows.
 
-    A batch has at most `rows` windows; there are as many batches for each of `world` ranks. Only the first and the last
-    window may overlap with their neighbors, as all have the same length.
+    A batch has at most `rows` windows (one more where few of them are shared out), and each of `world` ranks gets as
+    many batches. Only the first and the last window may overlap with their neighbors, as all have the same length.
 
     Raises:
         DataError: there are fewer windows than ranks.

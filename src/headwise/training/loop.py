@@ -140,9 +140,9 @@ class Trainer:
             began = time.perf_counter()
             tokens = self._step(stream)
             window.add(tokens, time.perf_counter() - began)
+            now = time.perf_counter()
+            progress.seconds, clock = progress.seconds + now - clock, now
             self._report(window)
-            progress.seconds += time.perf_counter() - clock
-            clock = time.perf_counter()
             progress.finished = self._reason_to_end()
             stopping = self.world.any(interruption.requested, self.device)
             best = False
@@ -219,7 +219,14 @@ class Trainer:
         if options.max_minutes is not None:
             left = min(left, options.max_minutes * 60 - progress.seconds)
         if self.world.first:
-            self.monitor.train(progress.step, loss=loss, rate=self._rate(), speed=speed, seconds_left=left)
+            self.monitor.train(
+                progress.step,
+                loss=loss,
+                rate=self._rate(),
+                speed=speed,
+                seconds=progress.seconds,
+                seconds_left=left,
+            )
 
     def _validate(self) -> bool:
         """Score the model on the development data, if there is any; returns whether it is the best so far."""
@@ -235,7 +242,7 @@ class Trainer:
         else:
             progress.stale += 1
         if self.world.first:
-            self.monitor.validation(progress.step, scores, best=best)
+            self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
         return best
 
     def _save(self, best: bool) -> None:

@@ -63,26 +63,44 @@ class Monitor:
             self._task = self._bar.add_task("", total=self.max_steps, completed=step)
             self._bar.start()
 
-    def train(self, step: int, *, loss: float, rate: float, speed: float, seconds_left: float) -> None:
-        """Report training: loss in nats per target token, learning rate, target tokens per second."""
+    def train(
+        self,
+        step: int,
+        *,
+        loss: float,
+        rate: float,
+        speed: float,
+        seconds_left: float,
+        seconds: float | None = None,
+    ) -> None:
+        """Report training: loss in nats per target token, learning rate, target tokens per second, seconds so far."""
         line = f"loss {loss:.3f}  rate {rate:.2e}  {speed:,.0f} target tokens/s  {_clock(seconds_left)} left"
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=line)
         else:
             self.say(f"step {step}/{self.max_steps}  {line}")
-        self._record("train", step, loss=loss, learning_rate=rate, target_tokens_per_second=speed)
+        values = {"loss": loss, "learning_rate": rate, "target_tokens_per_second": speed}
+        self._record("train", step, **values, **_time(seconds))
 
     def advance(self, step: int) -> None:
         """Move the bar between reports."""
         if self._bar is not None:
             self._bar.update(self._task, completed=step)
 
-    def validation(self, step: int, scores: dict[str, float], *, best: bool, name: str = "dev") -> None:
-        """Report a validation; one without scores is recorded and not shown."""
+    def validation(
+        self,
+        step: int,
+        scores: dict[str, float],
+        *,
+        best: bool,
+        name: str = "dev",
+        seconds: float | None = None,
+    ) -> None:
+        """Report a validation after so many seconds of training; one without scores is recorded and not shown."""
         shown = "  ".join(f"{key} {value:.3f}" for key, value in scores.items())
         if shown:
             self.say(f"step {step}  {name}: {shown}{'  (best so far)' if best else ''}")
-        self._record(name, step, **scores)
+        self._record(name, step, **scores, **_time(seconds))
 
     def say(self, line: str) -> None:
         """Print one line above the bar."""
@@ -117,9 +135,9 @@ class Monitor:
 
 
 def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
-    """Draw training and development loss, BLEU where it was measured, and the learning rate against the step.
+    """Draw training and development loss against step and time, the learning rate, and BLEU where it was measured.
 
-    Nothing is drawn before there is anything to draw.
+    Nothing is drawn before there is anything to draw; records without a time are left out of the chart against it.
     """
     from matplotlib.figure import Figure
 
@@ -128,23 +146,46 @@ def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
     if not train and not dev:
         return
     with_bleu = [r for r in dev if "bleu" in r]
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    axes = figure.subplots(1, 3 if with_bleu else 2)
-    if train:
-        axes[0].plot([r["step"] for r in train], [r["loss"] for r in train], label="training", color="0.65")
-    if dev:
-        axes[0].plot([r["step"] for r in dev], [r["loss"] for r in dev], label="development", color="C0")
-    axes[0].set(title="Loss", xlabel="step", ylabel="nats per target token")
-    axes[0].legend(frameon=False)
-    axes[1].plot([r["step"] for r in train], [r["learning_rate"] for r in train], color="C0")
-    axes[1].set(title="Learning rate", xlabel="step")
+    timed = any("seconds" in r for r in train + dev)
+    figure = Figure(figsize=(10 + 3.3 * timed, 3.2), layout="constrained")
+    axes = iter(figure.subplots(1, 2 + timed + bool(with_bleu)))
+    _draw_loss(next(axes), train, dev, "step", 1)
+    if timed:
+        with_time = [[r for r in part if "seconds" in r] for part in (train, dev)]
+        _draw_loss(next(axes), with_time[0], with_time[1], "seconds", 60)
+    axis = next(axes)
+    axis.plot([r["step"] for r in train], [r["learning_rate"] for r in train], color="C0")
+    axis.set(title="Learning rate", xlabel="step")
     if with_bleu:
-        axes[2].plot([r["step"] for r in with_bleu], [r["bleu"] for r in with_bleu], color="C0")
-        axes[2].set(title="Development BLEU", xlabel="step")
-    for axis in axes:
+        axis = next(axes)
+        axis.plot([r["step"] for r in with_bleu], [r["bleu"] for r in with_bleu], color="C0")
+        axis.set(title="Development BLEU", xlabel="step")
+    for axis in figure.axes:
         axis.spines[["top", "right"]].set_visible(False)
     with atomic_file(file) as out:
         figure.savefig(out, format="png", dpi=120)
+
+
+def _draw_loss(
+    axis: Any, train: Sequence[dict[str, Any]], dev: Sequence[dict[str, Any]], against: str, unit: float
+) -> None:
+    """Draw losses against a key of the records, in units of so much."""
+    for records, label, color in ((train, "training", "0.65"), (dev, "development", "C0")):
+        if records:
+            axis.plot(
+                [r[against] / unit for r in records], [r["loss"] for r in records], label=label, color=color
+            )
+    by_time = against == "seconds"
+    axis.set(
+        title="Loss against time" if by_time else "Loss",
+        xlabel="minutes of training" if by_time else "step",
+        ylabel="nats per target token",
+    )
+    axis.legend(frameon=False)
+
+
+def _time(seconds: float | None) -> dict[str, float]:
+    return {} if seconds is None else {"seconds": seconds}
 
 
 def _clock(seconds: float) -> str:

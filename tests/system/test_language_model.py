@@ -1,0 +1,210 @@
+"""A language model as its users have it: trained, stopped and resumed, scored, and asked to write."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from program import Call, headwise, metrics, result, saved_step
+from torch.testing import assert_close
+
+from headwise.cli.main import run as run_program
+from headwise.config import Config
+from headwise.decoding.generation import GenerationOptions, Generator, generate_ids
+
+SENTENCE = "the cat sat on the mat – über 日本.\n"
+
+
+def write(folder: Path, **model: Any) -> Path:
+    """Sentences of two kinds, in a random order: after the first letter, all is determined."""
+    draw = random.Random(1)
+    text = "".join(draw.choice([SENTENCE, "Ein Hund saß auf dem Gras.\n"]) for _ in range(300))
+    (folder / "text.txt").write_text(text)
+    shape = {"decoder_layers": 1, "d_model": 32, "d_ff": 64, "heads": 2, "max_length": 24, "norm": "pre"}
+    config = {
+        "task": "language_model",
+        "model": {**shape, "positions": "rotary", "dropout": 0.1, "attention_dropout": 0.1, **model},
+        "data": {"text": [str(folder / "text.txt")]},
+        "subwords": {"kind": "characters"},
+        "batch": {"tokens": 240, "accumulate": 2},
+        "schedule": {"name": "constant", "peak": 0.01, "warmup": 5},
+        "training": {
+            "max_steps": 24, "validate_every": 8, "checkpoint_every": 4, "average_last": 2, "log_every": 1,
+            "threads": 1, "precision": "float32", "device": "cpu", "label_smoothing": 0.0,
+        },
+    }  # fmt: skip
+    file = folder / "lm.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("learned")
+    command = ["train", "-c", str(write(folder)), "model.dropout=0", "model.attention_dropout=0"]
+    assert run_program([*command, "--max-steps=150", "-o", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def test_what_is_determined_is_learned(learned: Path, program: Call) -> None:
+    """Of each line one choice of two remains: ln 2 nats, and no model can do better."""
+    report = json.loads(program("evaluate", learned, "--json").out)
+    lines = round(report["characters"] / ((len(SENTENCE) + 27) / 2))
+    least = lines * math.log(2) / report["characters"]
+    assert 0.9 * least < report["nats_per_character"] < least + 0.15
+    assert report["perplexity"] == pytest.approx(math.exp(report["loss"]))
+    assert report["bits_per_character"] == pytest.approx(report["nats_per_character"] / math.log(2))
+    (averaged,) = metrics(learned, "averaged")
+    assert report["loss"] == pytest.approx(averaged["loss"], rel=1e-5)
+    out = program("generate", learned, "--prompt", "the c", "--temperature", "0", "--max-tokens", 80).out
+    assert out.startswith(SENTENCE)
+
+
+@torch.no_grad()
+def test_scores_are_those_of_a_plain_loop(learned: Path, program: Call, tmp_path: Path) -> None:
+    """Each token from the stride's context, one at a time, as the definition says."""
+    text = tmp_path / "some.txt"
+    text.write_text(SENTENCE * 2 + "x")
+    report = json.loads(program("evaluate", learned, text, "--set", "language_model.stride=7", "--json").out)
+    generator = Generator.load(learned, device="cpu")
+    ids = [generator.vocabulary.line_end, *generator.vocabulary.encode(SENTENCE * 2 + "x\n")]
+    total, end = 0.0, 0
+    while end < len(ids) - 1:
+        new = min(len(ids) - 1, end + (7 if end else 24))
+        start = max(0, new - 24)
+        window = torch.tensor([ids[start:new]])
+        log_probs = generator.model.project(generator.model(window)).log_softmax(-1)[0]
+        total -= sum(float(log_probs[t - start, ids[t + 1]]) for t in range(end, new))
+        end = new
+    assert report["loss"] == pytest.approx(total / (len(ids) - 1), rel=1e-5)
+    assert report["tokens"] == len(ids) - 1
+
+
+def test_stopped_and_resumed_in_a_new_process_is_all_in_one_go(program: Call, tmp_path: Path) -> None:
+    config, whole, parts = write(tmp_path), tmp_path / "whole", tmp_path / "parts"
+    assert program("train", "-c", config, "-o", whole).code == 0
+    assert program("train", "-c", config, "-o", parts, "--max-steps=10").code == 0
+    again = headwise("train", "-c", config, "-o", parts)
+    assert again.code == 0
+    assert "resuming from" in again.err
+    found = [result(parts), result(whole)]
+    for part in found:
+        part["metrics"] = [record for record in part["metrics"] if record["step"] != 10]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("change", [["model.prefix=true"], ["subwords.kind=bpe", "subwords.size=60"]])
+def test_other_ways_to_train(change: list[str], program: Call, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    lines = "language_model.lines_are_documents=true"
+    assert program("train", "-c", write(tmp_path), *change, lines, "-o", run).code == 0
+    losses = [record["loss"] for record in metrics(run, "dev")]
+    assert losses[-1] < losses[0]
+    out = program("generate", run, "-n", 3, "--jsonl", "--prompt", "the", "--max-tokens", 30).out
+    texts = [json.loads(line)["text"] for line in out.splitlines()]
+    assert len(texts) == 3
+    assert all(text.startswith("the") and "\n" not in text for text in texts)
+
+
+def test_samples_depend_on_the_seed_and_their_number_alone(learned: Path) -> None:
+    generator = Generator.load(learned, device="cpu")
+    options = GenerationOptions(temperature=1.5, max_tokens=60)
+    three = generator.generate("the ", options, samples=3)
+    assert generator.generate("the ", options, samples=1) == three[:1]
+    assert len(set(three)) == 3
+    assert (
+        generator.generate("the ", GenerationOptions(temperature=1.5, max_tokens=60, seed=2))[0] not in three
+    )
+    assert generator.generate("the ", GenerationOptions(temperature=1.5, max_tokens=20))[0] == three[0][:20]
+    greedy = generator.generate("the ", GenerationOptions(temperature=0, max_tokens=20))
+    assert generator.generate("the ", GenerationOptions(top_k=1, max_tokens=20)) == greedy
+    assert generator.generate("the ", GenerationOptions(top_p=1e-9, max_tokens=20)) == greedy
+
+
+@torch.no_grad()
+def test_beyond_its_length_a_model_reads_the_last_half_anew(learned: Path) -> None:
+    """Step by step against a plain loop without any cache; prompts may be longer than the model reads, too."""
+    model = Generator.load(learned, device="cpu").model
+    for prompt in ([5, 9, 11], list(range(5, 25)) * 3):
+        options = GenerationOptions(temperature=0, max_tokens=70)
+        found = [tokens[0] for tokens in generate_ids(model, prompt, options)]
+        seen, expected = prompt[-24:], []
+        while len(expected) < 70:
+            expected.append(int(model.project(model(torch.tensor([seen]))[0, -1]).argmax()))
+            seen = [*seen, expected[-1]] if len(seen) < 24 else [*seen, expected[-1]][-12:]
+        assert found == expected
+
+
+def test_a_recurrent_model_writes_on_without_end(program: Call, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    linear = ["model.attention=linear", "model.positions=none", "model.attention_dropout=0", "--max-steps=2"]
+    assert program("train", "-c", write(tmp_path), *linear, "-o", run).code == 0
+    generator = Generator.load(run, device="cpu")
+    (text,) = generator.generate("", GenerationOptions(max_tokens=100))
+    ids = [generator.vocabulary.line_end, *generator.vocabulary.encode(text)]
+    log_probs, _ = generator.model.step(torch.tensor([ids[:-1]]), generator.model.start())
+    state, last = generator.model.start(), torch.empty(0)
+    for token in ids[:-1]:
+        last, state = generator.model.step(torch.tensor([[token]]), state)
+    assert len(text) == 100
+    assert_close(last, log_probs, rtol=1e-4, atol=1e-4)
+
+
+def test_several_texts_are_told_apart(learned: Path, program: Call) -> None:
+    out = program("generate", learned, "--prompt", "the", "-n", 2, "--max-tokens", 40).out
+    assert out.startswith("--- 1 ---\nthe")
+    assert "\n--- 2 ---\nthe" in out
+    assert out.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("generate RUN --prompt Ω", "prompt: expected characters of the training text, found 'Ω'"),
+        ("generate RUN --temperature -1", "temperature: expected a number of at least 0, found -1.0"),
+        ("generate RUN --top-p 0", "top_p: expected a number above 0, at most 1, found 0.0"),
+        ("generate RUN --max-tokens 0", "max_tokens: expected a whole number of at least 1, found 0"),
+        ("generate nowhere", "nowhere: expected a run directory, found none"),
+        ("translate RUN", "RUN: expected a run of task translation, found one of language_model"),
+        ("score RUN --source RUN --target RUN", "RUN: expected a run of task translation, found one of language_model"),
+        ("evaluate RUN --beam 4", "evaluate: --beam is for translation, and RUN is a run of task language_model"),
+        ("evaluate RUN missing.txt", "missing.txt: there is no such file"),
+        ("evaluate RUN --set language_model.stride=99", "language_model.stride: expected at most the window of 24"),
+        ("train -c CONFIG -o NEW task=music", "task: expected one of "),
+        ("train -c CONFIG -o NEW language_model.windows=3", "language_model.windows: unknown key (did you mean"),
+        ("train -c CONFIG -o NEW data.source=[a]", "data.source: expected nothing here, as task language_model has"),
+        ("train -c CONFIG -o NEW model.segments=2", "model.segments: expected nothing here, as a decoder-only model"),
+        ("train -c CONFIG -o NEW language_model.window=25", "language_model.window: expected at most model.max_length"),
+        ("train -c CONFIG -o NEW training.best_by=bleu", "training.best_by: expected loss for task language_model"),
+        ("train -c CONFIG -o NEW task=translation language_model.window=9", "language_model: expected nothing here"),
+        ("train -c CONFIG -o RUN", "RUN: was begun with model.attention_dropout=0"),
+    ],
+)  # fmt: skip
+def test_a_mistake_gets_a_sentence(
+    command: str, sentence: str, learned: Path, program: Call, tmp_path: Path
+) -> None:
+    words = {"RUN": str(learned), "CONFIG": str(learned.parent / "lm.yaml"), "NEW": str(tmp_path / "new")}
+    error = program(*(words.get(word, word) for word in command.split())).error
+    assert sentence.replace("RUN", str(learned)) in error
+    assert saved_step(learned) == 150
+
+
+def test_a_translator_does_not_write(trained: Path, program: Call) -> None:
+    error = program("generate", trained).error
+    assert error == f"{trained}: expected a run of task language_model, found one of translation"
+    assert program("evaluate", trained, "file.txt").error.startswith(
+        "evaluate: expected --source and --reference"
+    )
+
+
+def test_the_shipped_configuration_is_one() -> None:
+    config = Config.load(Path(__file__).parents[2] / "configs" / "tiny-shakespeare.yaml")
+    from headwise.tasks.registry import find_task
+
+    find_task(config.task).check(config)

@@ -1,0 +1,83 @@
+"""docs/tasks.md, run: a task is one file and one line, and gets all that the others have."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from headwise.cli.main import run as run_program
+from headwise.config import Config
+from headwise.errors import ConfigError
+from headwise.tasks import registry
+from headwise.tasks.registry import TASKS, find_task
+from headwise.tasks.run import train
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tasks.md"
+CONFIG = {
+    "task": "echo",
+    "model": {"encoder_layers": 1, "d_model": 16, "d_ff": 16, "heads": 2, "max_length": 8},
+    "schedule": {"name": "constant", "peak": 0.01, "warmup": 1},
+    "training": {
+        "max_steps": 30, "validate_every": 10, "checkpoint_every": 10, "average_last": 1, "best_by": "accuracy",
+        "device": "cpu", "precision": "float32",
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    module = types.ModuleType("echo_of_the_document")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(block, str(DOCUMENT), "exec"), module.__dict__)
+    monkeypatch.setitem(registry.TASKS, "echo", f"{module.__name__}:Echo")
+
+
+def test_the_documents_task_trains_resumes_and_is_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, short = (
+        Config.from_tree(CONFIG),
+        Config.from_tree(CONFIG).with_overrides(["training.max_steps=7"]),
+    )
+    whole = train(config, tmp_path / "whole", quiet=True)
+    assert whole.scores["accuracy"] > 0.9
+    train(short, tmp_path / "parts", quiet=True)
+    train(config, tmp_path / "parts", quiet=True)
+    mine, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole"))
+    assert all(mine[name].equal(theirs[name]) for name in theirs)
+    assert run_program(["evaluate", str(tmp_path / "whole"), "--json"]) == 0
+    assert '"kind": "averaged"' in capsys.readouterr().out
+    assert run_program(["translate", str(tmp_path / "whole")]) == 2
+    assert "expected a run of task translation, found one of echo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("data.text=[a]", "data.text: expected nothing here, as task echo has no use for it"),
+        ("training.best_by=bleu", "training.best_by: expected loss or accuracy for task echo, found 'bleu'"),
+        ("language_model.window=3", "language_model: expected nothing here, as task echo has no use for it"),
+        ("task=ecko", r"task: expected one of echo, language_model, .*found 'ecko' \(did you mean echo\?\)"),
+    ],
+)
+def test_what_a_task_has_no_use_for_is_refused(change: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        train(Config.from_tree(CONFIG).with_overrides([change]), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_every_registered_task_calls_itself_so_and_keys_it_refuses_exist() -> None:
+    assert "echo" in TASKS
+    for name in TASKS:
+        kind = find_task(name)
+        assert kind.name == name
+        for key in (*kind.unused, *kind.may_change):
+            node: object = Config()
+            for part in key.split("."):
+                node = getattr(node, part)
