@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from headwise.errors import CheckpointError, ConfigError
 from headwise.options import AttentionOptions, Natural, PositionOptions, Positive, Probability, Section
-from headwise.task_options import LanguageModelConfig, TaskSection
+from headwise.task_options import ImageClassificationConfig, LanguageModelConfig, TaskSection
 
 
 class RecurrentConfig(Section):
@@ -274,6 +274,7 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
     language_model: LanguageModelConfig = LanguageModelConfig()
+    image_classification: ImageClassificationConfig = ImageClassificationConfig()
 
     @model_validator(mode="after")
     def _task_options_fit(self) -> Config:

@@ -12,6 +12,7 @@ from headwise.tasks.base import TaskKind
 TASKS = {
     "translation": "headwise.tasks.translation:Translation",
     "language_model": "headwise.tasks.language_model:LanguageModeling",
+    "image_classification": "headwise.tasks.image_classification:ImageClassification",
 }
 
 
