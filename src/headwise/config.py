@@ -19,7 +19,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from headwise.errors import CheckpointError, ConfigError
 from headwise.options import AttentionOptions, Natural, PositionOptions, Positive, Probability, Section
-from headwise.task_options import ImageClassificationConfig, LanguageModelConfig, TaskSection
+from headwise.task_options import (
+    ImageClassificationConfig,
+    ImageTextConfig,
+    LanguageModelConfig,
+    TaskSection,
+)
 
 
 class RecurrentConfig(Section):
@@ -275,6 +280,7 @@ class Config(Section):
     decoding: DecodingConfig = DecodingConfig()
     language_model: LanguageModelConfig = LanguageModelConfig()
     image_classification: ImageClassificationConfig = ImageClassificationConfig()
+    image_text: ImageTextConfig = ImageTextConfig()
 
     @model_validator(mode="after")
     def _task_options_fit(self) -> Config:

@@ -38,3 +38,11 @@ class ImageClassificationConfig(ImageConfig):
     pooling: Literal["class", "mean"] = "class"  # a class token's state, or the mean of the patches'
     shift: Natural = 0  # pixels that a training image is moved, at most, either way
     flip: bool = False  # mirror half of the training images
+
+
+class ImageTextConfig(ImageConfig):
+    """What pictures are drawn, how many are told apart at a time, and the space that they and their captions share."""
+
+    canvas: Positive = 12  # pixels of a picture's edge, on which a digit of 8 x 8 has its place
+    pairs: Annotated[int, Field(ge=2)] = 64  # of a batch
+    width: Positive = 64  # of the common space

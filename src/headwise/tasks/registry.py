@@ -13,6 +13,7 @@ TASKS = {
     "translation": "headwise.tasks.translation:Translation",
     "language_model": "headwise.tasks.language_model:LanguageModeling",
     "image_classification": "headwise.tasks.image_classification:ImageClassification",
+    "image_text": "headwise.tasks.image_text:ImageTextLearning",
 }
 
 
