@@ -20,9 +20,13 @@ from pydantic import Field, ValidationError, model_validator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.options import AttentionOptions, Natural, PositionOptions, Positive, Probability, Section
 from headwise.task_options import (
+    ClassificationConfig,
     ImageClassificationConfig,
     ImageTextConfig,
     LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    QuestionAnsweringConfig,
+    TaggingConfig,
     TaskSection,
 )
 
@@ -232,6 +236,7 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """How long, how often, and with which regularization."""
 
+    initialize_from: str | None = None  # encoder-only tasks: a run whose encoder and subwords are taken
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0)] | None = None
     validate_every: Positive = 1000
@@ -279,6 +284,10 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
     language_model: LanguageModelConfig = LanguageModelConfig()
+    masked_language_model: MaskedLanguageModelConfig = MaskedLanguageModelConfig()
+    classification: ClassificationConfig = ClassificationConfig()
+    tagging: TaggingConfig = TaggingConfig()
+    question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
     image_classification: ImageClassificationConfig = ImageClassificationConfig()
     image_text: ImageTextConfig = ImageTextConfig()
 
