@@ -21,6 +21,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.options import AttentionOptions, Natural, PositionOptions, Positive, Probability, Section
 from headwise.task_options import (
     ClassificationConfig,
+    DenoisingConfig,
     ImageClassificationConfig,
     ImageTextConfig,
     LanguageModelConfig,
@@ -236,7 +237,7 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """How long, how often, and with which regularization."""
 
-    initialize_from: str | None = None  # encoder-only tasks: a run whose encoder and subwords are taken
+    initialize_from: str | None = None  # a run whose weights and subwords are taken: an encoder, or denoising for translation
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0)] | None = None
     validate_every: Positive = 1000
@@ -288,6 +289,7 @@ class Config(Section):
     classification: ClassificationConfig = ClassificationConfig()
     tagging: TaggingConfig = TaggingConfig()
     question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
+    denoising: DenoisingConfig = DenoisingConfig()
     image_classification: ImageClassificationConfig = ImageClassificationConfig()
     image_text: ImageTextConfig = ImageTextConfig()
 

@@ -22,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List and fetch public corpora.",
+    help="List and fetch public corpora; generate exercises.",
 )
 
 
@@ -38,7 +38,8 @@ def list_corpora(
         return
     width = max(map(len, CORPORA))
     for corpus in CORPORA.values():
-        typer.echo(f"{corpus.name:<{width}}  {'-'.join(corpus.languages)}, {corpus.description}")
+        languages = f"{'-'.join(corpus.languages)}, " if corpus.languages else ""
+        typer.echo(f"{corpus.name:<{width}}  {languages}{corpus.description}")
         typer.echo(f"{'':<{width}}  about {corpus.megabytes:,} MB; {corpus.license}")
         typer.echo(f"{'':<{width}}  {corpus.homepage}")
 
@@ -83,6 +84,25 @@ def get(
         typer.echo(json.dumps(result, indent=2))
     else:
         _report(corpus, directory, files)
+
+
+@app.command("make", epilog="Example: headwise data make reverse -o data/reverse")
+def make(
+    name: Annotated[str, typer.Argument(help="copy, reverse, sort or summary.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Of lines, for training.")] = 20_000,
+    held_out: Annotated[int, typer.Option(min=1, help="Of lines, for development and for the test each.")] = 500,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other lines.")] = 1,
+) -> None:
+    """Generate an exercise with one right answer, as a corpus of two sides: {train,dev,test}.{source,target}."""
+    from headwise.text.exercises import make_exercise
+
+    directory = out if out is not None else Path("data") / name
+    counts = make_exercise(name, directory, pairs=pairs, held_out=held_out, seed=seed)
+    for part, count in counts.items():
+        typer.echo(f"{directory / part}.source and .target  {count:,} lines")
 
 
 def _describe(corpus: Corpus) -> dict[str, object]:

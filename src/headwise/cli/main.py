@@ -25,7 +25,7 @@ COMMANDS = {
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
-    "data": ("headwise.cli.data", "List and download public corpora."),
+    "data": ("headwise.cli.data", "List and download public corpora; generate exercises."),
 }
 
 INTERRUPTED = 130  # exit code

@@ -16,6 +16,7 @@ TASKS = {
     "classification": "headwise.tasks.classification:Classification",
     "tagging": "headwise.tasks.tagging:Tagging",
     "question_answering": "headwise.tasks.question_answering:QuestionAnswering",
+    "denoising": "headwise.tasks.denoising:Denoising",
     "image_classification": "headwise.tasks.image_classification:ImageClassification",
     "image_text": "headwise.tasks.image_text:ImageTextLearning",
 }

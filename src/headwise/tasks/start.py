@@ -1,8 +1,9 @@
-"""What an encoder-only run may begin from: another run's encoder and vocabulary (`training.initialize_from`)."""
+"""What a run may begin from: another run's weights and vocabulary (`training.initialize_from`)."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +31,8 @@ class Start:
         return self.run / "model.safetensors"
 
 
-def find_start(config: Config) -> Start | None:
-    """Look at the run that `training.initialize_from` names, if it does.
+def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None:
+    """Look at the run of one of `tasks` that `training.initialize_from` names, if it does.
 
     Raises `ConfigError` where its model is another one, naming each key that differs, and `CheckpointError` where
     there is no such trained run.
@@ -40,7 +41,7 @@ def find_start(config: Config) -> Start | None:
         return None
     run = Path(config.training.initialize_from)
     try:
-        theirs = Config.of_run(run, *_ENCODERS)
+        theirs = Config.of_run(run, *tasks)
     except CheckpointError as error:
         raise CheckpointError(f"training.initialize_from: {error}") from None
     mine, other = config.model.model_dump(mode="json"), theirs.model.model_dump(mode="json")
