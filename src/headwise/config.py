@@ -237,7 +237,9 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """How long, how often, and with which regularization."""
 
-    initialize_from: str | None = None  # a run whose weights and subwords are taken: an encoder, or denoising for translation
+    initialize_from: str | None = (
+        None  # a run whose weights and subwords are taken: an encoder, or denoising for translation
+    )
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0)] | None = None
     validate_every: Positive = 1000

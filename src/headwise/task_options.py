@@ -111,7 +111,9 @@ class ImageTextConfig(ImageConfig):
 class DenoisingConfig(TaskSection):
     """How text is damaged: as T5 does (Raffel et al. 2020, section 3.1.4), or BART (Lewis et al. 2020: 0.3 of it)."""
 
-    corruption: Literal["spans", "infilling"] = "spans"  # T5's sentinels, or BART's single mask and the whole text
+    corruption: Literal["spans", "infilling"] = (
+        "spans"  # T5's sentinels, or BART's single mask and the whole text
+    )
     share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15  # of the tokens
     mean_span: Annotated[float, Field(ge=1.0)] = 3.0  # tokens
     window: Positive | None = None  # tokens damaged at a time; all that fit in model.max_length unless given

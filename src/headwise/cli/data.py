@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +94,9 @@ def make(
         Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="Of lines, for training.")] = 20_000,
-    held_out: Annotated[int, typer.Option(min=1, help="Of lines, for development and for the test each.")] = 500,
+    held_out: Annotated[
+        int, typer.Option(min=1, help="Of lines, for development and for the test each.")
+    ] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other lines.")] = 1,
 ) -> None:
     """Generate an exercise with one right answer, as a corpus of two sides: {train,dev,test}.{source,target}."""
@@ -113,7 +116,7 @@ def _describe(corpus: Corpus) -> dict[str, object]:
         "megabytes": corpus.megabytes,
         "license": corpus.license,
         "homepage": corpus.homepage,
-        "files": [{"name": file.name, "url": file.url, "sha256": file.sha256} for file in corpus.files],
+        "files": [asdict(file) for file in corpus.files],
     }
 
 

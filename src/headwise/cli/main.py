@@ -23,6 +23,7 @@ COMMANDS = {
         "Label texts, tag words, answer questions, fill masks, line by line.",
     ),
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
+    "patches": ("headwise.cli.patches", "Draw what a model of images looked at."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
     "data": ("headwise.cli.data", "List and download public corpora; generate exercises."),

@@ -27,7 +27,9 @@ def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Gene
         rows = top[:, None] + np.arange(height)  # (count, height)
         columns = left[:, None] + np.arange(width)
         every = np.arange(count)[:, None, None]
-        result = padded.transpose(0, 2, 3, 1)[every, rows[:, :, None], columns[:, None, :]].transpose(0, 3, 1, 2)
+        result = padded.transpose(0, 2, 3, 1)[every, rows[:, :, None], columns[:, None, :]].transpose(
+            0, 3, 1, 2
+        )
     if flip:
         mirrored = random.random(count) < 0.5
         result = np.where(mirrored[:, None, None, None], result[:, :, :, ::-1], result)

@@ -159,7 +159,9 @@ def prepare_images(
         ]
         write_manifest(folder, wanted, report)
 
-    return ready(directory, wanted, make, lambda reused: PreparedImages.open(directory, reused=reused), expected)
+    return ready(
+        directory, wanted, make, lambda reused: PreparedImages.open(directory, reused=reused), expected
+    )
 
 
 def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, NDArray[np.int64]]:
@@ -181,7 +183,9 @@ def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, 
 def _describe(config: ImageConfig, *, own_test: bool) -> str:
     if own_test:
         return "the set's own"
-    chosen = f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
+    chosen = (
+        f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
+    )
     return f"a share of {config.test_share:.3g}, {chosen}"
 
 
@@ -190,7 +194,9 @@ def _open(directory: Path, part: str, shape: tuple[int, int, int]) -> Labeled:
         images = map_array(directory / f"{part}.images", np.uint8).reshape(-1, *shape)
         labels = map_array(directory / f"{part}.labels", np.int64)
     except (OSError, ValueError):
-        raise CheckpointError(f"{directory}: expected prepared images, found missing or damaged files") from None
+        raise CheckpointError(
+            f"{directory}: expected prepared images, found missing or damaged files"
+        ) from None
     if len(images) != len(labels):
         raise CheckpointError(f"{directory}: expected as many labels as images, found files that don't fit")
     return Labeled(images, labels)

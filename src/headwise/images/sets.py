@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 from headwise.errors import ConfigError, DataError
 
 DIGITS = "digits"
-_FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_FASHION = (
+    "T-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 _CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR_SIDE, _CIFAR_ARCHIVE = 32, "cifar-10-binary.tar"
 _IDX_UINT8 = 8
@@ -68,7 +79,11 @@ def find_source(name: str) -> Source:
     folder = Path(name)
     if not folder.is_dir():
         raise DataError(f"{name}: expected {DIGITS}, or a folder with a set of images, found none")
-    idx = [folder / f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+    idx = [
+        folder / f"{part}-{kind}"
+        for part in ("train", "t10k")
+        for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
+    ]
     if all(path.is_file() for path in idx):
         return Source(tuple(idx), lambda: _idx_set(idx))
     if (folder / _CIFAR_ARCHIVE).is_file():
@@ -119,12 +134,16 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     except OSError as error:
         raise DataError(f"{path}: can't be read ({error.strerror or error})") from error
     if len(content) < 4 or content[:3] != bytes([0, 0, _IDX_UINT8]):
-        raise DataError(f"{path}: expected an IDX file of unsigned bytes, found it to begin with {content[:4].hex(' ')}")
+        raise DataError(
+            f"{path}: expected an IDX file of unsigned bytes, found it to begin with {content[:4].hex(' ')}"
+        )
     head = 4 + 4 * content[3]
     shape = tuple(int(size) for size in np.frombuffer(content[4:head], ">u4"))
     wanted = head + int(np.prod(shape, dtype=np.int64))
     if len(shape) != content[3] or len(content) != wanted:
-        raise DataError(f"{path}: expected {wanted:,} bytes for the shape {shape} that it names, found {len(content):,}")
+        raise DataError(
+            f"{path}: expected {wanted:,} bytes for the shape {shape} that it names, found {len(content):,}"
+        )
     return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
 
 
@@ -143,7 +162,9 @@ def _cifar_archive(path: Path) -> ImageSet:
     if missing := [name for name in [*names, "test_batch.bin"] if name not in found]:
         raise DataError(f"{path}: expected {', '.join(missing)} in it, found nothing by that name")
     parts = [parse_cifar(found[name], f"{path}: {name}") for name in [*names, "test_batch.bin"]]
-    train = Labeled(np.concatenate([p.images for p in parts[:5]]), np.concatenate([p.labels for p in parts[:5]]))
+    train = Labeled(
+        np.concatenate([p.images for p in parts[:5]]), np.concatenate([p.labels for p in parts[:5]])
+    )
     return ImageSet(_CIFAR, 255, train, parts[5])
 
 

@@ -131,7 +131,13 @@ class Denoising(TaskKind):
     ) -> PreparedText:
         symbols = symbol_names(config.denoising, window_of(config))
         return prepare_text(
-            config.data, config.subwords, directory, documents=False, symbols=symbols, expected=expected, say=say
+            config.data,
+            config.subwords,
+            directory,
+            documents=False,
+            symbols=symbols,
+            expected=expected,
+            say=say,
         )
 
     def build(self, config: Config, prepared: PreparedText) -> Seq2Seq:  # noqa: D102
@@ -149,7 +155,9 @@ class Denoising(TaskKind):
         model.compute_dtype = find_precision(request.precision, place)
         pairs = damaged(_text(request, vocabulary), config, damage_of(config, vocabulary))
         scores = score(model, pairs, config.batch.tokens)
-        options = SearchOptions(beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length)
+        options = SearchOptions(
+            beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length
+        )
         said = decode(model, [[*source.tolist(), SYMBOLS.eos] for source, _ in pairs], options, SYMBOLS)
         exact = sum(found[0].tokens == tuple(t) for found, (_, t) in zip(said, pairs, strict=True))
         outputs = [
@@ -207,7 +215,9 @@ def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens
 
 def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:
     """Write ids on one line, symbols by their names."""
-    named = [vocabulary.piece(int(i)) if i < vocabulary.line_end else vocabulary.decode([int(i)]) for i in ids]
+    named = [
+        vocabulary.piece(int(i)) if i < vocabulary.line_end else vocabulary.decode([int(i)]) for i in ids
+    ]
     return "".join(named).replace("\n", "\\n")
 
 
@@ -223,10 +233,17 @@ def _text(request: EvaluationRequest, vocabulary: Vocabulary) -> NDArray[np.inte
     if not request.files:
         dev = PreparedText.open(request.run / "prepared").dev
         if not len(dev):
-            raise ConfigError(f"evaluate: expected a file, as {request.run} has no development text, found none")
+            raise ConfigError(
+                f"evaluate: expected a file, as {request.run} has no development text, found none"
+            )
         return dev.ids
     report = LineReport(documents=False)
-    ids = [token for file in request.files for line in read_text(file, report) for token in vocabulary.encode(line.text)]
+    ids = [
+        token
+        for file in request.files
+        for line in read_text(file, report)
+        for token in vocabulary.encode(line.text)
+    ]
     if len(ids) < 2:
         raise DataError(f"{request.files[0]}: expected at least two tokens to damage, found {len(ids)}")
     return np.array(ids, np.int64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -102,7 +101,9 @@ class ImageClassificationTask:
 
     def locate(self, batch: ImageBatch) -> str:
         """Name the images of a batch."""
-        return f"training images {', '.join(map(str, batch.rows[:10]))}" + (" …" if len(batch.rows) > 10 else "")
+        return f"training images {', '.join(map(str, batch.rows[:10]))}" + (
+            " …" if len(batch.rows) > 10 else ""
+        )
 
     def identity(self) -> dict[str, str]:
         """The checksum of the images."""
@@ -134,7 +135,9 @@ class ImageClassification(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Accuracy on the images that were held out, of all and of each class."""
         test, form = held_out(request), ImageFormat.load(request.run)
-        model = load_classifier(request.run, request.config, device=request.device, precision=request.precision)
+        model = load_classifier(
+            request.run, request.config, device=request.device, precision=request.precision
+        )
         logits, labels = classify(model, test, form, request.config), torch.from_numpy(test.labels.copy())
         said = logits.argmax(dim=-1)
         scores = score_logits(logits, labels)
@@ -164,8 +167,8 @@ def held_out(request: EvaluationRequest) -> Labeled:
     """The test images of a run's prepared folder; raises `ConfigError` for files, which it has no use for."""
     if request.files:
         raise ConfigError(
-            f"evaluate: expected no file, as a run of task {request.config.task} is scored on the images that were held "
-            f"out, found {request.files[0]}"
+            f"evaluate: expected no file, as a run of task {request.config.task} is scored on the images that were "
+            f"held out, found {request.files[0]}"
         )
     return PreparedImages.open(request.run / "prepared").test
 
@@ -208,4 +211,6 @@ def _batch(form: ImageFormat, images: Labeled, rows: NDArray[np.int64]) -> Image
 def _build(config: Config, form: ImageFormat) -> ImageClassifier:
     options = config.image_classification
     class_token = options.pooling == "class"
-    return build_classifier(config.model, form.shape, options.patch, len(form.classes), class_token=class_token)
+    return build_classifier(
+        config.model, form.shape, options.patch, len(form.classes), class_token=class_token
+    )

@@ -27,7 +27,8 @@ from headwise.text.captions import PHRASINGS, CaptionWords, Facts, draw_picture
 from headwise.text.subword import PAD
 from headwise.training.loss import LossSum
 
-_DEV_SEED, _TEST_SEED, _ROUNDS = 11, 12, 40
+TEST_SEED = 12  # of the pictures that held-out digits are drawn into
+_DEV_SEED, _DRAWS = 11, 400
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class ImageTextTask:
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> PairBatch:
             drawn = [
-                draw_picture(*_digit(train, form, row), canvas, random, held_out=False) for row in rows.tolist()
+                draw_picture(*_digit(train, form, row), canvas, random, held_out=False)
+                for row in rows.tolist()
             ]
             captions = [facts.caption(int(random.integers(len(PHRASINGS)))) for _, facts in drawn]
             return make_pairs([picture for picture, _ in drawn], captions, self.words, rows.tolist())
@@ -96,13 +98,17 @@ class ImageTextTask:
         was_training = self.model.training
         self.model.eval()
         try:
-            gallery = make_gallery(self.prepared.dev, self.prepared.format, self.config, _DEV_SEED, held_out=None)
+            gallery = make_gallery(
+                self.prepared.dev, self.prepared.format, self.config, _DEV_SEED, held_out=None
+            )
             logits = compare(self.model, gallery, self.words)
         finally:
             self.model.train(was_training)
         pairs = self.config.image_text.pairs
         # As in training: each pair against those of a batch.
-        parts = [logits[start : start + pairs, start : start + pairs] for start in range(0, len(logits), pairs)]
+        parts = [
+            logits[start : start + pairs, start : start + pairs] for start in range(0, len(logits), pairs)
+        ]
         loss = sum(contrastive_loss(part).item() for part in parts) / len(logits)
         return {"loss": loss, **_accuracies(logits)}
 
@@ -121,15 +127,19 @@ class ImageTextLearning(TaskKind):
     name = "image_text"
     unused = (*NO_TEXT, "batch.tokens", "training.label_smoothing")
     scores = ("text_to_image_at_1", "image_to_text_at_1")
-    after = 'try `headwise evaluate {run}` and `headwise patches {run} --row 1 -o patches.png`'
+    after = "try `headwise evaluate {run}` and `headwise patches {run} --row 1 -o patches.png`"
 
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)
         options, longest = config.image_text, CaptionWords().longest
         if options.source != DIGITS:
-            raise ConfigError(f"image_text.source: expected {DIGITS}, of which captions are known, found {options.source}")
+            raise ConfigError(
+                f"image_text.source: expected {DIGITS}, of which captions are known, found {options.source}"
+            )
         if options.canvas < 10:
-            raise ConfigError(f"image_text.canvas: expected at least 10 pixels around 8, found {options.canvas}")
+            raise ConfigError(
+                f"image_text.canvas: expected at least 10 pixels around 8, found {options.canvas}"
+            )
         if config.model.max_length < longest:
             raise ConfigError(
                 f"model.max_length: expected at least the {longest} words of a caption, found {config.model.max_length}"
@@ -149,13 +159,14 @@ class ImageTextLearning(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Retrieval accuracy on pictures of the digits that were held out, with seen and with held-out pairs."""
         test, form = held_out(request), ImageFormat.load(request.run)
-        model, words = load_image_text(
-            request.run, request.config, device=request.device, precision=request.precision
-        ), CaptionWords()
+        model, words = (
+            load_image_text(request.run, request.config, device=request.device, precision=request.precision),
+            CaptionWords(),
+        )
         record: dict[str, Any] = {}
         lines = [f"{'':<42} text→image      image→text", f"{'':<42}  @1      @5      @1      @5"]
         for name, which in (("seen", False), ("held_out", True)):
-            gallery = make_gallery(test, form, request.config, _TEST_SEED, held_out=which)
+            gallery = make_gallery(test, form, request.config, TEST_SEED, held_out=which)
             scores = _accuracies(compare(model, gallery, words))
             record[name] = {**scores, "pictures": len(gallery)}
             title = "digit and place seen together in training" if name == "seen" else "never seen together"
@@ -183,7 +194,8 @@ def make_gallery(
     """Draw pictures of some digits of which no two have the same facts, so that a caption fits one alone."""
     random = np.random.default_rng(seed)
     found: dict[Facts, Shown] = {}
-    for row in [*range(len(digits))] * max(1, _ROUNDS * 10 // max(len(digits), 1)):
+    for row in range(max(_DRAWS, len(digits))):
+        row %= len(digits)
         digit, label = _digit(digits, form, row)
         picture, facts = draw_picture(digit, label, config.image_text.canvas, random, held_out=held_out)
         found.setdefault(facts, Shown(picture, facts, row))
@@ -194,7 +206,9 @@ def make_gallery(
 def compare(model: ImageText, gallery: Sequence[Shown], words: CaptionWords) -> Tensor:
     """Logits (picture, caption) of all pictures and their captions, each in a phrasing in turn; float32, on the CPU."""
     captions = [shown.facts.caption(number % len(PHRASINGS)) for number, shown in enumerate(gallery)]
-    pairs = make_pairs([shown.picture for shown in gallery], captions, words, [shown.row for shown in gallery])
+    pairs = make_pairs(
+        [shown.picture for shown in gallery], captions, words, [shown.row for shown in gallery]
+    )
     device = next(model.parameters()).device
     return model(*(part.to(device) for part in (pairs.images, pairs.tokens, pairs.mask))).float().cpu()
 

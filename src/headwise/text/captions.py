@@ -1,4 +1,4 @@
-"""Captions of digits, generated: pictures with a digit somewhere on a canvas, and sentences that say what is to be seen.
+"""Captions of digits, generated: pictures with a digit on a canvas, and sentences that say what is to be seen.
 
 A picture is drawn from a digit by placing it and by dimming it. What a caption says is measured on the picture itself
 (`Facts.of`), but for the digit's name, which is its label. Some pairs of digit and place are kept for testing: training

@@ -61,7 +61,9 @@ def corrupt_spans(
         place = start + length
         source += [ids[start - before : start], [sentinel]]
         target += [[sentinel], ids[start:place]]
-    return np.concatenate(source).astype(np.int64), np.concatenate([*target, [sentinels[spans]]]).astype(np.int64)
+    return np.concatenate(source).astype(np.int64), np.concatenate([*target, [sentinels[spans]]]).astype(
+        np.int64
+    )
 
 
 def restore_spans(source: Sequence[int], target: Sequence[int], sentinels: Sequence[int]) -> list[int]:
@@ -148,7 +150,9 @@ class DenoisingStream:
         """The next batch; its rows are where its windows begin in the text."""
         random = np.random.default_rng([self._seed, self._windows.epoch, self._windows.index, self._rank])
         windows = next(self._windows)
-        return make_pairs([self._damage(ids, random) for ids in windows.outputs.numpy()], windows.starts.tolist())
+        return make_pairs(
+            [self._damage(ids, random) for ids in windows.outputs.numpy()], windows.starts.tolist()
+        )
 
     def state(self) -> dict[str, Any]:
         """The position after the batches given out so far, fit for JSON."""

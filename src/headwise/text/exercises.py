@@ -15,13 +15,29 @@ from headwise.errors import ConfigError
 from headwise.files import write_text
 
 Pair = tuple[str, str]
-_NAMES = "Ada Boris Clara David Emma Felix Greta Hugo Ida Jonas Karla Leo Mia Nils Olga Paul Rosa Simon Tara Viktor".split()
-_CITIES = "Athens Bergen Cairo Dublin Essen Florence Geneva Hanoi Izmir Jena Kyoto Lagos Madrid Naples Oslo Porto".split()
-_JOBS = "baker carpenter doctor farmer gardener judge lawyer miller nurse painter singer tailor teacher weaver".split()
-_ANIMALS = "cat dog goat horse parrot rabbit".split()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_NAMES = _words(
+    "Ada Boris Clara David Emma Felix Greta Hugo Ida Jonas Karla Leo Mia Nils Olga Paul Rosa Simon Tara Viktor"
+)
+_CITIES = _words(
+    "Athens Bergen Cairo Dublin Essen Florence Geneva Hanoi Izmir Jena Kyoto Lagos Madrid Naples Oslo Porto"
+)
+_JOBS = _words(
+    "baker carpenter doctor farmer gardener judge lawyer miller nurse painter singer tailor teacher weaver"
+)
+_ANIMALS = _words("cat dog goat horse parrot rabbit")
 _FACTS = {
     "name": ("my friend is called {} .", "have you met {} ?", "this is about {} ."),
-    "job": ("the {} begins work early .", "few people know that this {} likes to read .", "every day the {} is at work ."),
+    "job": (
+        "the {} begins work early .",
+        "few people know that this {} likes to read .",
+        "every day the {} is at work .",
+    ),
     "city": ("life in {} is never dull .", "the house stands in {} .", "it was a long way to {} ."),
 }
 _FILLERS = (
@@ -61,7 +77,9 @@ def summary(random: np.random.Generator) -> Pair:
         number = str(int(random.integers(2, 60)))
         sentences.append(_one(random, _FILLERS).format(animal=_one(random, _ANIMALS), number=number))
     order = random.permutation(len(sentences))
-    return " ".join(sentences[place] for place in order), f"{facts['name']} , {facts['job']} , {facts['city']}"
+    return " ".join(
+        sentences[place] for place in order
+    ), f"{facts['name']} , {facts['job']} , {facts['city']}"
 
 
 EXERCISES: dict[str, Callable[[np.random.Generator], Pair]] = {
@@ -102,5 +120,5 @@ def _letters(random: np.random.Generator) -> list[str]:
     return [string.ascii_lowercase[i] for i in random.integers(0, 26, int(random.integers(4, 13)))]
 
 
-def _one(random: np.random.Generator, choices: tuple[str, ...] | list[str]) -> str:
+def _one(random: np.random.Generator, choices: tuple[str, ...]) -> str:
     return choices[int(random.integers(len(choices)))]
