@@ -138,9 +138,11 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
             f"{path}: expected an IDX file of unsigned bytes, found it to begin with {content[:4].hex(' ')}"
         )
     head = 4 + 4 * content[3]
+    if len(content) < head:
+        raise DataError(f"{path}: expected at least {head} bytes for its {content[3]} sizes, found {len(content)}")
     shape = tuple(int(size) for size in np.frombuffer(content[4:head], ">u4"))
     wanted = head + int(np.prod(shape, dtype=np.int64))
-    if len(shape) != content[3] or len(content) != wanted:
+    if len(content) != wanted:
         raise DataError(
             f"{path}: expected {wanted:,} bytes for the shape {shape} that it names, found {len(content):,}"
         )
