@@ -162,14 +162,14 @@ def test_captions_find_their_pictures(program: Call, tmp_path: Path) -> None:
         ("patches RUN --image none.png -o p.png", "none.png: there is no such file"),
         ("patches RUN --row 6 --text seven -o p.png", "--text: expected none, as RUN is a run of task"),
         ("translate RUN", "RUN: expected a run of task translation, found one of image_classification"),
-        ("train -c CONFIG -o NEW data.text=[a]", "data: expected nothing here, as task image_classification has no use"),
-        ("train -c CONFIG -o NEW model.decoder_layers=2", "model.decoder_layers: expected nothing here, as a model of im"),
-        ("train -c CONFIG -o NEW image_classification.patch=3", "patch: expected a number that divides the images' 8 x 8"),
-        ("train -c CONFIG -o NEW model.max_length=16", "model.max_length: expected at least 17, for 16 patches and the"),
-        ("train -c CONFIG -o NEW image_classification.source=nowhere", "nowhere: expected digits, or a folder with a set"),
+        ("train -c CONFIG -o NEW data.text=[a]", "data: expected nothing here, as task image_cla"),
+        ("train -c CONFIG -o NEW model.decoder_layers=2", "model.decoder_layers: expected nothing here, as"),
+        ("train -c CONFIG -o NEW image_classification.patch=3", "patch: expected a number that divides the images'"),
+        ("train -c CONFIG -o NEW model.max_length=16", "model.max_length: expected at least 17, for 16 patches"),
+        ("train -c CONFIG -o NEW image_classification.source=nowhere", "nowhere: expected digits, or a folder"),
         ("train -c CLIP -o NEW model.max_length=9", "model.max_length: expected at least the "),
         ("train -c CLIP -o NEW image_text.source=x", "image_text.source: expected digits, of which captions are known"),
-        ("train -c CLIP -o NEW image_text.canvas=8", "image_text.canvas: expected at least 10 pixels around 8, found 8"),
+        ("train -c CLIP -o NEW image_text.canvas=8", "image_text.canvas: expected at least 10 pixels"),
     ],
 )  # fmt: skip
 def test_a_mistake_gets_a_sentence(
@@ -185,7 +185,19 @@ def test_a_mistake_gets_a_sentence(
     assert sentence.replace("RUN", str(learned)) in error
 
 
-@pytest.mark.parametrize("name", ["digits", "fashion-mnist", "cifar-10", "digits-clip", "denoising"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "digits",
+        "fashion-mnist",
+        "cifar-10",
+        "digits-clip",
+        "denoising",
+        "reverse",
+        "summary",
+        "reverse-prefix",
+    ],
+)
 def test_the_shipped_configurations_fit_their_tasks(name: str) -> None:
     config = Config.load(CONFIGS / f"{name}.yaml")
     find_task(config.task).check(config)

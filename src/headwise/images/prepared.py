@@ -20,7 +20,7 @@ from headwise.text.arrays import map_array, save_array
 from headwise.text.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
 
 FORMAT_FILE = "images.json"
-PARTS = ("train", "dev", "test")
+_PARTS = ("train", "dev", "test")
 _FORMAT = 1
 
 
@@ -38,9 +38,9 @@ class ImageFormat:
     deviation: tuple[float, ...]
     classes: tuple[str, ...]
 
-    def normalized(self, images: NDArray[Any]) -> NDArray[np.float32]:
+    def normalized(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Bring uint8 images (…, channels, height, width) to mean 0 and deviation 1 of each channel."""
-        return self.standardized(images.astype(np.float32) / self.full)
+        return self.standardized(images.astype(np.float32) / np.float32(self.full))
 
     def standardized(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         """Do the same with images whose pixels are from 0 to 1."""
@@ -86,8 +86,8 @@ class PreparedImages:
     def open(cls, directory: Path, *, reused: bool = True) -> PreparedImages:
         """Open a prepared folder; raises `CheckpointError` where it is missing or damaged."""
         manifest, form = read_manifest(directory), ImageFormat.load(directory)
-        parts = [_open(directory, part, form.shape) for part in PARTS]
-        return cls(directory, form, *parts, manifest["report"], manifest["checksum"], reused)
+        train, dev, test = (_open(directory, part, form.shape) for part in _PARTS)
+        return cls(directory, form, train, dev, test, manifest["report"], manifest["checksum"], reused)
 
     def identity(self) -> dict[str, str]:
         """The checksum of the images."""

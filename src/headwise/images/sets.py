@@ -103,10 +103,9 @@ def _digits() -> Source:
         ) from None
 
     def read() -> ImageSet:
-        found = datasets.load_digits()
-        images = np.asarray(found["images"]).astype(np.uint8)[:, None]  # 0 to 16
-        labels = np.asarray(found["target"]).astype(np.int64)
-        return ImageSet(tuple("0123456789"), 16, Labeled(images, labels), None)
+        pixels, labels = datasets.load_digits(return_X_y=True)
+        images = np.asarray(pixels).astype(np.uint8).reshape(-1, 1, 8, 8)  # 0 to 16
+        return ImageSet(tuple("0123456789"), 16, Labeled(images, np.asarray(labels).astype(np.int64)), None)
 
     return Source((Path(datasets.__file__).parent / "data" / "digits.csv.gz",), read)
 
@@ -139,7 +138,9 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         )
     head = 4 + 4 * content[3]
     if len(content) < head:
-        raise DataError(f"{path}: expected at least {head} bytes for its {content[3]} sizes, found {len(content)}")
+        raise DataError(
+            f"{path}: expected at least {head} bytes for its {content[3]} sizes, found {len(content)}"
+        )
     shape = tuple(int(size) for size in np.frombuffer(content[4:head], ">u4"))
     wanted = head + int(np.prod(shape, dtype=np.int64))
     if len(content) != wanted:
