@@ -1,4 +1,4 @@
-"""What the attention kinds and the position encodings can be told: sections of the configuration's `model`."""
+"""What attention kinds, positions and other architectures can be told: sections of the configuration's `model`."""
 
 from __future__ import annotations
 
@@ -107,3 +107,58 @@ class PositionOptions(Section):
     relative: RelativeConfig = RelativeConfig()
     t5: T5Config = T5Config()
     rotary: RotaryConfig = RotaryConfig()
+
+
+class RecurrentConfig(Section):
+    """What only `architecture: recurrent` has; the defaults are Bahdanau et al. 2015 (appendix A).
+
+    Luong et al. 2015: lstm, multiplicative, query=current, readout=tanh, input_feeding. GNMT (Wu et al. 2016): lstm,
+    reading=both-first, residual, readout=state. Sutskever et al. 2014: lstm, reading=backward, attention=none,
+    readout=state.
+    """
+
+    cell: Literal["gru", "lstm"] = "gru"
+    size: Positive | None = None  # width of a state; d_model unless given
+    # How the encoder's layers read: all both ways, only the first both ways (GNMT), or all one way.
+    reading: Literal["both", "both-first", "forward", "backward"] = "both"
+    residual: bool = False  # around every layer from the third on (GNMT, section 3.1)
+    attention: Literal["additive", "multiplicative", "none"] = "additive"  # none: the final state alone
+    query: Literal["previous", "current"] = (
+        "previous"  # the bottom layer's last state, or the top layer's new one
+    )
+    readout: Literal["maxout", "tanh", "state"] = "maxout"  # from the top layer's state to d_model
+    input_feeding: bool = False  # the readout joins the next step's input (Luong, section 3.3)
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> RecurrentConfig:
+        if self.attention == "none" and (self.input_feeding or self.readout == "tanh"):
+            raise ValueError(
+                "input_feeding and readout=tanh hand on what attention found, found attention=none "
+                f"with input_feeding={str(self.input_feeding).lower()} and readout={self.readout}"
+            )
+        if self.attention == "none" and self.reading.startswith("both"):
+            raise ValueError(
+                "attention=none hands on one direction's final state alone, expected reading=forward or backward, "
+                f"found reading={self.reading}"
+            )
+        if self.input_feeding and self.query == "previous":
+            raise ValueError(
+                "input_feeding needs query=current (with query=previous the context itself is an input), "
+                "found query=previous"
+            )
+        return self
+
+
+class ConvolutionalConfig(Section):
+    """What only `architecture: convolutional` has (Gehring et al. 2017, section 3)."""
+
+    channels: Positive | None = None  # width of the convolution blocks; d_model unless given
+    kernel: Annotated[int, Field(gt=1)] = (
+        3  # inputs that one output sees; odd, so that the encoder's are centered
+    )
+
+    @model_validator(mode="after")
+    def _kernel_is_odd(self) -> ConvolutionalConfig:
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel must be odd, found {self.kernel}")
+        return self

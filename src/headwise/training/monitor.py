@@ -171,9 +171,14 @@ def _draw_loss(
 ) -> None:
     """Draw losses against a key of the records, in units of so much."""
     for records, label, color in ((train, "training", "0.65"), (dev, "development", "C0")):
+        marker = "." if len(records) == 1 else ""  # a line of one point can't be seen
         if records:
             axis.plot(
-                [r[against] / unit for r in records], [r["loss"] for r in records], label=label, color=color
+                [r[against] / unit for r in records],
+                [r["loss"] for r in records],
+                label=label,
+                color=color,
+                marker=marker,
             )
     by_time = against == "seconds"
     axis.set(
