@@ -18,6 +18,10 @@ COMMANDS = {
     "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
     "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
+    "predict": (
+        "headwise.cli.predict",
+        "Label texts, tag words, answer questions, fill masks, line by line.",
+    ),
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),

@@ -12,6 +12,10 @@ from headwise.tasks.base import TaskKind
 TASKS = {
     "translation": "headwise.tasks.translation:Translation",
     "language_model": "headwise.tasks.language_model:LanguageModeling",
+    "masked_language_model": "headwise.tasks.masked_language_model:MaskedLanguageModeling",
+    "classification": "headwise.tasks.classification:Classification",
+    "tagging": "headwise.tasks.tagging:Tagging",
+    "question_answering": "headwise.tasks.question_answering:QuestionAnswering",
 }
 
 
