@@ -1,4 +1,4 @@
-"""`headwise data`: public corpora, listed and fetched."""
+"""`headwise data`: public corpora, listed and fetched, and data sets that are drawn from grammars."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List and fetch public corpora; generate exercises.",
+    help="List and fetch public corpora; generate others, and exercises.",
 )
 
 
@@ -85,6 +85,29 @@ def get(
         typer.echo(json.dumps(result, indent=2))
     else:
         _report(corpus, directory, files)
+
+
+@app.command("generate", epilog="Example: headwise data generate entities -o data/entities")
+def generate(
+    name: Annotated[str, typer.Argument(help="entities (to tag) or questions (to answer).")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
+    ] = None,
+    train: Annotated[
+        int | None, typer.Option(min=1, help="Training examples.", show_default="enough")
+    ] = None,
+    dev: Annotated[int, typer.Option(min=1, help="Development examples.")] = 500,
+    test: Annotated[int, typer.Option(min=1, help="Test examples.")] = 500,
+    seed: Annotated[int, typer.Option(help="Another seed, other examples.")] = 1,
+) -> None:
+    """Write a data set that is drawn from a grammar: train, dev and test files, the same on every machine."""
+    from headwise.text.generated import GENERATORS
+    from headwise.text.generated import generate as write
+
+    files = write(name, out or Path("data") / name, train=train, dev=dev, test=test, seed=seed)
+    for file in files:
+        typer.echo(str(file))
+    typer.echo(GENERATORS[name].description, err=True)
 
 
 @app.command("make", epilog="Example: headwise data make reverse -o data/reverse")

@@ -136,6 +136,7 @@ class Translation(TaskKind):
         "subwords.kind",
         "model.segments",
         "model.prefix",
+        "training.initialize_from",
     )
     # Text may have moved: its checksum tells whether it is the same.
     may_change = (

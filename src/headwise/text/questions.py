@@ -181,9 +181,9 @@ def _squad(path: Path, index: int) -> Iterator[Question]:
                     starts = [answer["answer_start"] for answer in fields["answers"]]
                     place = f"{path} question {fields.get('id', number)}"
                     yield _question(fields, paragraph["context"], texts, starts, index, number, place)
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise DataError(
-            f"{path}: expected SQuAD's data, paragraphs, qas and answers; found question {number + 1} without {error}"
+            f"{path}: expected SQuAD's data, paragraphs, qas and answers; found question {number} without {error}"
         ) from None
 
 
