@@ -480,7 +480,7 @@ def test_catalog_entries_are_complete(corpus: Corpus) -> None:
     names = [file.name for file in corpus.files]
     assert len(set(names)) == len(names) > 0
     for file in corpus.files:
-        assert re.fullmatch(r"https://[\w.-]+/[\w./-]+", file.url)
+        assert re.fullmatch(r"https://[\w.-]+/[\w./~-]+", file.url)
         assert file.url.removesuffix(".gz").endswith("/" + file.name)
         assert file.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", file.sha256)
         assert file.md5 is None or re.fullmatch(r"[0-9a-f]{32}", file.md5)

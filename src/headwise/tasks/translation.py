@@ -136,7 +136,6 @@ class Translation(TaskKind):
         "subwords.kind",
         "model.segments",
         "model.prefix",
-        "training.initialize_from",
     )
     # Text may have moved: its checksum tells whether it is the same.
     may_change = (
