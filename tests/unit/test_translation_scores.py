@@ -18,9 +18,9 @@ from headwise.evaluation.translation import (
     bleu,
     chrf,
     count_words,
+    exact_match,
     perplexity,
     score_translations,
-    exact_match,
 )
 
 REFERENCES = [
