@@ -28,7 +28,17 @@ from headwise.options import (
     RecurrentConfig,
     Section,
 )
-from headwise.task_options import LanguageModelConfig, TaskSection
+from headwise.task_options import (
+    ClassificationConfig,
+    DenoisingConfig,
+    ImageClassificationConfig,
+    ImageTextConfig,
+    LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    QuestionAnsweringConfig,
+    TaggingConfig,
+    TaskSection,
+)
 
 
 class ModelConfig(Section):
@@ -181,6 +191,9 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """How long, how often, and with which regularization."""
 
+    initialize_from: str | None = (
+        None  # a run whose weights and subwords are taken: an encoder, or denoising for translation
+    )
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0)] | None = None
     validate_every: Positive = 1000
@@ -228,6 +241,13 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
     language_model: LanguageModelConfig = LanguageModelConfig()
+    masked_language_model: MaskedLanguageModelConfig = MaskedLanguageModelConfig()
+    classification: ClassificationConfig = ClassificationConfig()
+    tagging: TaggingConfig = TaggingConfig()
+    question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
+    denoising: DenoisingConfig = DenoisingConfig()
+    image_classification: ImageClassificationConfig = ImageClassificationConfig()
+    image_text: ImageTextConfig = ImageTextConfig()
 
     @model_validator(mode="after")
     def _task_options_fit(self) -> Config:

@@ -14,8 +14,9 @@ from torch.testing import assert_close
 
 from headwise.config import ModelConfig
 from headwise.models.decoder_only import DecoderOnly
-from headwise.models.encoder_only import Encoder, EncoderOnly
+from headwise.models.encoder_only import EncoderOnly
 from headwise.models.heads import MaskedTokenHead, Pooler
+from headwise.models.vision import ImageClassifier
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -68,7 +69,7 @@ VIT = {
     "norm": "pre",
     "norm_epsilon": 1e-12,
     "activation": "gelu",
-    "positions": "none",
+    "positions": "learned",
     "attention_bias": True,
 }
 
@@ -263,19 +264,27 @@ def test_an_encoder_with_segments_and_its_heads_are_berts() -> None:
 
 
 @torch.no_grad()
-def test_an_encoder_of_patches_is_vits() -> None:
+def test_a_classifier_of_images_is_vits() -> None:
+    """Patches, class token, positions, encoder and head, on images of three channels that aren't square."""
     theirs = shake(
-        transformers.ViTModel(
+        transformers.ViTForImageClassification(
             transformers.ViTConfig(
                 hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40,
-                image_size=12, patch_size=4, num_channels=1,
-            ),
-            add_pooling_layer=False,
+                image_size=(8, 12), patch_size=4, num_channels=3, num_labels=5,
+            )
         )
     )  # fmt: skip
-    ours = Encoder(ModelConfig.model_validate(VIT)).eval()
-    pixels = torch.randn(2, 1, 12, 12, generator=torch.Generator().manual_seed(2))
-    weights = renamed(theirs, {"layernorm": "norm"})
+    vit = theirs.vit
+    config = ModelConfig.model_validate({**VIT, "max_length": 7})
+    ours = ImageClassifier(config, (3, 8, 12), 4, 5, class_token=True).eval()
+    projection = vit.embeddings.patch_embeddings.projection
+    weights = {
+        "vision.class_token": vit.embeddings.cls_token[0, 0],
+        "vision.positions.table": vit.embeddings.position_embeddings[0],
+        "vision.patch.weight": projection.weight.flatten(1),
+        "vision.patch.bias": projection.bias,
+        **renamed(theirs, {"vit.layernorm": "vision.encoder.norm", "classifier": "output"}),
+    }
     names = {
         "attention.q_proj": "self_attention.query",
         "attention.k_proj": "self_attention.key",
@@ -286,8 +295,9 @@ def test_an_encoder_of_patches_is_vits() -> None:
         "mlp.fc1": "feed_forward.w1",
         "mlp.fc2": "feed_forward.w2",
     }
-    for i, layer in enumerate(theirs.layers):
-        weights |= renamed(layer, {a: f"layers.{i}.{b}" for a, b in names.items()})
+    for i, layer in enumerate(vit.layers):
+        weights |= renamed(layer, {a: f"vision.encoder.layers.{i}.{b}" for a, b in names.items()})
     pour(weights, ours)
-    expected = theirs(pixel_values=pixels).last_hidden_state
-    assert_close(ours(theirs.embeddings(pixels)), expected, **TOLERANCE)
+    pixels = torch.randn(2, 3, 8, 12, generator=torch.Generator().manual_seed(2))
+    assert_close(ours.vision(pixels), vit(pixel_values=pixels).last_hidden_state, **TOLERANCE)
+    assert_close(ours(pixels), theirs(pixel_values=pixels).logits, **TOLERANCE)

@@ -117,7 +117,8 @@ def result(run: Path) -> dict[str, Any]:
     checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
     state = json.loads((checkpoint / "state.json").read_text())
     del state["progress"]["seconds"], state["sha256"]
-    (vocabulary,) = [run / name for name in ("spm.model", "characters.json") if (run / name).exists()]
+    kept = ("spm.model", "characters.json", "images.json")
+    (vocabulary,) = [run / name for name in kept if (run / name).exists()]
     files = [run / "model.safetensors", run / "best", vocabulary, *checkpoint.glob("*.safetensors")]
     assert len(files) == 6
     return {file.name: file.read_bytes() for file in files} | {

@@ -68,7 +68,7 @@ def test_list_json_has_every_file_with_its_checksum() -> None:
     assert {entry["name"] for entry in listed} == set(CORPORA)
     for entry in listed:
         for described, file in zip(entry["files"], CORPORA[entry["name"]].files, strict=True):
-            assert described == {"name": file.name, "url": file.url, "sha256": file.sha256}
+            assert described == {"name": file.name, "url": file.url, "sha256": file.sha256, "md5": file.md5}
 
 
 def test_get_writes_to_data_name_and_says_how_to_train(toy: Corpus) -> None:

@@ -63,7 +63,7 @@ def test_the_documents_task_trains_resumes_and_is_evaluated(
         ("data.text=[a]", "data.text: expected nothing here, as task echo has no use for it"),
         ("training.best_by=bleu", "training.best_by: expected loss or accuracy for task echo, found 'bleu'"),
         ("language_model.window=3", "language_model: expected nothing here, as task echo has no use for it"),
-        ("task=ecko", r"task: expected one of echo, language_model, .*found 'ecko' \(did you mean echo\?\)"),
+        ("task=ecko", r"task: expected one of .*, echo, .*found 'ecko' \(did you mean echo\?\)"),
     ],
 )
 def test_what_a_task_has_no_use_for_is_refused(change: str, sentence: str, tmp_path: Path) -> None:

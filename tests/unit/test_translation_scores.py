@@ -18,6 +18,7 @@ from headwise.evaluation.translation import (
     bleu,
     chrf,
     count_words,
+    exact_match,
     perplexity,
     score_translations,
 )
@@ -87,11 +88,19 @@ def test_identical_text_is_perfect_and_lowercase_concerns_tokenized_bleu_only() 
     assert chrf(REFERENCES, REFERENCES).score == pytest.approx(100.0)
 
 
+def test_exact_lines_are_those_that_are_the_reference_but_for_spaces_around() -> None:
+    said, wanted = ["a b", " a b ", "a  b", "A b", ""], ["a b", "a b", "a b", "a b", "a b"]
+    assert exact_match(said, wanted) == pytest.approx(40.0)
+    assert score_translations(said, wanted).exact == pytest.approx(40.0)
+    with pytest.raises(DataError):
+        exact_match(["a"], ["a", "b"])
+
+
 def test_json_has_exactly_the_documented_keys() -> None:
     without = score_translations(HYPOTHESES, REFERENCES).to_json()
-    assert list(without) == ["bleu", "chrf", "tokenized_bleu"]
+    assert list(without) == ["bleu", "chrf", "tokenized_bleu", "exact"]
     full = score_translations(HYPOTHESES, REFERENCES, perplexity=Perplexity(3.0, 4.5)).to_json()
-    assert list(full) == ["bleu", "chrf", "tokenized_bleu", "perplexity"]
+    assert list(full) == ["bleu", "chrf", "tokenized_bleu", "exact", "perplexity"]
     for key in ("bleu", "chrf", "tokenized_bleu"):
         assert list(full[key]) == ["score", "signature"]
     assert full["perplexity"] == {"subword": 3.0, "word": 4.5}

@@ -1,4 +1,4 @@
-"""`headwise data`: public corpora, listed and fetched."""
+"""`headwise data`: public corpora, listed and fetched, and data sets that are drawn from grammars."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List and fetch public corpora.",
+    help="List and fetch public corpora; generate others, and exercises.",
 )
 
 
@@ -38,7 +39,8 @@ def list_corpora(
         return
     width = max(map(len, CORPORA))
     for corpus in CORPORA.values():
-        typer.echo(f"{corpus.name:<{width}}  {'-'.join(corpus.languages)}, {corpus.description}")
+        languages = f"{'-'.join(corpus.languages)}, " if corpus.languages else ""
+        typer.echo(f"{corpus.name:<{width}}  {languages}{corpus.description}")
         typer.echo(f"{'':<{width}}  about {corpus.megabytes:,} MB; {corpus.license}")
         typer.echo(f"{'':<{width}}  {corpus.homepage}")
 
@@ -85,6 +87,50 @@ def get(
         _report(corpus, directory, files)
 
 
+@app.command("generate", epilog="Example: headwise data generate entities -o data/entities")
+def generate(
+    name: Annotated[str, typer.Argument(help="entities (to tag) or questions (to answer).")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
+    ] = None,
+    train: Annotated[
+        int | None, typer.Option(min=1, help="Training examples.", show_default="enough")
+    ] = None,
+    dev: Annotated[int, typer.Option(min=1, help="Development examples.")] = 500,
+    test: Annotated[int, typer.Option(min=1, help="Test examples.")] = 500,
+    seed: Annotated[int, typer.Option(help="Another seed, other examples.")] = 1,
+) -> None:
+    """Write a data set that is drawn from a grammar: train, dev and test files, the same on every machine."""
+    from headwise.text.generated import GENERATORS
+    from headwise.text.generated import generate as write
+
+    files = write(name, out or Path("data") / name, train=train, dev=dev, test=test, seed=seed)
+    for file in files:
+        typer.echo(str(file))
+    typer.echo(GENERATORS[name].description, err=True)
+
+
+@app.command("make", epilog="Example: headwise data make reverse -o data/reverse")
+def make(
+    name: Annotated[str, typer.Argument(help="copy, reverse, sort or summary.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Of lines, for training.")] = 20_000,
+    held_out: Annotated[
+        int, typer.Option(min=1, help="Of lines, for development and for the test each.")
+    ] = 500,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other lines.")] = 1,
+) -> None:
+    """Generate an exercise with one right answer, as a corpus of two sides: {train,dev,test}.{source,target}."""
+    from headwise.text.exercises import make_exercise
+
+    directory = out if out is not None else Path("data") / name
+    counts = make_exercise(name, directory, pairs=pairs, held_out=held_out, seed=seed)
+    for part, count in counts.items():
+        typer.echo(f"{directory / part}.source and .target  {count:,} lines")
+
+
 def _describe(corpus: Corpus) -> dict[str, object]:
     return {
         "name": corpus.name,
@@ -93,7 +139,7 @@ def _describe(corpus: Corpus) -> dict[str, object]:
         "megabytes": corpus.megabytes,
         "license": corpus.license,
         "homepage": corpus.homepage,
-        "files": [{"name": file.name, "url": file.url, "sha256": file.sha256} for file in corpus.files],
+        "files": [asdict(file) for file in corpus.files],
     }
 
 

@@ -204,6 +204,7 @@ def _perplexity(translator: Translator, sources: list[str], references: list[str
 def _table(scores: TranslationScores) -> list[str]:
     named = [("BLEU", scores.bleu), ("chrF2", scores.chrf), ("tokenized BLEU", scores.tokenized_bleu)]
     lines = [f"{name:<15} {score.score:6.2f}  {score.signature}" for name, score in named]
+    lines.append(f"{'exact':<15} {scores.exact:6.2f}  % of lines are the reference")
     if scores.perplexity is not None:
         lines.append(
             f"{'perplexity':<15} {scores.perplexity.subword:6.2f}  per subword, "

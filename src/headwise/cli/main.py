@@ -18,7 +18,12 @@ COMMANDS = {
     "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
     "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
+    "predict": (
+        "headwise.cli.predict",
+        "Label texts, tag words, answer questions, fill masks, line by line.",
+    ),
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
+    "patches": ("headwise.cli.patches", "Draw what a model of images looked at."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
     "serve": ("headwise.cli.serve", "Open a page that shows every head, the beam and each product."),
     "explain": ("headwise.cli.explain", "Show what every head attended to in one translation."),
@@ -31,7 +36,7 @@ COMMANDS = {
         "headwise.cli.quantize",
         "Store a run's model in 8 bits: a quarter of the size, and faster.",
     ),
-    "data": ("headwise.cli.data", "List and download public corpora."),
+    "data": ("headwise.cli.data", "List and download public corpora; generate exercises."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
 }
 

@@ -64,6 +64,7 @@ class TranslationScores:
     bleu: MetricScore
     chrf: MetricScore
     tokenized_bleu: MetricScore
+    exact: float  # percent of lines that are the reference; spaces around a line don't count
     perplexity: Perplexity | None = None
     notes: tuple[str, ...] = ()
 
@@ -73,6 +74,7 @@ class TranslationScores:
             "bleu": self.bleu.to_json(),
             "chrf": self.chrf.to_json(),
             "tokenized_bleu": self.tokenized_bleu.to_json(),
+            "exact": self.exact,
         }
         if self.perplexity is not None:
             result["perplexity"] = self.perplexity.to_json()
@@ -101,6 +103,7 @@ def score_translations(
         bleu=bleu(hypotheses, references, tokenize=tokenize),
         chrf=chrf(hypotheses, references),
         tokenized_bleu=bleu(hypotheses, references, tokenize="none", lowercase=lowercase),
+        exact=exact_match(hypotheses, references),
         perplexity=perplexity,
         notes=tuple(_tokenization_notes(hypotheses, references)),
     )
@@ -118,6 +121,13 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
     """Corpus chrF2: character 6-grams, recall weighted twice; raises as `score_translations` does."""
     check_lines(hypotheses, references)
     return _score(CHRF(), hypotheses, references)
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Percent of lines that are their reference, but for spaces around them; raises as `score_translations` does."""
+    check_lines(hypotheses, references)
+    same = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
+    return 100.0 * same / len(references)
 
 
 def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> BLEU:

@@ -14,7 +14,6 @@ from headwise.models.convolutional import ConvolutionalSeq2Seq
 from headwise.models.decoder_only import DecoderOnly
 from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
-from headwise.models.single import SingleText
 from headwise.models.transformer import Transformer
 from headwise.models.weights import Weights
 
@@ -47,22 +46,23 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 def build_decoder_only(config: ModelConfig, size: int) -> DecoderOnly:
     """Build an untrained decoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
-    _check_single(config, DecoderOnly, "a decoder-only model")
+    check_shape(config, DecoderOnly.unused, "a decoder-only model")
     return DecoderOnly(config, size)
 
 
 def build_encoder_only(config: ModelConfig, size: int) -> EncoderOnly:
     """Build an untrained encoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
-    _check_single(config, EncoderOnly, "an encoder-only model")
+    check_shape(config, EncoderOnly.unused, "an encoder-only model")
     return EncoderOnly(config, size)
 
 
-def _check_single(config: ModelConfig, model: type[SingleText], what: str) -> None:
+def check_shape(config: ModelConfig, unused: Iterable[str], what: str) -> None:
+    """Raise `ConfigError` where a Transformer without two sides is to be another architecture, or has unused keys."""
     if config.architecture != "transformer":
         raise ConfigError(
             f"model.architecture: expected transformer for {what}, found {config.architecture!r}"
         )
-    _refuse_unused(config, model.unused, what)
+    _refuse_unused(config, unused, what)
 
 
 def _refuse_unused(config: ModelConfig, unused: Iterable[str], what: str) -> None:

@@ -68,6 +68,17 @@ class EvaluationRequest:
     precision: str = "float32"
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says about one line: for a reader, and for a program (JSON values)."""
+
+    text: str
+    record: dict[str, Any]
+
+
+Predictor = Callable[[Sequence[tuple[str, str]]], list[Prediction]]  # lines, each with its place for messages
+
+
 class TaskKind(ABC):
     """One kind of thing to learn, from a configuration to a trained and evaluated run.
 
@@ -118,6 +129,12 @@ class TaskKind(ABC):
     @abstractmethod
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Score a trained run for `headwise evaluate`."""
+
+    def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
+        """Load a trained run for `headwise predict`; raises `ConfigError` for a task that has another command."""
+        raise ConfigError(
+            f"predict: expected a run of a task that labels or answers, found one of {self.name}"
+        )
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -168,6 +168,7 @@ class LanguageModeling(TaskKind):
         "training.validate_bleu",
         "training.validate_beam",
         "training.r_drop",
+        "training.initialize_from",
     )
     may_change = ("data.text", "data.dev_text", "language_model.stride")
     after = "try `headwise generate {run}`"

@@ -12,6 +12,13 @@ from headwise.tasks.base import TaskKind
 TASKS = {
     "translation": "headwise.tasks.translation:Translation",
     "language_model": "headwise.tasks.language_model:LanguageModeling",
+    "masked_language_model": "headwise.tasks.masked_language_model:MaskedLanguageModeling",
+    "classification": "headwise.tasks.classification:Classification",
+    "tagging": "headwise.tasks.tagging:Tagging",
+    "question_answering": "headwise.tasks.question_answering:QuestionAnswering",
+    "denoising": "headwise.tasks.denoising:Denoising",
+    "image_classification": "headwise.tasks.image_classification:ImageClassification",
+    "image_text": "headwise.tasks.image_text:ImageTextLearning",
 }
 
 

@@ -14,11 +14,13 @@ from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
-from headwise.models.build import build_model
+from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.tasks.start import Start, find_start
 from headwise.text.batches import Batch, BatchStream, make_batch, plan_batches
 from headwise.text.store import PreparedData, prepare
-from headwise.text.subword import PAD
+from headwise.text.subword import PAD, Subwords
+from headwise.text.vocabulary import Pieces
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
 
@@ -30,6 +32,8 @@ class TranslationTask:
         self.prepared = prepared
         self.model = model
         self.device = next(model.parameters()).device
+        start = find_start(config, ["denoising"])
+        self._begun_from = {"initialized_from": start.checksum} if start else {}
 
     @property
     def d_model(self) -> int:
@@ -117,8 +121,8 @@ class TranslationTask:
         return self.prepared.train.locate(batch.rows)
 
     def identity(self) -> dict[str, str]:
-        """Checksums of the text and of the subword model."""
-        return self.prepared.identity()
+        """Checksums of the text, of the subword model, and of what training started from."""
+        return self.prepared.identity() | self._begun_from
 
 
 class Translation(TaskKind):
@@ -141,6 +145,7 @@ class Translation(TaskKind):
         "data.dev_target",
         "training.validate_bleu",
         "training.validate_beam",
+        "training.initialize_from",
     )
     scores = ("bleu",)
     after = 'try `echo "…" | headwise translate {run}`'
@@ -148,19 +153,24 @@ class Translation(TaskKind):
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
     ) -> PreparedData:
+        start = find_start(config, ["denoising"])
         return prepare(
             config.data,
             config.subwords,
             directory,
             seed=config.training.seed,
             max_length=config.model.max_length,
+            subwords=_subwords(start, config) if start else None,
             expected=expected,
             say=say,
         )
 
     def build(self, config: Config, prepared: PreparedData) -> Seq2Seq:  # noqa: D102
         subwords = prepared.subwords
-        return build_model(config.model, subwords.source_size, subwords.target_size)
+        model = build_model(config.model, subwords.source_size, subwords.target_size)
+        if start := find_start(config, ["denoising"]):
+            load_weights(model, start.model)
+        return model
 
     def task(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> TranslationTask:  # noqa: D102
         return TranslationTask(config, prepared, model)
@@ -168,3 +178,19 @@ class Translation(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Translations are scored against references, which `headwise evaluate` takes as options of its own."""
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
+
+
+def _subwords(start: Start, config: Config) -> Subwords:
+    """The subwords of the run to begin from; raises `ConfigError` where a translation can't be made of them."""
+    if not isinstance(start.vocabulary, Pieces) or not config.subwords.joint:
+        found = "characters" if config.subwords.joint else "subwords.joint=false"
+        raise ConfigError(
+            f"training.initialize_from: expected {start.run} to have subwords, for both languages alike, found {found}"
+        )
+    subwords = Subwords(start.vocabulary.content()[1], origin=str(start.run))
+    if subwords.lowercases != config.subwords.lowercase:
+        raise ConfigError(
+            f"subwords.lowercase: expected {str(subwords.lowercases).lower()}, as in {start.run}, "
+            f"found {str(config.subwords.lowercase).lower()}"
+        )
+    return subwords

@@ -1,10 +1,11 @@
 """Public corpora that `headwise data get` knows: where each lies, under which terms, and its checksums.
 
-Checksums are SHA-256 of the plain text, so that a file is the same whether it came compressed or not. Where
+Checksums are SHA-256 of the unpacked file, so that a file is the same whether it came compressed or not. Where
 one is `None`, the publisher gives none and we had no copy to compute it from: the first download is then
-recorded in the folder's `manifest.json` and verified against that from then on.
+recorded in the folder's `manifest.json` and verified against that from then on. Publishers of images give MD5 sums of
+their packed files; these are verified before anything is unpacked.
 
-None of this text is part of Headwise or covered by its license.
+None of these data is part of Headwise or covered by its license.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from headwise.errors import ConfigError
 
 @dataclass(frozen=True)
 class PublicFile:
-    """One file: its name here (plain text), where it is published (plain or `.gz`), and its SHA-256."""
+    """One file: its name here (unpacked), where it is published (plain or `.gz`), and its SHA-256.
+
+    `md5` is the checksum that its publisher gives of the file as it is published, packed or not.
+    """
 
     name: str
     url: str
     sha256: str | None = None
+    md5: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,13 @@ def _multi30k_url(name: str) -> str:
 def _stanford(folder: str, names: str) -> tuple[PublicFile, ...]:
     return tuple(PublicFile(name, f"{_STANFORD}/{folder}/{name}") for name in names.split())
 
+
+_FASHION_MNIST = {
+    "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+}
 
 _ALL = (
     Corpus(
@@ -204,6 +216,35 @@ _ALL = (
                 "en_ewt-ud-test.conllu",
                 f"{_GITHUB}/UniversalDependencies/UD_English-EWT/r2.16/en_ewt-ud-test.conllu",
                 "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd",
+            ),
+        ),
+    ),
+    Corpus(
+        name="fashion-mnist",
+        description="70,000 gray images of clothes, 28 x 28 pixels, 10 classes (IDX files)",
+        languages=(),
+        license="MIT",
+        homepage="https://github.com/zalandoresearch/fashion-mnist",
+        megabytes=55,
+        files=tuple(
+            PublicFile(
+                name, f"{_GITHUB}/zalandoresearch/fashion-mnist/master/data/fashion/{name}.gz", md5=md5
+            )
+            for name, md5 in _FASHION_MNIST.items()
+        ),
+    ),
+    Corpus(
+        name="cifar-10",
+        description="60,000 color images of animals and vehicles, 32 x 32 pixels, 10 classes (binary version)",
+        languages=(),
+        license="research use; cite Krizhevsky 2009",
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        megabytes=184,
+        files=(
+            PublicFile(
+                "cifar-10-binary.tar",
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                md5="c32a1d4ab5d03f1284b67883e8d87530",
             ),
         ),
     ),

@@ -1,0 +1,150 @@
+"""What a model of images looked at: attention over patches, its rollout, and what each word stands for in an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headwise.files import atomic_file
+from headwise.models.contrastive import ImageText
+from headwise.models.vision import ImageClassifier
+from headwise.nn.multihead import recording
+
+Maps = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """How a classifier looked at one image; every map sums to 1.
+
+    probabilities: (classes,); heads: (layers, heads, rows, columns) of patches, the attention of the class token to the
+    patches, or, without one, the mean of all patches' attention; rollout: (rows, columns), the same through all layers.
+    The class token's attention to itself is left out.
+    """
+
+    probabilities: Maps
+    heads: Maps
+    rollout: Maps
+
+
+@torch.no_grad()
+def look(model: ImageClassifier, image: Tensor) -> Looked:
+    """Classify a normalized image (channels, height, width), and record the attention."""
+    with recording(model) as records:
+        logits = model(image[None])
+    # (layers, heads, query, key)
+    layers = torch.stack([entries[0][0].float().cpu() for entries in records.values()])
+    own = model.vision.class_token is not None
+    grid = model.vision.grid
+    rows = layers[:, :, 0, 1:] if own else layers.mean(dim=2)
+    through = rollout(layers)
+    flow = through[0, 1:] if own else through.mean(dim=0)
+    return Looked(
+        logits[0].float().softmax(dim=-1).cpu().numpy(),
+        _as_map(rows, grid),
+        _as_map(flow, grid),
+    )
+
+
+def rollout(layers: Tensor) -> Tensor:
+    """Attention through all layers (Abnar & Zuidema 2020, section 3): the product of ½ (mean of heads) + ½ I.
+
+    layers: (layers, heads, query, key). Returns (query, key): how much of each first token is in each last one, if
+    half of every layer's output is its input.
+    """
+    through = torch.eye(layers.size(-1))
+    for weights in layers.mean(dim=1):
+        through = (weights + torch.eye(weights.size(-1))) / 2 @ through
+    return through
+
+
+@torch.no_grad()
+def word_maps(model: ImageText, image: Tensor, tokens: Sequence[int]) -> Maps:
+    """What each word's pair with each patch adds to the similarity: (words, rows, columns), which sums to the cosine.
+
+    `image` is (1, height, width), from -1 to 1.
+    """
+    device = next(model.parameters()).device
+    shares = model.shares(image.to(device), torch.tensor(list(tokens), device=device))
+    return shares.cpu().numpy().reshape(-1, *model.vision.grid)
+
+
+def draw_looked(looked: Looked, image: Maps, classes: Sequence[str], file: Path, *, title: str) -> None:
+    """Draw the image, its rollout, and every layer's mean of heads and single heads, as PNG; brighter is more.
+
+    `image` is (channels, height, width), from 0 to 1.
+    """
+    layers, heads = looked.heads.shape[:2]
+    columns = max(3, heads + 1)
+    figure = Figure(figsize=(1.5 * columns, 1.65 * (layers + 1) + 0.5), layout="constrained")
+    axes = figure.subplots(layers + 1, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    best = looked.probabilities.argsort()[::-1][:3]
+    _image(axes[0, 0], image)
+    axes[0, 0].set_title("image", fontsize=8)
+    _overlay(axes[0, 1], image, looked.rollout, "rollout")
+    said = "\n".join(f"{classes[i]}  {100 * looked.probabilities[i]:.1f} %" for i in best)
+    axes[0, 2].text(0.0, 0.5, said, fontsize=9, va="center", transform=axes[0, 2].transAxes)
+    for layer in range(layers):
+        _overlay(axes[layer + 1, 0], image, looked.heads[layer].mean(axis=0), f"layer {layer + 1}, mean")
+        for head in range(heads):
+            _overlay(
+                axes[layer + 1, head + 1], image, looked.heads[layer, head], f"head {layer + 1}.{head + 1}"
+            )
+    figure.suptitle(title, fontsize=10)
+    _save(figure, file)
+
+
+def draw_words(maps: Maps, words: Sequence[str], picture: Maps, file: Path, *, title: str) -> None:
+    """Draw the picture (height, width) and, for each word, what its patches add to (red) or take from (blue) it."""
+    columns = 5
+    rows = -(-(len(words) + 1) // columns)
+    figure = Figure(figsize=(1.6 * columns, 1.8 * rows + 0.5), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axis in axes:
+        axis.set_axis_off()
+    _image(axes[0], picture[None])
+    axes[0].set_title("picture", fontsize=8)
+    largest = float(np.abs(maps).max())
+    height, width = picture.shape
+    for axis, word, weights in zip(axes[1:], words, maps, strict=False):
+        axis.imshow(weights, cmap="RdBu_r", vmin=-largest, vmax=largest, extent=(0, width, height, 0))
+        axis.contour(np.arange(width) + 0.5, np.arange(height) + 0.5, picture, levels=[0.25], colors="black",
+                     linewidths=0.6)  # fmt: skip
+        axis.set_title(f"{word}  {weights.sum():+.3f}", fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    _save(figure, file)
+
+
+def _as_map(weights: Tensor, grid: tuple[int, int]) -> Maps:
+    shares = weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-12)
+    return shares.reshape(*weights.shape[:-1], *grid).numpy()
+
+
+def _image(axis: Axes, image: Maps) -> None:
+    if len(image) == 1:
+        axis.imshow(image[0], cmap="gray", vmin=0.0, vmax=1.0)
+    else:
+        axis.imshow(image.transpose(1, 2, 0).clip(0.0, 1.0))
+
+
+def _overlay(axis: Axes, image: Maps, weights: Maps, name: str) -> None:
+    """Lay a map over its image in gray; the scale ends at the map's largest value."""
+    _, height, width = image.shape
+    axis.imshow(image.mean(axis=0), cmap="gray", vmin=0.0, vmax=1.0, extent=(0, width, height, 0))
+    axis.imshow(weights, cmap="inferno", vmin=0.0, alpha=0.65, extent=(0, width, height, 0))
+    axis.set_title(name, fontsize=8)
+
+
+def _save(figure: Figure, file: Path) -> None:
+    with atomic_file(file) as out:
+        figure.savefig(out, format="png", dpi=150)

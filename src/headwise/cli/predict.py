@@ -1,0 +1,66 @@
+"""`headwise predict`: what a classifier, tagger, answerer or mask filler says of each line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Lines to read, plain or .gz; standard input without.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write a JSON object for each line, with everything.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
+    ] = "float32",
+    chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
+) -> None:
+    """Predict for each line of a file or of standard input, in its order; an empty line stays empty.
+
+    \b
+    classification         a text            -> its label, a tab, the label's probability
+    tagging                words             -> a tag for each
+    question_answering     question TAB text -> the answer (or a JSON object with question and context)
+    masked_language_model  text with <mask>  -> the text with the likeliest token there
+
+    Example: echo "a moving and funny film" | headwise predict runs/mr-polarity
+
+    Example: headwise predict runs/ud-ewt-upos sentences.txt --json -o tags.jsonl
+    """
+    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.config import Config
+    from headwise.tasks.registry import find_task
+
+    config = Config.of_run(run)
+    predict = find_task(config.task).predictor(run, config, device=device, precision=precision)
+    name = str(file) if file is not None else "standard input"
+    lines = read_lines(file)
+    if file is not None and (out is not None or not sys.stdout.isatty()):
+        lines = watched(lines, file, "predicting")
+    if file is None and sys.stdin.isatty():
+        chunk = 1
+    numbered = enumerate(lines, start=1)
+    with line_writer(out, file) as write:
+        while block := list(itertools.islice(numbered, chunk)):
+            asked = [(line, f"{name} line {number}") for number, line in block if line.strip()]
+            predictions = iter(predict(asked) if asked else [])
+            for number, line in block:
+                if not line.strip():
+                    write(json.dumps({"line": number}) if as_json else "")
+                    continue
+                prediction = next(predictions)
+                record = {"line": number, **prediction.record}
+                write(json.dumps(record, ensure_ascii=False) if as_json else prediction.text)

@@ -1,0 +1,201 @@
+"""A set of images prepared once: split into training, development and test images, and memory-mapped ever after."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import CheckpointError, DataError
+from headwise.files import write_text
+from headwise.images.sets import Labeled, find_source
+from headwise.task_options import ImageConfig
+from headwise.text.arrays import map_array, save_array
+from headwise.text.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
+
+FORMAT_FILE = "images.json"
+_PARTS = ("train", "dev", "test")
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """What a model must know of the images that it was trained on.
+
+    shape: (channels, height, width); full: the value of a full pixel; mean and deviation: of each channel of the
+    training images, between 0 and 1.
+    """
+
+    shape: tuple[int, int, int]
+    full: int
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    classes: tuple[str, ...]
+
+    def normalized(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Bring uint8 images (…, channels, height, width) to mean 0 and deviation 1 of each channel."""
+        return self.standardized(images.astype(np.float32) / np.float32(self.full))
+
+    def standardized(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Do the same with images whose pixels are from 0 to 1."""
+        mean, deviation = (np.array(v, np.float32)[:, None, None] for v in (self.mean, self.deviation))
+        return (images - mean) / deviation
+
+    def save(self, directory: Path) -> None:
+        """Write it into a directory; raises `TrainingError`."""
+        write_text(directory / FORMAT_FILE, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, directory: Path) -> ImageFormat:
+        """Read it from a run or prepared folder; raises `CheckpointError` where it is missing or damaged."""
+        file = directory / FORMAT_FILE
+        try:
+            tree = json.loads(file.read_text(encoding="utf-8"))
+            channels, height, width = tree["shape"]
+            return cls(
+                (channels, height, width),
+                tree["full"],
+                tuple(tree["mean"]),
+                tuple(tree["deviation"]),
+                tuple(tree["classes"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{file}: expected the format of images, found no readable file") from None
+
+
+@dataclass(frozen=True)
+class PreparedImages:
+    """What training needs of the images, all of it in one folder."""
+
+    directory: Path
+    format: ImageFormat
+    train: Labeled
+    dev: Labeled  # both of these may be empty
+    test: Labeled
+    report: list[str]  # what was read and split; one sentence each
+    checksum: str  # 12 hexadecimal digits of the input files' contents
+    reused: bool  # found ready
+
+    @classmethod
+    def open(cls, directory: Path, *, reused: bool = True) -> PreparedImages:
+        """Open a prepared folder; raises `CheckpointError` where it is missing or damaged."""
+        manifest, form = read_manifest(directory), ImageFormat.load(directory)
+        train, dev, test = (_open(directory, part, form.shape) for part in _PARTS)
+        return cls(directory, form, train, dev, test, manifest["report"], manifest["checksum"], reused)
+
+    def identity(self) -> dict[str, str]:
+        """The checksum of the images."""
+        return {"data": self.checksum}
+
+    def save(self, run: Path) -> None:
+        """Write the format into a run directory; raises `TrainingError`."""
+        self.format.save(run)
+
+
+def prepare_images(
+    config: ImageConfig,
+    directory: Path,
+    *,
+    expected: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> PreparedImages:
+    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+
+    Args:
+        config: which images, and how they are split.
+        directory: the folder to make; if it exists and doesn't fit, it is replaced.
+        expected: `checksum` of the images that a run was begun with; with any others, nothing is replaced.
+        say: told what is being done, where the folder has to be made.
+
+    Raises:
+        CheckpointError: the images aren't the `expected` ones.
+        ConfigError: a package is missing.
+        DataError: a file can't be used; or `directory` holds something else.
+        TrainingError: the folder can't be written.
+    """
+    source = find_source(config.source)
+    wanted = {
+        "format": _FORMAT,
+        "task": "images",
+        "inputs": [stamp(path) for path in source.files],
+        "split": config.split,
+        "split_seed": config.split_seed,
+        "dev_share": config.dev_share,
+        "test_share": config.test_share,
+    }
+
+    def make(folder: Path) -> None:
+        say(f"reading the images of {config.source}")
+        add_checksums(wanted)
+        found = source.read()
+        rows = split_rows(len(found.train), config, own_test=found.test is not None)
+        parts = {part: found.train[chosen] for part, chosen in rows.items()}
+        if found.test is not None:
+            parts["test"] = found.test
+        images = parts["train"].images.astype(np.float64) / found.full
+        deviation = np.maximum(images.std(axis=(0, 2, 3)), 1e-6)
+        _, channels, height, width = images.shape
+        form = ImageFormat(
+            (channels, height, width),
+            found.full,
+            tuple(images.mean(axis=(0, 2, 3)).tolist()),
+            tuple(deviation.tolist()),
+            found.classes,
+        )
+        form.save(folder)
+        for part, labeled in parts.items():
+            save_array(folder / f"{part}.images", labeled.images.reshape(-1))
+            save_array(folder / f"{part}.labels", labeled.labels)
+        sizes = f"{len(parts['train']):,} for training, {len(parts['dev']):,} for development, {len(parts['test']):,}"
+        report = [
+            f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(found.classes)} classes: "
+            f"{sizes} held out for the test ({_describe(config, own_test=found.test is not None)})"
+        ]
+        write_manifest(folder, wanted, report)
+
+    return ready(
+        directory, wanted, make, lambda reused: PreparedImages.open(directory, reused=reused), expected
+    )
+
+
+def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, NDArray[np.int64]]:
+    """Say which of `count` images are for what; the test images are taken away first, unless the set has its own.
+
+    Each share is rounded up. Raises `DataError` where nothing is left for training.
+    """
+    order = np.arange(count)[::-1]
+    if config.split == "shuffled":
+        order = np.random.default_rng(config.split_seed).permutation(count)
+    test = 0 if own_test else math.ceil(count * config.test_share)
+    dev = math.ceil((count - test) * config.dev_share)
+    if test + dev >= count:
+        raise DataError(f"{config.source}: expected images to be left for training, found {count:,} in all")
+    cut = np.split(order, [test, test + dev])
+    return {part: np.sort(rows) for part, rows in zip(("test", "dev", "train"), cut, strict=True)}
+
+
+def _describe(config: ImageConfig, *, own_test: bool) -> str:
+    if own_test:
+        return "the set's own"
+    chosen = (
+        f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
+    )
+    return f"a share of {config.test_share:.3g}, {chosen}"
+
+
+def _open(directory: Path, part: str, shape: tuple[int, int, int]) -> Labeled:
+    try:
+        images = map_array(directory / f"{part}.images", np.uint8).reshape(-1, *shape)
+        labels = map_array(directory / f"{part}.labels", np.int64)
+    except (OSError, ValueError):
+        raise CheckpointError(
+            f"{directory}: expected prepared images, found missing or damaged files"
+        ) from None
+    if len(images) != len(labels):
+        raise CheckpointError(f"{directory}: expected as many labels as images, found files that don't fit")
+    return Labeled(images, labels)

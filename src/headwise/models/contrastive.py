@@ -1,0 +1,91 @@
+"""Two encoders that put images and texts into one space (CLIP, Radford et al. 2021, section 2).
+
+    I = normalize(W_i mean(image encoder's states)),  T = normalize(W_t mean(text encoder's states))
+    logits = e^s I Tᵀ;  loss = ½ (cross-entropy over each row + cross-entropy over each column)
+
+Where CLIP reads off a class token and an end symbol, here the means over patches and over words are taken. Both maps
+are linear, so that every similarity is a sum over pairs of a word and a patch (`ImageText.shares`): what of the image
+a word stands for can be looked at without approximation.
+
+Shape legend: batch = pairs, patches and words = time on either side, d = width of the common space.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.config import ModelConfig
+from headwise.models.build import check_shape
+from headwise.models.encoder_only import EncoderOnly
+from headwise.models.heads import pool
+from headwise.models.vision import VisionTransformer
+from headwise.nn.layers import Linear
+
+_UNUSED = (*EncoderOnly.unused, "share_embeddings", "segments")
+_LARGEST = math.log(100.0)  # of the learned logarithm of the scale (section 2.5)
+
+
+class ImageText(nn.Module):
+    """An encoder of images and one of texts, of the same shape, and the learned scale of their similarities."""
+
+    def __init__(
+        self, config: ModelConfig, shape: tuple[int, int, int], side: int, vocabulary: int, width: int
+    ) -> None:
+        super().__init__()
+        check_shape(config, _UNUSED, "a model of images and texts")
+        self.vision = VisionTransformer(config, shape, side, class_token=False)
+        self.text = EncoderOnly(config, vocabulary)
+        self.image_projection = Linear(config.d_model, width, bias=False)
+        self.text_projection = Linear(config.d_model, width, bias=False)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """The dtype of the activations; parameters stay in float32."""
+        return self.vision.compute_dtype
+
+    @compute_dtype.setter
+    def compute_dtype(self, dtype: torch.dtype) -> None:
+        self.vision.compute_dtype = self.text.compute_dtype = dtype
+
+    @property
+    def scale(self) -> Tensor:
+        """What similarities are multiplied by, the inverse of the temperature; at most 100."""
+        return self.log_scale.clamp(max=_LARGEST).exp()
+
+    def image_vectors(self, images: Tensor) -> Tensor:
+        """Vectors of length 1, (batch, d) float32, of images (batch, channels, height, width)."""
+        return _unit(self.image_projection(self.vision(images).mean(dim=1)))
+
+    def text_vectors(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Vectors of length 1, (batch, d) float32, of tokens (batch, words); mask is True where they are real."""
+        return _unit(self.text_projection(pool(self.text(tokens, mask), mask, "mean")))
+
+    def forward(self, images: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Logits (image, text) of every image with every text."""
+        return self.scale * self.image_vectors(images) @ self.text_vectors(tokens, mask).T
+
+    def shares(self, image: Tensor, tokens: Tensor) -> Tensor:
+        """What each pair of a word and a patch adds to the similarity of one text and one image: (words, patches).
+
+        `image` is (channels, height, width), `tokens` (words,). The sum is the cosine of their vectors.
+        """
+        patches = self.image_projection(self.vision(image[None])[0]).float()  # (patches, d)
+        words = self.text_projection(self.text(tokens[None])[0]).float()
+        patches, words = patches / len(patches), words / len(words)
+        return words @ patches.T / (words.sum(dim=0).norm() * patches.sum(dim=0).norm())
+
+
+def contrastive_loss(logits: Tensor) -> Tensor:
+    """Sum over a batch of the symmetric cross-entropy of logits (image, text), whose diagonal holds the pairs."""
+    own = torch.arange(len(logits), device=logits.device)
+    by_image = functional.cross_entropy(logits, own, reduction="sum")
+    return (by_image + functional.cross_entropy(logits.T, own, reduction="sum")) / 2
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return functional.normalize(vectors.float(), dim=-1)

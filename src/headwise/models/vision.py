@@ -1,0 +1,103 @@
+"""The Vision Transformer (ViT, Dosovitskiy et al. 2021): the paper's encoder over the patches of an image.
+
+    z₀ = [x_class; x₁E; x₂E; …; x_N E] + E_pos        (its equation 1)
+
+Shape legend: batch = images, side = pixels of a patch's edge, patches = (height / side) (width / side), row by row.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.errors import ConfigError
+from headwise.models.blocks import Entrance
+from headwise.models.build import check_shape
+from headwise.models.encoder_only import Encoder, EncoderOnly
+from headwise.nn.dropout import dropout
+from headwise.nn.layers import Linear
+
+_UNUSED = (*EncoderOnly.unused, "share_embeddings", "segments")
+
+
+def patches(images: Tensor, side: int) -> Tensor:
+    """Cut images (batch, channels, height, width) into patches (batch, patches, channels · side · side)."""
+    batch, channels, height, width = images.shape
+    cut = images.view(batch, channels, height // side, side, width // side, side)
+    return cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * side * side)
+
+
+class VisionTransformer(nn.Module):
+    """Hidden states of every patch, after that of a class token where there is one.
+
+    Raises `ConfigError` where the patches don't fit the images, or are more than `model.max_length`.
+    """
+
+    compute_dtype: torch.dtype = torch.float32
+
+    def __init__(
+        self, config: ModelConfig, shape: tuple[int, int, int], side: int, *, class_token: bool = True
+    ) -> None:
+        super().__init__()
+        channels, height, width = shape
+        if height % side or width % side:
+            raise ConfigError(
+                f"patch: expected a number that divides the images' {width} x {height} pixels, found {side}"
+            )
+        self.side, self.grid = side, (height // side, width // side)
+        tokens = self.grid[0] * self.grid[1] + class_token
+        if tokens > config.max_length:
+            raise ConfigError(
+                f"model.max_length: expected at least {tokens}, for {tokens - class_token} patches"
+                f"{' and the class token' if class_token else ''}, found {config.max_length}"
+            )
+        self.patch = Linear(channels * side * side, config.d_model)
+        self.class_token = nn.Parameter(torch.empty(config.d_model)) if class_token else None
+        if self.class_token is not None:
+            nn.init.normal_(self.class_token, std=config.d_model**-0.5)
+        self.positions = Entrance(config)
+        self.encoder = Encoder(config)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Hidden states (batch, tokens, d_model) of normalized images (batch, channels, height, width)."""
+        x = self.patch(patches(images.to(self.compute_dtype), self.side))
+        if self.class_token is not None:
+            first = self.class_token.to(x.dtype).expand(x.size(0), 1, -1)
+            x = torch.cat([first, x], dim=1)
+        return self.encoder(self.positions(x))
+
+
+class ImageClassifier(nn.Module):
+    """A class for each image: a linear map of the class token's state, or of the mean of all patches'."""
+
+    def __init__(
+        self, config: ModelConfig, shape: tuple[int, int, int], side: int, classes: int, *, class_token: bool
+    ) -> None:
+        super().__init__()
+        self.vision = VisionTransformer(config, shape, side, class_token=class_token)
+        self.output = Linear(config.d_model, classes)
+        self.dropout = config.dropout
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """The dtype of the activations; parameters stay in float32."""
+        return self.vision.compute_dtype
+
+    @compute_dtype.setter
+    def compute_dtype(self, dtype: torch.dtype) -> None:
+        self.vision.compute_dtype = dtype
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (batch, classes) of images (batch, channels, height, width)."""
+        hidden = self.vision(images)
+        pooled = hidden.mean(dim=1) if self.vision.class_token is None else hidden[:, 0]
+        return self.output(dropout(pooled, self.dropout, self.training))
+
+
+def build_classifier(
+    config: ModelConfig, shape: tuple[int, int, int], side: int, classes: int, *, class_token: bool
+) -> ImageClassifier:
+    """Build an untrained classifier of images (channels, height, width); raises `ConfigError`."""
+    check_shape(config, _UNUSED, "a model of images")
+    return ImageClassifier(config, shape, side, classes, class_token=class_token)

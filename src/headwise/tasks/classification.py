@@ -1,0 +1,96 @@
+"""Classification: one label for a whole text, from its pooled hidden states (Devlin et al. 2019, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.errors import ConfigError
+from headwise.evaluation.classification import accuracy, by_class, class_table, macro_f1
+from headwise.models.headed import HeadedEncoder
+from headwise.models.heads import ClassificationHead
+from headwise.tasks.base import Prediction
+from headwise.tasks.encoder import EncoderKind, Tools
+from headwise.text.examples import Encoded
+from headwise.text.labelled import LabelledText, LabelledTexts
+from headwise.text.rows import RowBatch
+
+
+class Classification(EncoderKind[LabelledText]):
+    """Give each text one of a set of labels."""
+
+    name = "classification"
+    scores = ("accuracy", "macro_f1")
+    after = "try `headwise evaluate {run}` and `headwise predict {run}`"
+
+    def check(self, config: Config) -> None:  # noqa: D102
+        super().check(config)
+        if config.classification.folds and config.data.dev_text is not None:
+            raise ConfigError(
+                f"classification.folds: expected none beside data.dev_text, found {config.classification.folds}"
+            )
+
+    def format(self, config: Config) -> LabelledTexts:  # noqa: D102
+        return LabelledTexts(config.classification, config.data.dev_share)
+
+    def head(self, config: Config, labels: int) -> nn.Module:  # noqa: D102
+        return ClassificationHead(config.model, labels, config.classification.pooling)
+
+    def token_dropout(self, config: Config) -> float:  # noqa: D102
+        return config.classification.token_dropout
+
+    def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
+        """Of every label, (batch, labels)."""
+        return model.head(model(batch.ids, batch.mask), batch.mask)
+
+    def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Each text whose label is known is one."""
+        known = targets[:, 0] >= 0
+        return logits[known], targets[known, 0]
+
+    def conclude(
+        self, tools: Tools, examples: Sequence[LabelledText], encoded: Encoded, logits: list[Tensor]
+    ) -> list[list[float]]:
+        """The probability of every label."""
+        return [one.softmax(dim=-1).tolist() for one in logits]
+
+    def score(
+        self,
+        config: Config,
+        labels: Sequence[str],
+        examples: Sequence[LabelledText],
+        predicted: list[list[float]],
+    ) -> dict[str, Any]:
+        """Accuracy, macro F1, and the scores of each class, in percent."""
+        said, gold = [labels[_best(p)] for p in predicted], [example.label for example in examples]
+        classes = by_class(said, gold, labels)
+        return {"accuracy": accuracy(said, gold), "macro_f1": macro_f1(classes), "classes": classes}
+
+    def describe(self, record: dict[str, Any]) -> list[str]:  # noqa: D102
+        return [
+            f"accuracy  {record['accuracy']:6.2f}",
+            f"macro F1  {record['macro_f1']:6.2f}",
+            *class_table(record["classes"]),
+        ]
+
+    def question(self, line: str, place: str) -> LabelledText:
+        """A line is a text."""
+        return LabelledText(line.strip())
+
+    def answer(self, tools: Tools, example: LabelledText, predicted: list[float]) -> Prediction:
+        """The likeliest label, a tab, and its probability."""
+        best = _best(predicted)
+        label = tools.labels[best]
+        record = {
+            "text": example.text,
+            "label": label,
+            "probabilities": dict(zip(tools.labels, predicted, strict=True)),
+        }
+        return Prediction(f"{label}\t{predicted[best]:.3f}", record)
+
+
+def _best(probabilities: Sequence[float]) -> int:
+    return max(range(len(probabilities)), key=probabilities.__getitem__)

@@ -1,0 +1,249 @@
+"""Denoising: restore damaged text with an encoder-decoder, as T5 (Raffel et al. 2020) and BART (Lewis et al. 2020) do.
+
+It is what such models are pretrained with: a translation run begins from one with `training.initialize_from`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headwise.config import Config
+from headwise.decoding.engine import decode
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.translator import SYMBOLS
+from headwise.errors import ConfigError, DataError
+from headwise.models.base import Seq2Seq
+from headwise.models.build import build_model, load_model
+from headwise.nn.device import find_device, find_precision
+from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.text.batches import Batch
+from headwise.text.denoising import Damage, DenoisingStream, make_pairs, symbol_names
+from headwise.text.plain import LineReport, read_text
+from headwise.text.streams import PreparedText, prepare_text
+from headwise.text.subword import PAD
+from headwise.text.vocabulary import Vocabulary, load_vocabulary
+from headwise.text.windows import WindowStream
+from headwise.training.loss import LossSum, smoothed_cross_entropy
+
+_SEED = 7  # of the damage that is done for validation and evaluation, always the same
+
+
+class DenoisingTask:
+    """Learn to restore a prepared text."""
+
+    def __init__(self, config: Config, prepared: PreparedText, model: Seq2Seq) -> None:
+        self.config, self.prepared, self.model = config, prepared, model
+        self.device = next(model.parameters()).device
+        self.damage = damage_of(config, prepared.vocabulary)
+
+    @property
+    def d_model(self) -> int:
+        """Width in the paper's learning-rate formula."""
+        return self.config.model.d_model
+
+    def batches(self, rank: int, world: int) -> DenoisingStream:
+        """Training batches of one rank; `batch.tokens` bounds the tokens before they are damaged."""
+        seed = self.config.training.seed
+        windows = WindowStream(
+            self.prepared,
+            window_of(self.config),
+            self.config.batch.tokens,
+            first=self.prepared.vocabulary.line_end,
+            seed=seed,
+            rank=rank,
+            world=world,
+        )
+        return DenoisingStream(windows, self.damage, seed=seed, rank=rank)
+
+    def loss(self, batch: Batch) -> LossSum:
+        """Label-smoothed cross-entropy summed over target tokens."""
+        hidden, targets = _hidden(self.model, batch, self.device)
+        smoothing = self.config.training.label_smoothing
+        total, nll = smoothed_cross_entropy(hidden, self.model.output_weight, targets, smoothing)
+        return LossSum(total, nll, batch.target_tokens)
+
+    def validate(self, *, final: bool = False) -> dict[str, float]:
+        """Scores on the development text, if any, always damaged in the same places (see `score`)."""
+        if not len(self.prepared.dev):
+            return {}
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            pairs = damaged(self.prepared.dev.ids, self.config, self.damage)
+            return score(self.model, pairs, self.config.batch.tokens)
+        finally:
+            self.model.train(was_training)
+
+    def locate(self, batch: Batch) -> str:
+        """Name the lines that the windows of a batch begin on."""
+        train = self.prepared.train
+        return train.locate(np.unique(train.rows_at(np.array(batch.rows, np.int64))))
+
+    def identity(self) -> dict[str, str]:
+        """Checksums of the text and of the vocabulary."""
+        return self.prepared.identity()
+
+
+class Denoising(TaskKind):
+    """Restore text from which spans have been taken."""
+
+    name = "denoising"
+    unused = (
+        "data.source",
+        "data.target",
+        "data.weights",
+        "data.dev_source",
+        "data.dev_target",
+        "data.dev_pairs",
+        "data.source_field",
+        "data.target_field",
+        "data.cleaning",
+        "subwords.joint",
+        "subwords.dropout",
+        "model.segments",
+        "model.prefix",
+        "training.validate_bleu",
+        "training.validate_beam",
+        "training.r_drop",
+        "training.initialize_from",
+    )
+    may_change = ("data.text", "data.dev_text")
+    scores = ("accuracy",)
+    after = "try `headwise evaluate {run}`, or begin a translation with training.initialize_from={run}"
+
+    def check(self, config: Config) -> None:  # noqa: D102
+        super().check(config)
+        window, symbols = window_of(config), len(symbol_names(config.denoising, window_of(config)))
+        if window < 2 or window + symbols + 1 > config.model.max_length:
+            raise ConfigError(
+                f"denoising.window: expected at least 2, and at most what leaves room in model.max_length="
+                f"{config.model.max_length} for {symbols} symbols and the end, found {window}"
+            )
+
+    def prepare(  # noqa: D102
+        self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
+    ) -> PreparedText:
+        symbols = symbol_names(config.denoising, window_of(config))
+        return prepare_text(
+            config.data,
+            config.subwords,
+            directory,
+            documents=False,
+            symbols=symbols,
+            expected=expected,
+            say=say,
+        )
+
+    def build(self, config: Config, prepared: PreparedText) -> Seq2Seq:  # noqa: D102
+        return build_model(config.model, prepared.vocabulary.size, prepared.vocabulary.size)
+
+    def task(self, config: Config, prepared: PreparedText, model: Seq2Seq) -> DenoisingTask:  # noqa: D102
+        return DenoisingTask(config, prepared, model)
+
+    def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Restore damaged files, or the run's development text; the outputs show how, window by window."""
+        config, vocabulary = request.config, load_vocabulary(request.run)
+        model = load_model(request.run, vocabulary.size, vocabulary.size, config)
+        place = find_device(request.device)
+        model = model.to(place)
+        model.compute_dtype = find_precision(request.precision, place)
+        pairs = damaged(_text(request, vocabulary), config, damage_of(config, vocabulary))
+        scores = score(model, pairs, config.batch.tokens)
+        options = SearchOptions(
+            beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length
+        )
+        said = decode(model, [[*source.tolist(), SYMBOLS.eos] for source, _ in pairs], options, SYMBOLS)
+        exact = sum(found[0].tokens == tuple(t) for found, (_, t) in zip(said, pairs, strict=True))
+        outputs = [
+            " → ".join(show(vocabulary, ids) for ids in (source, target, found[0].tokens))
+            for (source, target), found in zip(pairs, said, strict=True)
+        ]
+        record = {**scores, "exact": 100.0 * exact / len(pairs), "windows": len(pairs)}
+        lines = [
+            f"loss        {scores['loss']:8.4f} nats per token",
+            f"perplexity  {scores['perplexity']:8.4f}",
+            f"accuracy    {scores['accuracy']:8.2f} % of tokens, each given those before it",
+            f"exact       {record['exact']:8.2f} % of {len(pairs):,} windows restored without an error",
+        ]
+        return Evaluation(record, lines, outputs=outputs)
+
+
+def window_of(config: Config) -> int:
+    """How many tokens are damaged at a time."""
+    if config.denoising.window is not None:
+        return config.denoising.window
+    window = config.model.max_length - 2
+    while window > 2 and window + len(symbol_names(config.denoising, window)) + 1 > config.model.max_length:
+        window -= 1
+    return window
+
+
+def damage_of(config: Config, vocabulary: Vocabulary) -> Damage:
+    """What the configuration says, with the symbols of a vocabulary."""
+    names = symbol_names(config.denoising, window_of(config))
+    return Damage(config.denoising, tuple(vocabulary.symbol(name) for name in names))
+
+
+def damaged(ids: NDArray[np.integer], config: Config, damage: Damage) -> list[tuple[NDArray[np.int64], ...]]:
+    """Damage a whole text, window by window, always in the same places; a last window of one token is left out."""
+    random, window = np.random.default_rng(_SEED), window_of(config)
+    cut = [np.asarray(ids[start : start + window], np.int64) for start in range(0, len(ids), window)]
+    return [damage(part, random) for part in cut if len(part) > 1]
+
+
+@torch.no_grad()
+def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens: int) -> dict[str, float]:
+    """Nats per target token (`loss`), perplexity, and the percentage of tokens that are the likeliest (`accuracy`)."""
+    device = next(model.parameters()).device
+    rows = max(1, tokens // max(len(part) + 1 for pair in pairs for part in pair))
+    nll, right, count = 0.0, 0, 0
+    for start in range(0, len(pairs), rows):
+        some = [(source, target) for source, target in pairs[start : start + rows]]
+        hidden, targets = _hidden(model, make_pairs(some, []), device)
+        nll += smoothed_cross_entropy(hidden, model.output_weight, targets)[1].item()
+        right += int((model.project(hidden).argmax(dim=-1) == targets).sum())
+        count += len(targets)
+    loss = nll / count
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * right / count}
+
+
+def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:
+    """Write ids on one line, symbols by their names."""
+    named = [
+        vocabulary.piece(int(i)) if i < vocabulary.line_end else vocabulary.decode([int(i)]) for i in ids
+    ]
+    return "".join(named).replace("\n", "\\n")
+
+
+def _hidden(model: Seq2Seq, batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Hidden states (target tokens, d_model) before each real target token, and these tokens."""
+    targets = batch.target_output.to(device).flatten()
+    real = (targets != PAD).nonzero().squeeze(1)
+    parts = (batch.source.to(device), batch.source_mask.to(device), batch.target_input.to(device))
+    return model(*parts).flatten(0, 1)[real], targets[real]
+
+
+def _text(request: EvaluationRequest, vocabulary: Vocabulary) -> NDArray[np.integer]:
+    if not request.files:
+        dev = PreparedText.open(request.run / "prepared").dev
+        if not len(dev):
+            raise ConfigError(
+                f"evaluate: expected a file, as {request.run} has no development text, found none"
+            )
+        return dev.ids
+    report = LineReport(documents=False)
+    ids = [
+        token
+        for file in request.files
+        for line in read_text(file, report)
+        for token in vocabulary.encode(line.text)
+    ]
+    if len(ids) < 2:
+        raise DataError(f"{request.files[0]}: expected at least two tokens to damage, found {len(ids)}")
+    return np.array(ids, np.int64)

@@ -1,0 +1,328 @@
+"""What the tasks on labelled texts share: an encoder-only model with a head, trained, scored and used for prediction.
+
+Such a task (`EncoderKind`) says how its examples are read and encoded, which head it has, which of the head's logits
+are to choose what, and how predictions are put together and scored.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.errors import CheckpointError, ConfigError
+from headwise.models.build import build_encoder_only, load_weights, read_recipe
+from headwise.models.headed import HeadedEncoder, load_encoder
+from headwise.nn.device import find_device, find_precision
+from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, TaskKind
+from headwise.tasks.start import find_start
+from headwise.text.examples import Encoded, Example, Format, PreparedExamples, load_labels, prepare_examples
+from headwise.text.rows import RowBatch, RowStream, make_rows, plan_rows
+from headwise.text.subword import SPECIAL, UNK
+from headwise.text.vocabulary import Vocabulary, load_vocabulary
+from headwise.training.loss import LossSum
+
+UNUSED = (
+    "data.source",
+    "data.target",
+    "data.weights",
+    "data.dev_source",
+    "data.dev_target",
+    "data.dev_pairs",
+    "data.source_field",
+    "data.target_field",
+    "data.cleaning.max_words",
+    "data.cleaning.max_ratio",
+    "subwords.joint",
+    "subwords.dropout",
+    "model.share_embeddings",
+    "training.validate_bleu",
+    "training.validate_beam",
+)
+MAY_CHANGE = ("data.text", "data.dev_text", "training.initialize_from")
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What it takes to predict: a model in evaluation mode, and what its numbers mean."""
+
+    config: Config
+    model: HeadedEncoder
+    vocabulary: Vocabulary
+    labels: list[str]
+
+
+class EncoderKind(TaskKind, Generic[Example]):
+    """A task on labelled texts."""
+
+    unused = (*UNUSED, "data.cleaning.drop_duplicates", "data.workers")
+    may_change = MAY_CHANGE
+
+    @abstractmethod
+    def format(self, config: Config) -> Format[Example]:
+        """How examples are read and encoded."""
+
+    @abstractmethod
+    def head(self, config: Config, labels: int) -> nn.Module:
+        """Build the head."""
+
+    @abstractmethod
+    def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
+        """Logits of a batch, which is on the model's device: (batch, …)."""
+
+    @abstractmethod
+    def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Bring the choices to be learned into one list: logits (choices, options), targets (choices,)."""
+
+    @abstractmethod
+    def conclude(
+        self, tools: Tools, examples: Sequence[Example], encoded: Encoded, logits: list[Tensor]
+    ) -> list[Any]:
+        """Put predictions together, one for each example, from the logits of every row, which are float32."""
+
+    @abstractmethod
+    def score(
+        self, config: Config, labels: Sequence[str], examples: Sequence[Example], predicted: list[Any]
+    ) -> dict[str, Any]:
+        """Score predictions; the values named in `scores` are numbers."""
+
+    @abstractmethod
+    def describe(self, record: dict[str, Any]) -> list[str]:
+        """Lines for a reader from what `score` returned."""
+
+    @abstractmethod
+    def question(self, line: str, place: str) -> Example:
+        """Read a line of `headwise predict`; raises `DataError` naming the place."""
+
+    @abstractmethod
+    def answer(self, tools: Tools, example: Example, predicted: Any) -> Prediction:
+        """What `headwise predict` says about an example."""
+
+    def token_dropout(self, config: Config) -> float:
+        """The share of tokens that read as unknown in training."""
+        return 0.0
+
+    def prepare(  # noqa: D102
+        self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
+    ) -> PreparedExamples:
+        start = find_start(config)
+        return prepare_examples(
+            self.format(config),
+            config.data,
+            config.subwords,
+            directory,
+            longest=config.model.max_length,
+            vocabulary=start.vocabulary if start else None,
+            start=start.checksum if start else None,
+            expected=expected,
+            say=say,
+        )
+
+    def build(self, config: Config, prepared: PreparedExamples) -> HeadedEncoder:  # noqa: D102
+        model = self._build(config, prepared.vocabulary.size, len(prepared.labels))
+        if start := find_start(config):
+            load_encoder(model, start.model)
+        return model
+
+    def task(self, config: Config, prepared: PreparedExamples, model: HeadedEncoder) -> ExamplesTask[Example]:  # noqa: D102
+        return ExamplesTask(self, config, prepared, model)
+
+    def load(self, run: Path, config: Config, *, device: str, precision: str) -> Tools:
+        """Load a trained run; raises `CheckpointError` where it is damaged."""
+        place = find_device(device)
+        vocabulary, labels = load_vocabulary(run), load_labels(run)
+        check_vocabulary(run, vocabulary)
+        model = self._build(config, vocabulary.size, len(labels))
+        load_weights(model, run / "model.safetensors")
+        model.compute_dtype = find_precision(precision, place)
+        return Tools(config, model.to(place).eval(), vocabulary, labels)
+
+    def _build(self, config: Config, size: int, labels: int) -> HeadedEncoder:
+        return HeadedEncoder(build_encoder_only(config.model, size), self.head(config, labels))
+
+    def predict(self, tools: Tools, examples: Sequence[Example]) -> list[Any]:
+        """Predict for examples, in their order."""
+        encoded = self.format(tools.config).encode(
+            examples, tools.vocabulary, tools.labels, tools.config.model.max_length
+        )
+        return self.conclude(tools, examples, encoded, run_rows(self, tools, encoded)[0])
+
+    def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Score a trained run on files, or on its development data."""
+        tools = self.load(request.run, request.config, device=request.device, precision=request.precision)
+        form = self.format(request.config)
+        if request.files:
+            examples = form.read(request.files)
+        else:
+            dev = PreparedExamples.open(request.run / "prepared").dev
+            examples = [form.example(**fields) for fields in dev]
+            if not examples:
+                raise ConfigError(
+                    f"evaluate: expected a file, as {request.run} has no development data, found none"
+                )
+        predicted = self.predict(tools, examples)
+        record = self.score(request.config, tools.labels, examples, predicted) | {"examples": len(examples)}
+        outputs = [self.answer(tools, e, p).text for e, p in zip(examples, predicted, strict=True)]
+        return Evaluation(record, [*self.describe(record), f"of {len(examples):,} examples"], outputs=outputs)
+
+    def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:  # noqa: D102
+        tools = self.load(run, config, device=device, precision=precision)
+
+        def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
+            examples = [self.question(line, place) for line, place in lines]
+            return [
+                self.answer(tools, e, p) for e, p in zip(examples, self.predict(tools, examples), strict=True)
+            ]
+
+        return predict
+
+
+class ExamplesTask(Generic[Example]):
+    """Learn from prepared examples."""
+
+    def __init__(
+        self, kind: EncoderKind[Example], config: Config, prepared: PreparedExamples, model: HeadedEncoder
+    ) -> None:
+        self.kind, self.config, self.prepared, self.model = kind, config, prepared, model
+        self.device = next(model.parameters()).device
+        form = kind.format(config)
+        self.dev: list[Example] = [form.example(**fields) for fields in prepared.dev]
+        self.tools = Tools(config, model, prepared.vocabulary, prepared.labels)
+        self._encoded = form.encode(self.dev, prepared.vocabulary, prepared.labels, config.model.max_length)
+
+    @property
+    def d_model(self) -> int:
+        """Width in the paper's learning-rate formula."""
+        return self.config.model.d_model
+
+    def batches(self, rank: int, world: int) -> RowStream:
+        """Training batches of one rank."""
+        rate, store = self.kind.token_dropout(self.config), self.prepared.train
+
+        def make(_: int, rows: np.ndarray, random: np.random.Generator) -> RowBatch:
+            ids = [store.ids[row].astype(np.int64) for row in rows]
+            if rate:
+                for row in ids:
+                    row[(row >= len(SPECIAL)) & (random.random(len(row)) < rate)] = UNK
+            return make_rows(ids, [store.targets[row] for row in rows], rows.tolist())
+
+        return RowStream(
+            lambda _: store.ids.lengths,
+            make,
+            self.config.batch.tokens,
+            seed=self.config.training.seed,
+            identity={"token_dropout": rate, **self.prepared.identity()},
+            rank=rank,
+            world=world,
+        )
+
+    def loss(self, batch: RowBatch) -> LossSum:
+        """Cross-entropy summed over the choices, smoothed, and with R-Drop where it is asked for."""
+        options = self.config.training
+        batch = to_device(batch, self.device)
+        logits, targets = self.kind.choices(self.kind.logits(self.model, batch), batch.targets)
+        other = None
+        if options.r_drop and self.model.training:
+            other, _ = self.kind.choices(self.kind.logits(self.model, batch), batch.targets)
+        return choice_loss(logits, targets, options.label_smoothing, other, options.r_drop)
+
+    def validate(self, *, final: bool = False) -> dict[str, float]:
+        """Loss (nats per choice, without smoothing) and scores on the development data, if any."""
+        if not self.dev:
+            return {}
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            rows, loss = run_rows(self.kind, self.tools, self._encoded)
+            predicted = self.kind.conclude(self.tools, self.dev, self._encoded, rows)
+        finally:
+            self.model.train(was_training)
+        found = self.kind.score(self.config, self.prepared.labels, self.dev, predicted)
+        return {"loss": loss.nll.item() / loss.count, **{name: found[name] for name in self.kind.scores}}
+
+    def locate(self, batch: RowBatch) -> str:
+        """Name the lines of a batch."""
+        return self.prepared.train.locate(batch.rows)
+
+    def identity(self) -> dict[str, str]:
+        """Checksums of the files, the vocabulary, the labels, and of what training started from."""
+        return self.prepared.identity()
+
+
+@torch.no_grad()
+def run_rows(kind: EncoderKind[Any], tools: Tools, encoded: Encoded) -> tuple[list[Tensor], LossSum]:
+    """Read every row; returns its logits, float32 on the CPU, and the loss where targets are known."""
+    device = next(tools.model.parameters()).device
+    found: list[Tensor] = [torch.empty(0)] * len(encoded.ids)
+    total, count = torch.zeros(()), 0
+    for rows in _batches(encoded, tools.config.batch.tokens):
+        batch = to_device(
+            make_rows([encoded.ids[row] for row in rows], [encoded.targets[row] for row in rows], rows),
+            device,
+        )
+        logits = kind.logits(tools.model, batch)
+        chosen, targets = kind.choices(logits, batch.targets)
+        loss = choice_loss(chosen, targets)
+        total, count = total + loss.nll.cpu(), count + loss.count
+        for row, one in zip(rows, logits.float().cpu(), strict=True):
+            found[row] = one
+    return found, LossSum(total, total, max(count, 1))
+
+
+def _batches(encoded: Encoded, tokens: int) -> Iterator[list[int]]:
+    if encoded.ids:
+        for rows in plan_rows(np.array([len(row) for row in encoded.ids]), tokens, seed=0, epoch=0):
+            yield rows.tolist()
+
+
+def choice_loss(
+    logits: Tensor, targets: Tensor, smoothing: float = 0.0, other: Tensor | None = None, r_drop: float = 0.0
+) -> LossSum:
+    """Cross-entropies of choices, summed.
+
+    Args:
+        logits: (choices, options); options that can't be chosen have the lowest number of their dtype.
+        targets: (choices,).
+        smoothing: ε, spread evenly over the options that can be chosen (Szegedy et al. 2016).
+        other: logits of the same choices under another dropout mask.
+        r_drop: weight α of the mean of both divergences between the two; the cross-entropy is then the mean of both
+            (Liang et al. 2021, equation 4, halved).
+    """
+    loss, nll, log_p = _smoothed(logits, targets, smoothing)
+    if other is not None:
+        second, other_nll, log_q = _smoothed(other, targets, smoothing)
+        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()  # KL(p‖q) + KL(q‖p)
+        loss, nll = (loss + second) / 2 + r_drop / 4 * divergence, (nll + other_nll) / 2
+    return LossSum(loss, nll.detach(), len(targets))
+
+
+def _smoothed(logits: Tensor, targets: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    possible = logits > torch.finfo(logits.dtype).min
+    log_p = logits.float().log_softmax(dim=-1)
+    nll = -log_p.gather(1, targets[:, None]).sum()
+    if not epsilon:
+        return nll, nll, log_p
+    uniform = -(log_p.where(possible, 0.0).sum(dim=-1) / possible.sum(dim=-1)).sum()
+    return (1 - epsilon) * nll + epsilon * uniform, nll, log_p
+
+
+def to_device(batch: RowBatch, device: torch.device) -> RowBatch:
+    """Move a batch's tensors."""
+    return RowBatch(batch.ids.to(device), batch.mask.to(device), batch.targets.to(device), batch.rows)
+
+
+def check_vocabulary(run: Path, vocabulary: Vocabulary) -> None:
+    """Raise `CheckpointError` where a run's vocabulary isn't the one that its model was trained with."""
+    trained_with = read_recipe(run / "model.safetensors").get("vocabulary", vocabulary.digest())
+    if trained_with != vocabulary.digest():
+        raise CheckpointError(
+            f"{run}: expected the vocabulary that it was trained with ({trained_with}), "
+            f"found another ({vocabulary.digest()})"
+        )

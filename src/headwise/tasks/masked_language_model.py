@@ -1,0 +1,300 @@
+"""Masked language modeling: predict hidden tokens from both sides (Devlin et al. 2019), to begin other tasks from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headwise.config import Config
+from headwise.errors import ConfigError, DataError
+from headwise.models.build import build_encoder_only, load_weights
+from headwise.models.headed import HeadedEncoder, load_encoder
+from headwise.models.heads import MaskedTokenHead
+from headwise.nn.device import find_device, find_precision
+from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, TaskKind
+from headwise.tasks.encoder import MAY_CHANGE, UNUSED, check_vocabulary, choice_loss, to_device
+from headwise.tasks.start import Start, find_start
+from headwise.text.masking import MASK, Masking, cut_documents, cut_running
+from headwise.text.plain import LineReport, read_text
+from headwise.text.rows import RowBatch, RowStream, make_rows, plan_rows
+from headwise.text.streams import PreparedText, prepare_text
+from headwise.text.subword import BOS, EOS
+from headwise.text.vocabulary import Vocabulary, load_vocabulary
+from headwise.training.loss import LossSum
+
+_CANDIDATES = 5  # tokens named for every mask
+
+
+class Guessing:
+    """A model that finds hidden tokens: what is hidden from it, and how well it does."""
+
+    def __init__(self, config: Config, model: HeadedEncoder, vocabulary: Vocabulary) -> None:
+        options = config.masked_language_model
+        self.config, self.model = config, model
+        self.masking = Masking.of(
+            vocabulary, share=options.share, masked=options.masked, random=options.random
+        )
+        self.device = next(model.parameters()).device
+
+    def spans(self, offsets: NDArray[np.int64], shift: int = 0) -> NDArray[np.int64]:
+        """Where the parts of a text that are read at a time start and end; rows begin at `offsets`."""
+        if self.config.masked_language_model.lines_are_documents:
+            return cut_documents(offsets, _window(self.config))
+        return cut_running(int(offsets[-1]), _window(self.config), shift)
+
+    def hide(
+        self, ids: NDArray[Any], spans: NDArray[np.int64], rows: list[int], random: np.random.Generator
+    ) -> RowBatch:
+        """Make a batch of parts of a text, some tokens of each hidden."""
+        hidden = [self.masking.hide(ids[start:end].astype(np.int64), random) for start, end in spans.tolist()]
+        return make_rows([inputs for inputs, _ in hidden], [targets for _, targets in hidden], rows)
+
+    def logits(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
+        """Logits (hidden tokens, vocabulary), and which token is right (hidden tokens,)."""
+        batch = to_device(batch, self.device)
+        chosen = batch.targets >= 0
+        hidden = self.model(batch.ids, batch.mask)[chosen]
+        return self.model.head(hidden, self.model.encoder.embedding.weight), batch.targets[chosen]
+
+    @torch.no_grad()
+    def score(self, ids: NDArray[Any], offsets: NDArray[np.int64]) -> dict[str, float]:
+        """Nats per hidden token (`loss`), perplexity, and the percentage found; the same are hidden every time."""
+        spans, random = self.spans(offsets), np.random.default_rng(0)
+        nll, right, count = 0.0, 0, 0
+        for rows in plan_rows(_lengths(spans), self.config.batch.tokens, seed=0, epoch=0):
+            logits, targets = self.logits(self.hide(ids, spans[rows], rows.tolist(), random))
+            nll += choice_loss(logits, targets).nll.item()
+            right += int((logits.argmax(dim=-1) == targets).sum())
+            count += len(targets)
+        loss = nll / count
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * right / count}
+
+
+class MaskedTask:
+    """Learn to find hidden tokens of a prepared text."""
+
+    def __init__(
+        self, config: Config, prepared: PreparedText, model: HeadedEncoder, start: Start | None
+    ) -> None:
+        self.config, self.prepared, self.model, self.start = config, prepared, model, start
+        self.guessing = Guessing(config, model, prepared.vocabulary)
+
+    @property
+    def d_model(self) -> int:
+        """Width in the paper's learning-rate formula."""
+        return self.config.model.d_model
+
+    def batches(self, rank: int, world: int) -> RowStream:
+        """Training batches of one rank; windows of a running text begin elsewhere in every epoch."""
+        store, seed = self.prepared.train, self.config.training.seed
+
+        @lru_cache(maxsize=2)
+        def spans(epoch: int) -> NDArray[np.int64]:
+            shift = np.random.default_rng([seed, epoch]).integers(_window(self.config))
+            return self.guessing.spans(store.table.offsets, int(shift))
+
+        def make(epoch: int, rows: NDArray[np.int64], random: np.random.Generator) -> RowBatch:
+            chosen = spans(epoch)[rows]
+            return self.guessing.hide(store.ids, chosen, store.rows_at(chosen[:, 0]).tolist(), random)
+
+        return RowStream(
+            lambda epoch: _lengths(spans(epoch)),
+            make,
+            self.config.batch.tokens,
+            seed=seed,
+            identity={"masking": self.config.masked_language_model.model_dump(), **self.identity()},
+            rank=rank,
+            world=world,
+        )
+
+    def loss(self, batch: RowBatch) -> LossSum:
+        """Cross-entropy summed over the hidden tokens."""
+        logits, targets = self.guessing.logits(batch)
+        return choice_loss(logits, targets, self.config.training.label_smoothing)
+
+    def validate(self, *, final: bool = False) -> dict[str, float]:
+        """Scores on the development text, if any."""
+        dev = self.prepared.dev
+        if not len(dev):
+            return {}
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            return self.guessing.score(dev.ids, dev.table.offsets)
+        finally:
+            self.model.train(was_training)
+
+    def locate(self, batch: RowBatch) -> str:
+        """Name the lines of a batch."""
+        return self.prepared.train.locate(batch.rows)
+
+    def identity(self) -> dict[str, str]:
+        """Checksums of the text, of the vocabulary, and of what training started from."""
+        return self.prepared.identity() | ({"initialized_from": self.start.checksum} if self.start else {})
+
+
+class MaskedLanguageModeling(TaskKind):
+    """Find hidden tokens of plain text, with an encoder-only Transformer."""
+
+    name = "masked_language_model"
+    unused = (*UNUSED, "training.r_drop")
+    may_change = MAY_CHANGE
+    scores = ("accuracy",)
+    after = (
+        f'try `echo "… {MASK} …" | headwise predict {{run}}`, '
+        "or begin another task from it with training.initialize_from={run}"
+    )
+
+    def check(self, config: Config) -> None:  # noqa: D102
+        super().check(config)
+        most = config.model.max_length - 2
+        if _window(config) > most or most < 1:
+            raise ConfigError(
+                f"masked_language_model.window: expected at most {most}, as begin and end are part of "
+                f"model.max_length, found {_window(config)}"
+            )
+        if config.data.cleaning.drop_duplicates and not config.masked_language_model.lines_are_documents:
+            raise ConfigError(
+                "data.cleaning.drop_duplicates: expected false in running text, found true; "
+                "masked_language_model.lines_are_documents=true makes each line a text of its own"
+            )
+
+    def prepare(  # noqa: D102
+        self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
+    ) -> PreparedText:
+        start = find_start(config)
+        if start and MASK not in start.vocabulary.symbols:
+            raise ConfigError(
+                f"training.initialize_from: expected a run whose subwords know {MASK} (of task {self.name}, or begun "
+                f"from one), found {start.run}"
+            )
+        return prepare_text(
+            config.data,
+            config.subwords,
+            directory,
+            documents=config.masked_language_model.lines_are_documents,
+            symbols=(MASK,),
+            vocabulary=start.vocabulary if start else None,
+            expected=expected,
+            say=say,
+        )
+
+    def build(self, config: Config, prepared: PreparedText) -> HeadedEncoder:  # noqa: D102
+        model = _build(config, prepared.vocabulary.size)
+        if start := find_start(config):
+            load_encoder(model, start.model)
+        return model
+
+    def task(self, config: Config, prepared: PreparedText, model: HeadedEncoder) -> MaskedTask:  # noqa: D102
+        return MaskedTask(config, prepared, model, find_start(config))
+
+    def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Perplexity and accuracy on plain-text files, or on the run's development text."""
+        config = request.config
+        model, vocabulary = _load(request.run, config, device=request.device, precision=request.precision)
+        prepared = PreparedText.open(request.run / "prepared") if not request.files else None
+        if prepared is not None:
+            ids, offsets = prepared.dev.ids, prepared.dev.table.offsets
+            if not len(prepared.dev):
+                raise ConfigError(
+                    f"evaluate: expected a file, as {request.run} has no development text, found none"
+                )
+        else:
+            ids, offsets = _read_files(request, vocabulary)
+        scores = Guessing(config, model, vocabulary).score(ids, offsets)
+        lines = [f"{name:<12} {value:8.3f}" for name, value in scores.items()]
+        return Evaluation(
+            scores | {"tokens": len(ids)}, [*lines, f"of {len(ids):,} tokens, some of them hidden"]
+        )
+
+    def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
+        """Fill in `<mask>`; each line may have several, which are filled in independently of each other."""
+        model, vocabulary = _load(run, config, device=device, precision=precision)
+
+        def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
+            texts = [_with_masks(line, place, vocabulary, config.model.max_length) for line, place in lines]
+            return [_fill(line, ids, model, vocabulary) for (line, _), ids in zip(lines, texts, strict=True)]
+
+        return predict
+
+
+def _window(config: Config) -> int:
+    return config.masked_language_model.window or config.model.max_length - 2
+
+
+def _lengths(spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ids of every part, BOS and EOS included."""
+    return spans[:, 1] - spans[:, 0] + 2
+
+
+def _build(config: Config, size: int) -> HeadedEncoder:
+    return HeadedEncoder(build_encoder_only(config.model, size), MaskedTokenHead(config.model, size))
+
+
+def _load(run: Path, config: Config, *, device: str, precision: str) -> tuple[HeadedEncoder, Vocabulary]:
+    """Load a trained run, in evaluation mode; raises `CheckpointError` where it is damaged."""
+    place, vocabulary = find_device(device), load_vocabulary(run)
+    check_vocabulary(run, vocabulary)
+    model = _build(config, vocabulary.size)
+    load_weights(model, run / "model.safetensors")
+    model.compute_dtype = find_precision(precision, place)
+    return model.to(place).eval(), vocabulary
+
+
+def _read_files(
+    request: EvaluationRequest, vocabulary: Vocabulary
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Encode files as training text is; returns the ids of all lines, and where each begins and the last ends."""
+    documents = request.config.masked_language_model.lines_are_documents
+    report, end = LineReport(documents), [EOS] if documents else []
+    rows = [
+        np.array([*vocabulary.encode(line.text), *end], np.int64)
+        for file in request.files
+        for line in read_text(file, report)
+    ]
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+
+
+def _with_masks(line: str, place: str, vocabulary: Vocabulary, longest: int) -> list[int]:
+    """Encode a line with <mask> in it; raises `DataError` where there is none, or the line is too long."""
+    parts = line.split(MASK)
+    if len(parts) < 2:
+        raise DataError(f"{place}: expected {MASK} where a token is to be found, found none")
+    ids = [BOS, *vocabulary.encode(parts[0])]
+    for part in parts[1:]:
+        ids += [vocabulary.symbol(MASK), *vocabulary.encode(part)]
+    if len(ids) >= longest:
+        raise DataError(f"{place}: expected at most model.max_length={longest} tokens, found {len(ids) + 1}")
+    return [*ids, EOS]
+
+
+@torch.no_grad()
+def _fill(line: str, ids: list[int], model: HeadedEncoder, vocabulary: Vocabulary) -> Prediction:
+    """Put the likeliest token in place of every mask, and name its rivals."""
+    tokens = torch.tensor([ids], device=next(model.parameters()).device)
+    hidden = model(tokens)[tokens == vocabulary.symbol(MASK)]
+    logits = model.head(hidden, model.encoder.embedding.weight).float()
+    logits[:, : vocabulary.line_end + 1] = -torch.inf  # special symbols are no text
+    best = logits.softmax(dim=-1).topk(min(_CANDIDATES, vocabulary.size - vocabulary.line_end - 1))
+    found = [
+        [
+            {"token": vocabulary.decode([i]), "probability": p}
+            for i, p in zip(numbers, probabilities, strict=True)
+        ]
+        for numbers, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    first, *rest = line.split(MASK)
+    pieces = [first]
+    for candidates, part in zip(found, rest, strict=True):
+        token = candidates[0]["token"]
+        # The space that a token begins with may stand before the mask already.
+        pieces += [token.lstrip() if pieces[-1].endswith(" ") or not pieces[-1] else token, part]
+    return Prediction("".join(pieces), {"text": line, "filled": "".join(pieces), "candidates": found})

@@ -1,0 +1,132 @@
+"""Extractive question answering: which part of a text answers a question (Devlin et al. 2019, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.errors import ConfigError
+from headwise.evaluation.answers import exact_match, word_f1
+from headwise.models.headed import HeadedEncoder
+from headwise.models.heads import SpanHead
+from headwise.tasks.base import Prediction
+from headwise.tasks.encoder import EncoderKind, Tools
+from headwise.text.examples import Encoded
+from headwise.text.questions import Question, Questions, Window, read_question
+from headwise.text.rows import RowBatch
+from headwise.text.subword import EOS
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A part of a context, characters `start` to `end`; `probability` is that of its window's start times end."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+class QuestionAnswering(EncoderKind[Question]):
+    """Find the answer to a question in a text; long texts are read in overlapping windows."""
+
+    name = "question_answering"
+    scores = ("exact_match", "f1")
+    after = "try `headwise evaluate {run}` and `headwise predict {run}`"
+
+    def check(self, config: Config) -> None:  # noqa: D102
+        super().check(config)
+        options = config.question_answering
+        least = options.longest_question + options.stride + 4
+        if config.model.max_length < least:
+            raise ConfigError(
+                f"model.max_length: expected at least {least}, room for question_answering.longest_question="
+                f"{options.longest_question}, its stride={options.stride} and 4 more tokens, found "
+                f"{config.model.max_length}"
+            )
+
+    def format(self, config: Config) -> Questions:  # noqa: D102
+        return Questions(config.question_answering, config.data.dev_share)
+
+    def head(self, config: Config, labels: int) -> nn.Module:  # noqa: D102
+        return SpanHead(config.model)
+
+    def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
+        """Of being the answer's first and last token, (batch, time, 2).
+
+        Possible are the context's tokens, and BOS where the answer isn't there.
+        """
+        segments = batch.segments
+        possible = batch.mask & (segments == 1) & (batch.ids != EOS)
+        possible[:, 0] = True
+        return torch.stack(model.head(model(batch.ids, batch.mask, segments), possible), dim=-1)
+
+    def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Two for each row: where the answer starts, and where it ends."""
+        known = targets[:, 0] >= 0
+        return logits[known].transpose(1, 2).flatten(0, 1), targets[known].flatten()
+
+    def conclude(
+        self, tools: Tools, examples: Sequence[Question], encoded: Encoded, logits: list[Tensor]
+    ) -> list[Answer]:
+        """The likeliest answer over all windows of each context."""
+        form, rows = self.format(tools.config), iter(logits)
+        found = []
+        for example in examples:
+            windows = form.windows(example, tools.vocabulary, tools.config.model.max_length)
+            longest = tools.config.question_answering.longest_answer
+            answers = [best_answer(example.context, window, next(rows), longest) for window in windows]
+            found.append(max(answers, key=lambda answer: answer.probability))
+        return found
+
+    def score(
+        self, config: Config, labels: Sequence[str], examples: Sequence[Question], predicted: list[Answer]
+    ) -> dict[str, Any]:
+        """Exact match and F1, in percent."""
+        pairs = [(p.text, example.answers) for p, example in zip(predicted, examples, strict=True)]
+        return {
+            "exact_match": sum(exact_match(text, gold) for text, gold in pairs) / len(pairs),
+            "f1": sum(word_f1(text, gold) for text, gold in pairs) / len(pairs),
+        }
+
+    def describe(self, record: dict[str, Any]) -> list[str]:  # noqa: D102
+        return [f"exact match  {record['exact_match']:6.2f}", f"F1           {record['f1']:6.2f}"]
+
+    def question(self, line: str, place: str) -> Question:
+        """A line is a question, a tab and a text, or a JSON object."""
+        return read_question(line, place)
+
+    def answer(self, tools: Tools, example: Question, predicted: Answer) -> Prediction:
+        """The answer's text."""
+        record = {
+            "question": example.question,
+            "answer": predicted.text,
+            "start": predicted.start,
+            "end": predicted.end,
+            "probability": predicted.probability,
+        }
+        return Prediction(" ".join(predicted.text.split()), record)
+
+
+def best_answer(context: str, window: Window, logits: Tensor, longest: int) -> Answer:
+    """Find the likeliest run of whole words in a window, of at most `longest` tokens; logits (time, 2)."""
+    count = len(window.words)
+    if not count:
+        return Answer("", 0, 0, 0.0)
+    inside = slice(window.first, window.first + count)
+    start, end = logits.double().log_softmax(dim=0)[inside].unbind(dim=1)  # (pieces,) each
+    start = start.masked_fill(~torch.tensor(window.begins), -torch.inf)
+    end = end.masked_fill(~torch.tensor(window.ends), -torch.inf)
+    both = start[:, None] + end  # (pieces, pieces)
+    places = torch.arange(count)
+    distance = places - places[:, None]
+    both = both.masked_fill((distance < 0) | (distance >= longest), -torch.inf)
+    first, last = divmod(int(both.argmax()), count)
+    low, high = window.words[first][0], window.words[last][1]
+    probability = float(both[first, last].exp())
+    return Answer(context[low:high] if probability else "", low, high, probability)

@@ -1,0 +1,94 @@
+"""Tagging: a label for each word, from the hidden state of its first piece (Devlin et al. 2019, section 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from headwise.config import Config
+from headwise.evaluation.classification import accuracy, by_class, class_table
+from headwise.evaluation.spans import score_spans, spans
+from headwise.models.headed import HeadedEncoder
+from headwise.models.heads import TaggingHead
+from headwise.tasks.base import Prediction
+from headwise.tasks.encoder import EncoderKind, Tools
+from headwise.text.examples import Encoded
+from headwise.text.rows import RowBatch
+from headwise.text.tagged import TaggedSentence, TaggedSentences
+
+
+class Tagging(EncoderKind[TaggedSentence]):
+    """Give each word of a sentence a tag; with `tagging.spans`, tags name spans (IOB2)."""
+
+    name = "tagging"
+    scores = ("accuracy", "f1")
+    after = "try `headwise evaluate {run}` and `headwise predict {run}`"
+
+    def format(self, config: Config) -> TaggedSentences:  # noqa: D102
+        return TaggedSentences(config.tagging, config.data.dev_share)
+
+    def head(self, config: Config, labels: int) -> nn.Module:  # noqa: D102
+        return TaggingHead(config.model, labels)
+
+    def token_dropout(self, config: Config) -> float:  # noqa: D102
+        return config.tagging.token_dropout
+
+    def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
+        """Of every tag at every token, (batch, time, tags)."""
+        return model.head(model(batch.ids, batch.mask))
+
+    def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Each first piece of a word is one."""
+        return logits[targets >= 0], targets[targets >= 0]
+
+    def conclude(
+        self, tools: Tools, examples: Sequence[TaggedSentence], encoded: Encoded, logits: list[Tensor]
+    ) -> list[list[str]]:
+        """The likeliest tag of every word."""
+        tags: list[list[str]] = [[] for _ in examples]
+        for owner, targets, one in zip(encoded.owners, encoded.targets, logits, strict=True):
+            best = one.argmax(dim=-1).tolist()
+            tags[owner] += [tools.labels[best[place]] for place, target in enumerate(targets) if target != -1]
+        return tags
+
+    def score(
+        self,
+        config: Config,
+        labels: Sequence[str],
+        examples: Sequence[TaggedSentence],
+        predicted: list[list[str]],
+    ) -> dict[str, Any]:
+        """Accuracy (words) and the scores of each tag; F1 is that of spans, or the mean of all tags'. In percent."""
+        gold = [example.tags for example in examples]
+        said, there = [t for s in predicted for t in s], [t for s in gold for t in s]
+        found = {"accuracy": accuracy(said, there), "words": len(there)}
+        if config.tagging.spans:
+            return found | score_spans(predicted, gold)
+        classes = by_class(said, there, sorted({*labels, *there}))
+        return found | {"f1": sum(c["f1"] for c in classes.values()) / len(classes), "types": classes}
+
+    def describe(self, record: dict[str, Any]) -> list[str]:  # noqa: D102
+        lines = [f"accuracy   {record['accuracy']:6.2f}  of {record['words']:,} words"]
+        if "precision" in record:
+            lines.append(f"span F1    {record['f1']:6.2f}  IOB2, strict, by seqeval")
+            lines.append(f"precision  {record['precision']:6.2f}")
+            lines.append(f"recall     {record['recall']:6.2f}")
+        else:
+            lines.append(f"macro F1   {record['f1']:6.2f}")
+        return [*lines, *class_table(record["types"])]
+
+    def question(self, line: str, place: str) -> TaggedSentence:
+        """A line is a sentence, its words separated by white space."""
+        return TaggedSentence(line.split(), [])
+
+    def answer(self, tools: Tools, example: TaggedSentence, predicted: list[str]) -> Prediction:
+        """The tags, separated by spaces."""
+        record: dict[str, Any] = {"words": example.words, "tags": predicted}
+        if tools.config.tagging.spans:
+            record["spans"] = [
+                {"type": kind, "start": start, "end": end, "text": " ".join(example.words[start:end])}
+                for kind, start, end in spans(predicted)
+            ]
+        return Prediction(" ".join(predicted), record)

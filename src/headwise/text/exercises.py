@@ -1,0 +1,124 @@
+"""Generated sequence tasks: copy, reverse, sort, and keep the key facts of a paragraph; all have one right answer.
+
+Each is a function from random draws to a pair of lines, and one line in `EXERCISES`. They are learned as translations.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from headwise.errors import ConfigError
+from headwise.files import write_text
+
+Pair = tuple[str, str]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_NAMES = _words(
+    "Ada Boris Clara David Emma Felix Greta Hugo Ida Jonas Karla Leo Mia Nils Olga Paul Rosa Simon Tara Viktor"
+)
+_CITIES = _words(
+    "Athens Bergen Cairo Dublin Essen Florence Geneva Hanoi Izmir Jena Kyoto Lagos Madrid Naples Oslo Porto"
+)
+_JOBS = _words(
+    "baker carpenter doctor farmer gardener judge lawyer miller nurse painter singer tailor teacher weaver"
+)
+_ANIMALS = _words("cat dog goat horse parrot rabbit")
+_FACTS = {
+    "name": ("my friend is called {} .", "have you met {} ?", "this is about {} ."),
+    "job": (
+        "the {} begins work early .",
+        "few people know that this {} likes to read .",
+        "every day the {} is at work .",
+    ),
+    "city": ("life in {} is never dull .", "the house stands in {} .", "it was a long way to {} ."),
+}
+_FILLERS = (
+    "it rained the whole week .",
+    "nobody remembers why .",
+    "the neighbors have a {animal} .",
+    "there were {number} people at the market .",
+    "the {animal} sleeps all day .",
+    "the train was {number} minutes late .",
+    "a {animal} crossed the road .",
+)
+
+
+def copy(random: np.random.Generator) -> Pair:
+    """4 to 12 letters; the same again."""
+    letters = _letters(random)
+    return " ".join(letters), " ".join(letters)
+
+
+def reverse(random: np.random.Generator) -> Pair:
+    """4 to 12 letters; the last one first."""
+    letters = _letters(random)
+    return " ".join(letters), " ".join(letters[::-1])
+
+
+def sort(random: np.random.Generator) -> Pair:
+    """4 to 12 letters; in the order of the alphabet."""
+    letters = _letters(random)
+    return " ".join(letters), " ".join(sorted(letters))
+
+
+def summary(random: np.random.Generator) -> Pair:
+    """A paragraph of five to eight sentences, three of which tell a name, a job and a city; these three, in a line."""
+    facts = {"name": _one(random, _NAMES), "job": _one(random, _JOBS), "city": _one(random, _CITIES)}
+    sentences = [_one(random, _FACTS[key]).format(value) for key, value in facts.items()]
+    for _ in range(int(random.integers(2, 6))):
+        number = str(int(random.integers(2, 60)))
+        sentences.append(_one(random, _FILLERS).format(animal=_one(random, _ANIMALS), number=number))
+    order = random.permutation(len(sentences))
+    return " ".join(
+        sentences[place] for place in order
+    ), f"{facts['name']} , {facts['job']} , {facts['city']}"
+
+
+EXERCISES: dict[str, Callable[[np.random.Generator], Pair]] = {
+    "copy": copy,
+    "reverse": reverse,
+    "sort": sort,
+    "summary": summary,
+}
+
+
+def make_exercise(
+    name: str, directory: Path, *, pairs: int = 20_000, held_out: int = 500, seed: int = 1
+) -> dict[str, int]:
+    """Write `{train,dev,test}.{source,target}`, and `.joined`, a pair a line, for language models.
+
+    No source line occurs twice, in one file or two. Returns how many pairs each part has.
+
+    Raises:
+        ConfigError: there is no such exercise.
+        TrainingError: the files can't be written.
+    """
+    if name not in EXERCISES:
+        raise ConfigError(f"data make: expected one of {', '.join(EXERCISES)}, found {name!r}")
+    random, found = np.random.default_rng(seed), dict[str, str]()
+    while len(found) < pairs + 2 * held_out:
+        source, target = EXERCISES[name](random)
+        found.setdefault(source, target)
+    every = list(found.items())
+    parts = {"dev": every[:held_out], "test": every[held_out : 2 * held_out], "train": every[2 * held_out :]}
+    for part, some in parts.items():
+        for side, lines in zip(("source", "target"), zip(*some, strict=True), strict=True):
+            write_text(directory / f"{part}.{side}", "".join(f"{line}\n" for line in lines))
+        write_text(directory / f"{part}.joined", "".join(f"{source} = {target}\n" for source, target in some))
+    return {part: len(some) for part, some in parts.items()}
+
+
+def _letters(random: np.random.Generator) -> list[str]:
+    return [string.ascii_lowercase[i] for i in random.integers(0, 26, int(random.integers(4, 13)))]
+
+
+def _one(random: np.random.Generator, choices: tuple[str, ...]) -> str:
+    return choices[int(random.integers(len(choices)))]

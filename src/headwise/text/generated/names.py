@@ -1,0 +1,41 @@
+"""Names that no list of names has: made of syllables, always the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+_BEGIN = (
+    "Bar Bel Cor Dal Del Dun Far Fen Gar Gol Har Hol Kel Kor Lan Lin Mar Mel Nor Ost Pel Ram Ros Sel Tam "
+    "Tes Ul Var Wen Zan"
+)
+_MIDDLE = "a e i o u an en er il in or"
+_END = (
+    "burn by croft dale dan don field ford gate ham heim ley low man mark mere mond more net rick rod sen "
+    "shaw sin ster ton vik well wick"
+)
+_FIRST = "Ad Al Bri Cla Da E Fa Gre Hu I Jo Ka Le Mi No Ol Pa Ro Sa Ti U Vi Wil Ya"
+_FIRST_END = "bel da dric fina gar lena lo mar mo na nia ra ric rin sa sel ta tor vin ya"
+_HELD_OUT = 4  # one name in so many is kept from training
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names to draw from: `last` may be a family, a town or a company; `first` are given names."""
+
+    last: list[str]
+    first: list[str]
+
+
+@cache
+def names(held_out: bool) -> Names:
+    """All names, or those that training text may have."""
+    random = Random("names")
+    last = [b + random.choice(["", *_MIDDLE.split()]) + e for b in _BEGIN.split() for e in _END.split()]
+    first = [b + e for b in _FIRST.split() for e in _FIRST_END.split()]
+    random.shuffle(last)
+    random.shuffle(first)
+    lists = (sorted(set(last[:480])), sorted(set(first[:160])))
+    kept = [[name for place, name in enumerate(part) if held_out or place % _HELD_OUT] for part in lists]
+    return Names(*kept)

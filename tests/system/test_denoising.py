@@ -1,0 +1,142 @@
+"""Denoising and what begins from it, and exercises: trained, stopped and resumed, scored."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from program import Call, headwise, metrics, result
+from safetensors.torch import load_file
+
+SHAPE = {
+    "encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "heads": 2, "max_length": 40, "norm": "pre",
+    "dropout": 0.1,
+}  # fmt: skip
+TRAINING = {
+    "max_steps": 16, "validate_every": 8, "checkpoint_every": 4, "average_last": 2, "log_every": 1, "threads": 1,
+    "precision": "float32", "device": "cpu", "label_smoothing": 0.0,
+}  # fmt: skip
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    """Two sentences in a random order: whatever is taken out follows from what is left."""
+    draw = random.Random(1)
+    lines = ["the cat sat on the mat by the old red door.\n", "Ein Hund saß auf dem Gras und sah ihr zu.\n"]
+    (folder / "text.txt").write_text("".join(draw.choice(lines) for _ in range(300)))
+    config = {
+        "task": "denoising",
+        "model": SHAPE,
+        "data": {"text": [str(folder / "text.txt")]},
+        "subwords": {"kind": "bpe", "size": 60},
+        "batch": {"tokens": 360, "accumulate": 2},
+        "schedule": {"name": "constant", "peak": 0.01, "warmup": 10},
+        "training": TRAINING,
+        **changes,
+    }
+    file = folder / "denoising.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+@pytest.mark.parametrize("corruption", ["spans", "infilling"])
+def test_text_is_restored(corruption: str, program: Call, tmp_path: Path) -> None:
+    run, shown = tmp_path / "run", tmp_path / "shown.txt"
+    config = write(tmp_path, denoising={"corruption": corruption, "share": 0.2})
+    assert program("train", "-c", config, "model.dropout=0", "--max-steps=60", "-o", run).code == 0
+    first, last = metrics(run, "dev")[0], metrics(run, "dev")[-1]
+    assert last["loss"] < 0.7 * first["loss"]
+    report = json.loads(program("evaluate", run, "--json", "-o", shown).out)
+    (averaged,) = metrics(run, "averaged")
+    assert report["loss"] == pytest.approx(averaged["loss"], rel=1e-4)
+    assert report["accuracy"] > 50.0
+    lines = shown.read_text().splitlines()
+    assert len(lines) == report["windows"]
+    mark = "<span0>" if corruption == "spans" else "<mask>"
+    damaged, wanted, said = zip(*(line.split(" → ") for line in lines), strict=True)
+    assert all(mark in line for line in damaged)
+    assert report["exact"] == pytest.approx(
+        100 * sum(a == b for a, b in zip(wanted, said, strict=True)) / len(lines)
+    )
+    file = json.loads(program("evaluate", run, tmp_path / "text.txt", "--json").out)
+    assert file["windows"] > report["windows"]
+
+
+def test_stopped_and_resumed_in_a_new_process_is_all_in_one_go(program: Call, tmp_path: Path) -> None:
+    config, whole, parts = write(tmp_path), tmp_path / "whole", tmp_path / "parts"
+    assert program("train", "-c", config, "-o", whole).code == 0
+    assert program("train", "-c", config, "-o", parts, "--max-steps=10").code == 0
+    again = headwise("train", "-c", config, "-o", parts)
+    assert again.code == 0, again.err
+    found = [result(parts), result(whole)]
+    for part in found:
+        part["metrics"] = [record for record in part["metrics"] if record["step"] != 10]
+    assert found[0] == found[1]
+
+
+def test_a_translation_begins_from_it(program: Call, tmp_path: Path) -> None:
+    begun, run = tmp_path / "begun", tmp_path / "run"
+    config = write(tmp_path)
+    assert program("train", "-c", config, "-o", begun).code == 0
+    text = (tmp_path / "text.txt").read_text().splitlines()
+    (tmp_path / "source").write_text("".join(f"{line}\n" for line in text))
+    (tmp_path / "target").write_text("".join(f"{' '.join(reversed(line.split()))}\n" for line in text))
+    tree = {
+        "model": SHAPE,
+        "data": {"source": [str(tmp_path / "source")], "target": [str(tmp_path / "target")], "dev_pairs": 10},
+        "batch": {"tokens": 360},
+        "schedule": {"name": "constant", "peak": 1e-9, "warmup": 1},
+        "training": {**TRAINING, "max_steps": 1, "initialize_from": str(begun), "validate_bleu": False},
+    }
+    file = tmp_path / "translation.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    assert program("train", "-c", file, "-o", run).code == 0
+    before, after = load_file(begun / "model.safetensors"), load_file(run / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all((before[name] - after[name]).abs().max() < 1e-6 for name in before)  # one tiny step away
+    assert (run / "spm.model").read_bytes() == (begun / "spm.model").read_bytes()
+    state = json.loads(
+        (run / "checkpoints" / (run / "latest").read_text().strip() / "state.json").read_text()
+    )
+    assert "initialized_from" in state["identity"]
+    out = program("evaluate", run, "--source", tmp_path / "source", "--reference", tmp_path / "target").out
+    assert "% of lines are the reference" in out
+
+    error = program("train", "-c", file, "-o", tmp_path / "new", "model.d_ff=64").error
+    assert error.endswith(f"training.initialize_from: {begun} has model.d_ff=48 there, found 64 here")
+    error = program("train", "-c", file, "-o", tmp_path / "new", "subwords.lowercase=true").error
+    assert error == f"subwords.lowercase: expected false, as in {begun}, found true"
+    error = program("train", "-c", file, "-o", tmp_path / "new", f"training.initialize_from={run}").error
+    assert "expected a run of task denoising, found one of translation" in error
+    error = program("train", "-c", config, "-o", tmp_path / "new", "denoising.window=39").error
+    assert error.startswith(
+        "denoising.window: expected at least 2, and at most what leaves room in model.max_length=40"
+    )
+
+
+def test_an_exercise_is_learned_word_for_word(program: Call, tmp_path: Path) -> None:
+    data, run = tmp_path / "copy", tmp_path / "run"
+    assert "2,000 lines" in program("data", "make", "copy", "-o", data, "--pairs", 2000, "--held-out", 40).out
+    changes = {
+        "source": [str(data / "train.source")], "target": [str(data / "train.target")],
+        "dev_source": str(data / "dev.source"), "dev_target": str(data / "dev.target"),
+    }  # fmt: skip
+    tree = {
+        "model": {**SHAPE, "dropout": 0.0},
+        "data": changes,
+        "subwords": {"size": 56},
+        "batch": {"tokens": 1024},
+        "schedule": {"name": "linear", "peak": 0.01, "warmup": 30},
+        "training": {**TRAINING, "max_steps": 250, "validate_every": 125, "validate_bleu": False},
+    }
+    file = tmp_path / "copy.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    assert program("train", "-c", file, "-o", run).code == 0
+    test = ["--source", data / "test.source", "--reference", data / "test.target"]
+    report = json.loads(program("evaluate", run, *test, "--beam", 1, "--json").out)
+    assert report["exact"] > 50.0
+    error = program("data", "make", "shuffle").error
+    assert error == "data make: expected one of copy, reverse, sort, summary, found 'shuffle'"

@@ -1,0 +1,358 @@
+"""The encoder-only tasks as their users run them: each learns what can be learned, says what it found, and goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from program import Call, headwise, saved_step
+from safetensors.numpy import load_file
+
+from headwise.cli.main import run as run_program
+
+GOOD, BAD = ["bright", "kind", "warm", "fresh", "clever"], ["dull", "cruel", "cold", "stale", "dumb"]
+FILL = ["the", "film", "a", "story", "its", "actors", "this", "plot", "and", "one", "scene"]
+TWINS = {"ba": "mo", "be": "mi", "di": "ka", "do": "ke", "fu": "la", "ga": "lo", "ge": "nu", "hi": "pa"}
+COLORS, NUMBERS = ["red", "green", "blue", "white", "black"], ["two", "three", "four", "five", "six", "seven"]
+
+BASE: dict[str, Any] = {
+    "model": {
+        "encoder_layers": 1,
+        "d_model": 32,
+        "d_ff": 64,
+        "heads": 2,
+        "norm": "pre",
+        "dropout": 0.1,
+        "max_length": 64,
+    },
+    "data": {"dev_share": 0.1},
+    "subwords": {"kind": "bpe", "size": 80},
+    "batch": {"tokens": 400},
+    "schedule": {"name": "linear", "peak": 0.01, "warmup": 10},
+    "training": {
+        "max_steps": 60,
+        "validate_every": 30,
+        "checkpoint_every": 10,
+        "average_last": 1,
+        "log_every": 10,
+        "threads": 1,
+        "precision": "float32",
+        "device": "cpu",
+        "label_smoothing": 0.0,
+    },
+}
+
+
+def configuration(folder: Path, task: str, text: list[str], **more: dict[str, Any]) -> Path:
+    tree = json.loads(json.dumps(BASE)) | {"task": task}
+    tree["data"]["text"] = [str(folder / name) for name in text]
+    for section, values in more.items():
+        tree[section] = tree.get(section, {}) | values
+    file = folder / f"{task}.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    return file
+
+
+def review(draw: random.Random, words: list[str]) -> str:
+    text = draw.choices(FILL, k=draw.randint(2, 6))
+    text.insert(draw.randint(0, len(text)), draw.choice(words))
+    return " ".join(text)
+
+
+@pytest.fixture(scope="session")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts whose class one word tells, and a configuration."""
+    folder, draw = tmp_path_factory.mktemp("reviews"), random.Random(1)
+    for name, words in (("good.txt", GOOD), ("bad.txt", BAD)):
+        (folder / name).write_text("".join(review(draw, words) + "\n" for _ in range(150)))
+    rows = [
+        (review(draw, words), label) for label, words in (("good", GOOD), ("bad", BAD)) for _ in range(20)
+    ]
+    (folder / "test.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    options = {"labels": ["good", "bad"], "pooling": "mean", "token_dropout": 0.1}
+    configuration(folder, "classification", ["good.txt", "bad.txt"], classification=options)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def classifier(reviews: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("classifier") / "run"
+    assert run_program(["train", "-c", str(reviews / "classification.yaml"), "-o", str(run)]) == 0
+    return run
+
+
+@pytest.fixture(scope="session")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences in which each word's twin follows it, so that either can be told from the other."""
+    folder, draw = tmp_path_factory.mktemp("twins"), random.Random(2)
+    lines = [" ".join(f"{w} {TWINS[w]}" for w in draw.choices(list(TWINS), k=2)) for _ in range(400)]
+    (folder / "text").write_text("\n".join(lines) + "\n")
+    options = {
+        "masked_language_model": {"lines_are_documents": True},
+        "training": BASE["training"] | {"max_steps": 300},
+    }
+    configuration(folder, "masked_language_model", ["text"], subwords={"size": 60}, **options)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def filler(twins: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("filler") / "run"
+    assert run_program(["train", "-c", str(twins / "masked_language_model.yaml"), "-o", str(run)]) == 0
+    return run
+
+
+def scores(program: Call, *arguments: object) -> dict[str, Any]:
+    outcome = program("evaluate", *arguments, "--json")
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+# Each is learned
+
+
+def test_a_classifier_learns_and_predicts(
+    program: Call, reviews: Path, classifier: Path, tmp_path: Path
+) -> None:
+    record = scores(program, classifier, reviews / "test.tsv")
+    assert record["accuracy"] > 95
+    assert record["examples"] == 40
+    assert set(record["classes"]) == {"good", "bad"}
+    assert scores(program, classifier)["examples"] == 30  # the held-out tenth of each class
+    (tmp_path / "text").write_text("the film kind one\n\na stale plot\n")
+    outcome = program("predict", classifier, tmp_path / "text")
+    labels = [line.split("\t")[0] for line in outcome.out.splitlines()]
+    assert labels == ["good", "", "bad"]
+    records = [
+        json.loads(line)
+        for line in program("predict", classifier, tmp_path / "text", "--json").out.splitlines()
+    ]
+    assert [record["line"] for record in records] == [1, 2, 3]
+    assert sum(records[0]["probabilities"].values()) == pytest.approx(1)
+
+
+def test_a_tagger_tells_words_by_their_neighbors(program: Call, tmp_path: Path) -> None:
+    """`run` and `walk` are verbs after `they` and nouns after `the`."""
+    draw = random.Random(3)
+
+    def sentence() -> str:
+        lines = []
+        for _ in range(draw.randint(1, 4)):
+            word = draw.choice(["run", "walk", "answer"])
+            lines += [f"the\tDET\n{word}\tNOUN\n"] if draw.random() < 0.5 else [f"they\tPRON\n{word}\tVERB\n"]
+        return "".join(lines) + "\n"
+
+    (tmp_path / "train.tsv").write_text("".join(sentence() for _ in range(300)))
+    file = configuration(tmp_path, "tagging", ["train.tsv"], subwords={"size": 40})
+    assert program("train", "-c", file, "-o", tmp_path / "run", "training.max_steps=200").code == 0
+    (tmp_path / "test.tsv").write_text("".join(sentence() for _ in range(50)))
+    record = scores(program, tmp_path / "run", tmp_path / "test.tsv")
+    assert record["accuracy"] > 98
+    assert set(record["types"]) == {"DET", "NOUN", "PRON", "VERB"}
+    (tmp_path / "text").write_text("they run the answer\n")
+    assert program("predict", tmp_path / "run", tmp_path / "text").out == "PRON VERB DET NOUN\n"
+
+
+def test_a_tagger_finds_spans(program: Call, tmp_path: Path) -> None:
+    pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
+    assert (
+        program("data", "generate", "entities", "-o", tmp_path, "--train=600", "--dev=40", "--test=40").code
+        == 0
+    )
+    changes = ["training.max_steps=150", "training.best_by=f1"]
+    file = configuration(
+        tmp_path, "tagging", ["train.iob"], subwords={"size": 300}, batch={"tokens": 1000}, tagging={"spans": True},
+        data={"text": [str(tmp_path / "train.iob")], "dev_text": str(tmp_path / "dev.iob")},
+    )  # fmt: skip
+    assert program("train", "-c", file, "-o", tmp_path / "run", *changes).code == 0
+    record = scores(program, tmp_path / "run", tmp_path / "test.iob")
+    assert record["f1"] > 30
+    assert set(record["types"]) <= {"PER", "ORG", "LOC", "DATE"}
+    (tmp_path / "text").write_text("Dalenshaw moved from Port Kelwick to Lake Beliman in 1987 .\n")
+    found = json.loads(program("predict", tmp_path / "run", tmp_path / "text", "--json").out)
+    for span in found["spans"]:
+        assert span["text"] == " ".join(found["words"][span["start"] : span["end"]])
+
+
+def test_an_answerer_finds_the_kind_that_is_asked_for(program: Call, tmp_path: Path) -> None:
+    """Which place a context has it in isn't known; contexts are longer than a window."""
+    draw = random.Random(4)
+
+    def question() -> str:
+        words = draw.choices(FILL, k=draw.randint(10, 80))
+        color, number = draw.choice(COLORS), draw.choice(NUMBERS)
+        for word in (color, number):
+            words.insert(draw.randint(0, len(words)), word)
+        kind, answer = draw.choice([("color", color), ("number", number)])
+        return json.dumps({"question": f"which {kind}?", "context": " ".join(words), "answer": answer})
+
+    (tmp_path / "train.jsonl").write_text("".join(question() + "\n" for _ in range(300)))
+    (tmp_path / "test.jsonl").write_text("".join(question() + "\n" for _ in range(40)))
+    options = {"stride": 16, "longest_question": 8, "longest_answer": 4}
+    file = configuration(
+        tmp_path, "question_answering", ["train.jsonl"], question_answering=options, batch={"tokens": 1500},
+        subwords={"size": 120}, training=BASE["training"] | {"max_steps": 150},
+    )  # fmt: skip
+    assert program("train", "-c", file, "-o", tmp_path / "run").code == 0
+    record = scores(program, tmp_path / "run", tmp_path / "test.jsonl")
+    assert record["exact_match"] > 90
+    assert record["f1"] >= record["exact_match"]
+    asked = "which color?\t" + "the story " * 40 + "white " + "a plot " * 40 + "five"
+    (tmp_path / "text").write_text(asked + "\n" + asked.replace("color", "number") + "\n")
+    assert program("predict", tmp_path / "run", tmp_path / "text").out == "white\nfive\n"
+
+
+def test_a_filler_finds_what_is_hidden(program: Call, twins: Path, filler: Path, tmp_path: Path) -> None:
+    assert scores(program, filler)["accuracy"] > 60  # one in 16 is right by chance
+    assert scores(program, filler, twins / "text")["accuracy"] > 60
+    (tmp_path / "text").write_text("".join(f"{word} <mask> hi pa\n" for word in TWINS))
+    filled = program("predict", filler, tmp_path / "text").out.splitlines()
+    right = [line == f"{word} {TWINS[word]} hi pa" for word, line in zip(TWINS, filled, strict=True)]
+    assert sum(right) >= 5  # of 8
+    found = [
+        json.loads(line)["candidates"]
+        for line in program("predict", filler, tmp_path / "text", "--json").out.splitlines()
+    ]
+    for line, (candidates,) in zip(filled, found, strict=True):
+        assert line.split()[1] == candidates[0]["token"].strip()
+        assert candidates[0]["probability"] >= candidates[1]["probability"]
+
+
+# Beginning from another run
+
+
+def test_a_classifier_begins_with_the_encoder_of_a_filler(
+    program: Call, twins: Path, filler: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{w} {t}\t{'a' if w < 'e' else 'b'}\n" for w, t in TWINS.items())
+    )
+    file = configuration(
+        tmp_path,
+        "classification",
+        ["data.tsv"],
+        data={"dev_share": 0.0, "text": [str(tmp_path / "data.tsv")]},
+    )
+    command = ("train", "-c", file, f"training.initialize_from={filler}", "-o", tmp_path / "run")
+    # At a learning rate of next to nothing the encoder stays what it was.
+    outcome = program(*command, "schedule.peak=1e-12", "--max-steps=2")
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "run" / "spm.model").read_bytes() == (filler / "spm.model").read_bytes()
+    ours = load_file(tmp_path / "run" / "model.safetensors")
+    for name, tensor in load_file(filler / "model.safetensors").items():
+        if name.startswith("encoder."):
+            assert ours[name] == pytest.approx(tensor, abs=1e-9)
+    state = json.loads((tmp_path / "run" / "checkpoints" / "step-00000002" / "state.json").read_text())
+    assert len(state["identity"]["initialized_from"]) == 12
+
+
+def test_a_run_to_begin_from_must_be_of_the_same_shape(
+    program: Call, reviews: Path, filler: Path, classifier: Path, tmp_path: Path
+) -> None:
+    command = ("train", "-c", reviews / "classification.yaml", "-o", tmp_path / "run")
+    start = f"training.initialize_from={filler}"
+    assert program(*command, start, "model.d_model=16", "model.norm=post").error == (
+        f"training.initialize_from: {filler} has model.d_model=32 there, found 16 here; "
+        "model.norm=pre there, found post here"
+    )
+    assert program(*command, "training.initialize_from=nowhere").error == (
+        "training.initialize_from: nowhere: expected a run directory, found none"
+    )
+    shutil.copytree(filler, tmp_path / "unfinished")
+    (tmp_path / "unfinished" / "model.safetensors").unlink()
+    assert (
+        "was the run to begin from trained to its end?"
+        in program(*command, f"training.initialize_from={tmp_path / 'unfinished'}").error
+    )
+
+
+def test_a_filler_needs_subwords_with_a_mask(
+    program: Call, twins: Path, classifier: Path, tmp_path: Path
+) -> None:
+    outcome = program(
+        "train",
+        "-c",
+        twins / "masked_language_model.yaml",
+        f"training.initialize_from={classifier}",
+        "-o",
+        tmp_path / "r",
+    )
+    assert outcome.error.startswith("training.initialize_from: expected a run whose subwords know <mask>")
+
+
+# Going on
+
+
+@pytest.mark.parametrize("task", ["classification", "masked_language_model"])
+def test_some_steps_and_the_rest_in_a_new_process_equal_all_in_one_go(
+    task: str, program: Call, reviews: Path, twins: Path, tmp_path: Path
+) -> None:
+    file = {"classification": reviews, "masked_language_model": twins}[task] / f"{task}.yaml"
+    more = ["training.r_drop=1"] if task == "classification" else []
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert (
+        program("train", "-c", file, "-o", whole, "--max-steps=25", "schedule.name=constant", *more).code == 0
+    )
+    command = ("train", "-c", file, "-o", parts, "schedule.name=constant", *more)
+    assert program(*command, "--max-steps=13").code == 0
+    assert saved_step(parts) == 13
+    again = headwise(*command, "--max-steps=25")
+    assert "resuming from" in again.err
+    for name in ("model.safetensors", "checkpoints/step-00000025/optimizer.safetensors"):
+        assert (whole / name).read_bytes() == (parts / name).read_bytes()
+
+
+def test_folds_hold_out_every_text_once(program: Call, reviews: Path, tmp_path: Path) -> None:
+    seen: list[str] = []
+    for fold in (1, 2, 3):
+        options = ["classification.folds=3", f"classification.fold={fold}", "--max-steps=1"]
+        run = tmp_path / str(fold)
+        assert program("train", "-c", reviews / "classification.yaml", *options, "-o", run).code == 0
+        seen += (run / "prepared" / "dev.jsonl").read_text().splitlines()
+    assert len(seen) == len(set(seen)) == 300
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (["classification.labels=[good]"], "classification.labels: expected one label for each plain-text file"),
+        (["classification.fold=2"], "fold must be at most folds=1, found 2"),
+        (["tagging.spans=true"], "tagging: expected nothing here, as task classification has no use for it"),
+        (["data.source=[a]"], "data.source: expected nothing here, as task classification has no use for it"),
+        (["model.decoder_layers=2"], "model.decoder_layers: expected nothing here, as an encoder-only model"),
+        (["training.best_by=bleu"], "training.best_by: expected loss or accuracy or macro_f1 for task classification"),
+        (["data.text=[nowhere.tsv]"], "nowhere.tsv: there is no such file"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_cannot_be(
+    changes: list[str], sentence: str, program: Call, reviews: Path, tmp_path: Path
+) -> None:
+    outcome = program("train", "-c", reviews / "classification.yaml", *changes, "-o", tmp_path / "run")
+    assert sentence in outcome.error
+
+
+def test_what_cannot_be_predicted(program: Call, filler: Path, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("ba mo\n")
+    assert program("predict", filler, tmp_path / "text").error == (
+        f"{tmp_path}/text line 1: expected <mask> where a token is to be found, found none"
+    )
+    assert program("predict", trained, tmp_path / "text").error == (
+        "predict: expected a run of a task that labels or answers, found one of translation"
+    )
+
+
+def test_spans_without_seqeval(program: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "seqeval.metrics", None)
+    (tmp_path / "train.iob").write_text("Ada\tB-PER\nslept\tO\n\n" * 40)
+    file = configuration(tmp_path, "tagging", ["train.iob"], subwords={"size": 20}, tagging={"spans": True})
+    assert program("train", "-c", file, "-o", tmp_path / "run", "--max-steps=1").error == (
+        "tagging.spans: needs the seqeval package, found none; run `pip install headwise[tagging]`"
+    )

@@ -1,0 +1,203 @@
+"""Images, with captions and without, as their users have them: trained, stopped and resumed, scored, and looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from matplotlib.image import imread, imsave
+from program import Call, headwise, metrics, result
+from torch.testing import assert_close
+
+from headwise.analysis.patches import look
+from headwise.cli.main import run as run_program
+from headwise.config import Config
+from headwise.images.prepared import ImageFormat, PreparedImages
+from headwise.tasks.image_classification import load_classifier
+from headwise.tasks.registry import find_task
+
+pytest.importorskip("sklearn", reason="needs the extra 'digits'")
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+SHAPE = {
+    "encoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 2, "max_length": 40, "norm": "pre", "dropout": 0.1,
+    "positions": "learned", "scale_embeddings": False,
+}  # fmt: skip
+TRAINING = {
+    "max_steps": 12, "validate_every": 6, "checkpoint_every": 4, "average_last": 2, "log_every": 1, "threads": 1,
+    "precision": "float32", "device": "cpu",
+}  # fmt: skip
+
+
+def write(folder: Path, task: str, **options: Any) -> Path:
+    config = {
+        "task": task,
+        "model": SHAPE,
+        task: options,
+        "schedule": {"name": "linear", "peak": 0.004, "warmup": 20},
+        "training": TRAINING,
+    }
+    if task == "image_classification":
+        config["batch"] = {"tokens": 17 * 32, "accumulate": 2}
+    file = folder / f"{task}.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier of digits, trained for seconds; a third is held out."""
+    folder = tmp_path_factory.mktemp("digits")
+    config = write(folder, "image_classification", patch=2)
+    changes = ["model.dropout=0", "training.validate_every=75", "training.checkpoint_every=15"]
+    assert (
+        run_program(["train", "-c", str(config), *changes, "--max-steps=150", "-o", str(folder / "run")]) == 0
+    )
+    return folder / "run"
+
+
+def test_digits_are_learned_and_scored_on_the_held_out_third(
+    learned: Path, program: Call, tmp_path: Path
+) -> None:
+    said = tmp_path / "said.txt"
+    report = json.loads(program("evaluate", learned, "--json", "-o", said).out)
+    assert report["images"] == 599
+    assert report["accuracy"] > 75.0
+    test = PreparedImages.open(learned / "prepared").test
+    right = np.mean(
+        [line == str(label) for line, label in zip(said.read_text().split(), test.labels, strict=True)]
+    )
+    assert report["accuracy"] == pytest.approx(100 * right)
+    assert set(report["classes"]) == set("0123456789")
+    out = program("evaluate", learned).out
+    assert f"of 599 held-out images, {round(599 * (1 - right))} wrong" in out
+
+
+@torch.no_grad()
+def test_what_is_drawn_is_the_attention_of_a_plain_pass(learned: Path, program: Call, tmp_path: Path) -> None:
+    config = Config.load(learned / "config.yaml")
+    model, form = load_classifier(learned, config, device="cpu"), ImageFormat.load(learned)
+    test = PreparedImages.open(learned / "prepared").test
+    image = torch.from_numpy(form.normalized(test.images[4]))
+    looked = look(model, image)
+    assert looked.heads.shape == (2, 2, 4, 4)
+    assert_close(torch.from_numpy(looked.probabilities), model(image[None])[0].softmax(-1))
+    np.testing.assert_allclose(looked.heads.sum(axis=(2, 3)), 1.0, rtol=1e-5)
+    # The first layer's attention of the class token, written out.
+    x = model.vision.patch(torch.nn.functional.unfold(image[None], 2, stride=2).transpose(1, 2))
+    assert model.vision.class_token is not None
+    x = torch.cat([model.vision.class_token.expand(1, 1, -1), x], dim=1) + model.vision.positions.table[:17]
+    layer = model.vision.encoder.layers[0]
+    x = layer.around_attention.norm(x)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+    own = layer.self_attention  # pyright: ignore[reportAttributeAccessIssue]
+    q, k = own.query(x[0]).view(17, 2, 16), own.key(x[0]).view(17, 2, 16)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+    weights = (torch.einsum("hd,khd->hk", q[0], k) / 4).softmax(-1)[:, 1:]
+    expected = (weights / weights.sum(-1, keepdim=True)).view(2, 4, 4)
+    assert_close(torch.from_numpy(looked.heads[0]), expected, rtol=1e-4, atol=1e-5)
+
+    picture = tmp_path / "p.png"
+    assert "(it is " in program("patches", learned, "--row", 5, "-o", picture).out
+    assert imread(picture).shape[2] == 4
+    imsave(tmp_path / "digit.png", test.images[4, 0] / 16, cmap="gray", vmin=0, vmax=1)
+    out = program("patches", learned, "--image", tmp_path / "digit.png", "-o", picture).out
+    assert f": {int(looked.probabilities.argmax())}, probability" in out
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("image_classification", {"patch": 2, "shift": 1, "flip": True}),
+        ("image_text", {"patch": 4, "pairs": 48, "width": 16}),
+    ],
+)
+def test_stopped_and_resumed_in_a_new_process_is_all_in_one_go(
+    task: str, options: dict[str, Any], program: Call, tmp_path: Path
+) -> None:
+    constant = ["schedule.name=constant", "-c", write(tmp_path, task, **options)]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert program("train", *constant, "-o", whole).code == 0
+    assert program("train", *constant, "-o", parts, "--max-steps=7").code == 0
+    again = headwise("train", *constant, "-o", parts)
+    assert again.code == 0, again.err
+    assert "resuming from" in again.err
+    found = [result(parts), result(whole)]
+    for part in found:
+        part["metrics"] = [record for record in part["metrics"] if record["step"] != 7]
+    assert found[0] == found[1]
+
+
+def test_captions_find_their_pictures(program: Call, tmp_path: Path) -> None:
+    run, picture = tmp_path / "run", tmp_path / "w.png"
+    config = write(tmp_path, "image_text", patch=4, width=32)
+    changes = ["model.dropout=0", "training.validate_every=80"]
+    assert program("train", "-c", config, *changes, "--max-steps=160", "-o", run).code == 0
+    first, last = metrics(run, "dev")[0], metrics(run, "dev")[-1]
+    assert last["loss"] < first["loss"]
+    report = json.loads(program("evaluate", run, "--json").out)
+    for gallery in ("seen", "held_out"):
+        scores = report[gallery]
+        for direction in ("text_to_image", "image_to_text"):
+            assert scores[f"{direction}_at_5"] >= scores[f"{direction}_at_1"]
+            assert scores[f"{direction}_at_5"] > 4 * 500 / scores["pictures"]  # four times chance
+    out = program("patches", run, "--row", 2, "-o", picture).out
+    assert "similarity" in out
+    assert picture.exists()
+    assert "never seen together" in program("evaluate", run).out
+    error = program("patches", run, "--row", 2, "--text", "a purple seven", "-o", picture).error
+    assert error == "--text: expected words of the captions, found 'purple'"
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("evaluate RUN some.png", "evaluate: expected no file, as a run of task image_classification is scored on"),
+        ("patches RUN -o p.png", "patches: expected either --row or --image, found neither"),
+        ("patches RUN --row 600 -o p.png", "--row: expected a number from 1 to 599 of the held-out images, found 600"),
+        ("patches RUN --row 6 -o p.jpg", "p.jpg: expected a file that ends in .png"),
+        ("patches RUN --image none.png -o p.png", "none.png: there is no such file"),
+        ("patches RUN --row 6 --text seven -o p.png", "--text: expected none, as RUN is a run of task"),
+        ("translate RUN", "RUN: expected a run of task translation, found one of image_classification"),
+        ("train -c CONFIG -o NEW data.text=[a]", "data: expected nothing here, as task image_cla"),
+        ("train -c CONFIG -o NEW model.decoder_layers=2", "model.decoder_layers: expected nothing here, as"),
+        ("train -c CONFIG -o NEW image_classification.patch=3", "patch: expected a number that divides the images'"),
+        ("train -c CONFIG -o NEW model.max_length=16", "model.max_length: expected at least 17, for 16 patches"),
+        ("train -c CONFIG -o NEW image_classification.source=nowhere", "nowhere: expected digits, or a folder"),
+        ("train -c CLIP -o NEW model.max_length=9", "model.max_length: expected at least the "),
+        ("train -c CLIP -o NEW image_text.source=x", "image_text.source: expected digits, of which captions are known"),
+        ("train -c CLIP -o NEW image_text.canvas=8", "image_text.canvas: expected at least 10 pixels"),
+    ],
+)  # fmt: skip
+def test_a_mistake_gets_a_sentence(
+    command: str, sentence: str, learned: Path, program: Call, tmp_path: Path
+) -> None:
+    words = {
+        "RUN": str(learned),
+        "CONFIG": str(learned.parent / "image_classification.yaml"),
+        "CLIP": str(CONFIGS / "digits-clip.yaml"),
+        "NEW": str(tmp_path / "new"),
+    }
+    error = program(*(words.get(word, word) for word in command.split())).error
+    assert sentence.replace("RUN", str(learned)) in error
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "digits",
+        "fashion-mnist",
+        "cifar-10",
+        "digits-clip",
+        "denoising",
+        "reverse",
+        "summary",
+        "reverse-prefix",
+    ],
+)
+def test_the_shipped_configurations_fit_their_tasks(name: str) -> None:
+    config = Config.load(CONFIGS / f"{name}.yaml")
+    find_task(config.task).check(config)

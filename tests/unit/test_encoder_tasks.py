@@ -1,0 +1,205 @@
+"""What the encoder-only tasks compute, against definitions: losses, padding, answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+from torch.testing import assert_close
+
+from headwise.config import Config
+from headwise.errors import CheckpointError
+from headwise.models.build import build_encoder_only
+from headwise.models.headed import HeadedEncoder, load_encoder
+from headwise.models.heads import pool
+from headwise.tasks.classification import Classification
+from headwise.tasks.encoder import EncoderKind, Tools, choice_loss, run_rows
+from headwise.tasks.question_answering import QuestionAnswering, best_answer
+from headwise.tasks.tagging import Tagging
+from headwise.text.examples import Encoded
+from headwise.text.questions import Window
+from headwise.text.rows import RowStream, make_rows
+from headwise.text.subword import BOS, EOS
+from headwise.text.vocabulary import Characters
+
+MODEL = {"encoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64, "segments": 2}
+LOWEST = torch.finfo(torch.float32).min
+
+
+def random_logits(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), requires_grad=True)
+
+
+# Losses
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_the_loss_is_torchs(smoothing: float) -> None:
+    logits, targets = random_logits(7, 5), torch.tensor([0, 1, 2, 3, 4, 0, 1])
+    loss = choice_loss(logits, targets, smoothing)
+    expected = functional.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    assert_close(loss.total, expected)
+    assert_close(loss.nll, functional.cross_entropy(logits, targets, reduction="sum").detach())
+    assert loss.count == 7
+
+
+def test_options_that_cannot_be_chosen_take_no_part_in_smoothing() -> None:
+    logits, targets = random_logits(4, 3), torch.tensor([0, 2, 1, 1])
+    padded = torch.cat([logits, torch.full((4, 2), LOWEST)], dim=1)
+    assert_close(choice_loss(padded, targets, 0.3).total, choice_loss(logits, targets, 0.3).total)
+    gradient = torch.autograd.grad(choice_loss(padded, targets, 0.3).total, logits)[0]
+    assert_close(gradient, torch.autograd.grad(choice_loss(logits, targets, 0.3).total, logits)[0])
+
+
+def test_r_drop_is_its_formula() -> None:
+    first, second, targets = (
+        random_logits(6, 4),
+        random_logits(6, 4, seed=1),
+        torch.tensor([0, 1, 2, 3, 0, 1]),
+    )
+    p, q = (logits.log_softmax(-1) for logits in (first, second))
+    divergence = functional.kl_div(p, q, log_target=True, reduction="sum")
+    divergence = divergence + functional.kl_div(q, p, log_target=True, reduction="sum")
+    entropies = [functional.cross_entropy(x, targets, reduction="sum") for x in (first, second)]
+    expected = sum(entropies) / 2 + 1.7 / 4 * divergence
+    assert_close(choice_loss(first, targets, other=second, r_drop=1.7).total, expected)
+    assert_close(choice_loss(first, targets, other=first, r_drop=1.7).total, entropies[0])
+
+
+# Padding and batches
+
+KINDS: dict[str, EncoderKind[Any]] = {
+    "classification": Classification(),
+    "tagging": Tagging(),
+    "question_answering": QuestionAnswering(),
+}
+
+
+def config_of(task: str, **more: Any) -> Config:
+    return Config.from_tree({"task": task, "model": MODEL, "batch": {"tokens": 1000}, **more})
+
+
+def rows_of(task: str) -> Encoded:
+    random = np.random.default_rng(1)
+    ids, targets = [], []
+    for length in (3, 9, 20, 5, 14):
+        inside = random.integers(4, 20, length).tolist()
+        if task == "question_answering":
+            ids.append([BOS, *inside[:2], EOS, *inside[2:], EOS])
+            targets.append([4, 4])
+        else:
+            ids.append([BOS, *inside, EOS])
+            targets.append([1] if task == "classification" else [-1, *[2] * length, -1])
+    return Encoded(ids, targets, list(range(len(ids))))
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+@pytest.mark.parametrize("task", KINDS)
+def test_padding_changes_nothing(task: str, pooling: str) -> None:
+    more = {"classification": {"pooling": pooling}} if task == "classification" else {}
+    together, alone = (config_of(task, **more, batch={"tokens": tokens}) for tokens in (1000, 1))
+    torch.manual_seed(1)
+    head = KINDS[task].head(together, 3)
+    model = HeadedEncoder(build_encoder_only(together.model, 20), head).eval()
+    vocabulary = Characters("\nabcdefghijklmno")
+    found = [
+        run_rows(KINDS[task], Tools(config, model, vocabulary, ["x", "y", "z"]), rows_of(task))
+        for config in (together, alone)
+    ]
+    for ids, a, b in zip(rows_of(task).ids, found[0][0], found[1][0], strict=True):
+        real = slice(None) if task == "classification" else slice(len(ids))
+        assert_close(a[real], b[real], rtol=1e-5, atol=1e-5)
+    assert_close(found[0][1].nll, found[1][1].nll)
+    assert found[0][1].count == found[1][1].count
+
+
+def test_pooling_is_the_first_token_or_the_mean_of_the_real_ones() -> None:
+    hidden = torch.randn(2, 4, 3)
+    mask = torch.tensor([[True, True, True, True], [True, True, False, False]])
+    assert_close(pool(hidden, mask, "first"), hidden[:, 0])
+    assert_close(pool(hidden, mask, "mean"), torch.stack([hidden[0].mean(0), hidden[1, :2].mean(0)]))
+
+
+# Order
+
+
+def stream(rank: int = 0, world: int = 1) -> RowStream:
+    lengths = np.arange(3, 43)
+
+    def make(epoch: int, rows: np.ndarray, random: np.random.Generator) -> Any:
+        return make_rows(
+            [[random.integers(100)] * lengths[row] for row in rows], [[1]] * len(rows), rows.tolist()
+        )
+
+    return RowStream(lambda _: lengths, make, 100, seed=1, identity={"data": "x"}, rank=rank, world=world)
+
+
+def test_every_row_once_an_epoch_on_one_rank_or_another() -> None:
+    streams = [stream(rank, 2) for rank in range(2)]
+    seen: list[int] = []
+    while streams[0].epoch == 0:
+        for one in streams:
+            batch = next(one)
+            assert batch.ids.numel() <= 100
+            seen += batch.rows
+    assert all(one.epoch == 1 for one in streams)
+    assert sorted(seen) == list(range(40))
+
+
+def test_a_position_is_gone_on_from() -> None:
+    one = stream()
+    for _ in range(25):
+        next(one)
+    other = stream()
+    other.load_state(one.state())
+    for _ in range(25):
+        a, b = next(one), next(other)
+        assert torch.equal(a.ids, b.ids)
+        assert a.rows == b.rows
+    with pytest.raises(CheckpointError, match="planned with tokens=99, found tokens=100"):
+        other.load_state(one.state() | {"tokens": 99})
+
+
+# Answers
+
+
+def test_the_best_answer_is_that_of_trying_all() -> None:
+    context = "one two three four five"
+    words = [(0, 3), (4, 7), (4, 7), (8, 13), (14, 18), (14, 18), (14, 18), (19, 23)]
+    begins = [True, True, False, True, True, False, False, True]
+    ends = [True, False, True, True, False, False, True, True]
+    window = Window([BOS, 9, EOS, *range(10, 18), EOS], 3, words, begins, ends)
+    for seed in range(50):
+        logits = random_logits(12, 2, seed=seed).detach() * 3
+        p = logits.double().softmax(dim=0)
+        for longest in (1, 3, 8):
+            tried = {
+                (words[i][0], words[j][1]): float(p[3 + i, 0] * p[3 + j, 1])
+                for i in range(8)
+                for j in range(i, min(8, i + longest))
+                if begins[i] and ends[j]
+            }
+            best = max(tried, key=lambda span: tried[span])
+            found = best_answer(context, window, logits, longest)
+            assert (found.start, found.end) == best
+            assert found.text == context[best[0] : best[1]]
+            assert found.probability == pytest.approx(tried[best])
+
+
+# Weights
+
+
+def test_an_encoder_of_another_shape_is_named(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    config = config_of("classification")
+    model = HeadedEncoder(build_encoder_only(config.model, 20), Classification().head(config, 2))
+    save_file({"encoder.embedding.weight": torch.zeros(19, 16)}, tmp_path / "model.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"expected tensor encoder.embedding.weight of shape \(20, 16\)"
+    ):
+        load_encoder(model, tmp_path / "model.safetensors")

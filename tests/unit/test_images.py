@@ -1,0 +1,247 @@
+"""Images as data: formats against bytes put together by hand, batches and patches against plain loops."""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.image import imsave
+
+from headwise.config import ModelConfig
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.images.batches import RowDraws, augment
+from headwise.images.prepared import PreparedImages, prepare_images, split_rows
+from headwise.images.sets import find_source, parse_cifar, read_idx, read_image
+from headwise.models.vision import VisionTransformer, patches
+from headwise.task_options import ImageConfig
+
+RANDOM = np.random.default_rng(5)
+
+
+def idx(values: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+
+
+def fashion(folder: Path, train: int = 20, test: int = 6) -> dict[str, np.ndarray]:
+    arrays = {}
+    for part, count in (("train", train), ("t10k", test)):
+        arrays[f"{part}-images-idx3-ubyte"] = RANDOM.integers(0, 256, (count, 28, 28)).astype(np.uint8)
+        arrays[f"{part}-labels-idx1-ubyte"] = (np.arange(count) % 10).astype(np.uint8)
+    folder.mkdir(exist_ok=True)
+    for name, values in arrays.items():
+        (folder / name).write_bytes(idx(values))
+    return arrays
+
+
+def cifar(folder: Path) -> dict[str, np.ndarray]:
+    batches = {}
+    folder.mkdir(exist_ok=True)
+    with tarfile.open(folder / "cifar-10-binary.tar", "w") as archive:
+        for name in [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin", "readme.html"]:
+            batch = RANDOM.integers(0, 256, (4, 3073)).astype(np.uint8)
+            batch[:, 0] %= 10
+            batches[name] = batch
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            member.size = batch.nbytes
+            archive.addfile(member, io.BytesIO(batch.tobytes()))
+    return batches
+
+
+def test_fashion_mnist_is_read_from_idx_files(tmp_path: Path) -> None:
+    arrays = fashion(tmp_path / "f")
+    found = find_source(str(tmp_path / "f")).read()
+    assert found.test is not None
+    np.testing.assert_array_equal(found.train.images[:, 0], arrays["train-images-idx3-ubyte"])
+    np.testing.assert_array_equal(found.test.labels, arrays["t10k-labels-idx1-ubyte"])
+    assert (found.full, found.classes[9]) == (255, "ankle boot")
+
+
+def test_cifar_is_read_from_its_archive_without_unpacking(tmp_path: Path) -> None:
+    batches = cifar(tmp_path / "c")
+    found = find_source(str(tmp_path / "c")).read()
+    assert found.train.images.shape == (20, 3, 32, 32)
+    third = batches["data_batch_3.bin"]
+    assert found.train.labels[8:12].tolist() == third[:, 0].tolist()
+    for channel, row, column in ((0, 0, 0), (1, 2, 31), (2, 31, 5)):
+        assert found.train.images[9, channel, row, column] == third[1, 1 + 1024 * channel + 32 * row + column]
+    assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["cifar-10-binary.tar"]
+
+
+def test_damaged_files_get_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    for content, sentence in (
+        (
+            b"\x1f\x8b\x08\x00 zipped",
+            "expected an IDX file of unsigned bytes, found it to begin with 1f 8b 08 00",
+        ),
+        (
+            idx(np.zeros((2, 3), np.uint8))[:-1],
+            r"expected 18 bytes for the shape \(2, 3\) that it names, found 17",
+        ),
+        (bytes([0, 0, 8, 3, 0, 0]), "expected at least 16 bytes for its 3 sizes, found 6"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=sentence):
+            read_idx(file)
+    with pytest.raises(DataError, match="can't be read"):
+        read_idx(tmp_path / "none")
+    with pytest.raises(DataError, match="b: expected a multiple of 3,073 bytes, found 5"):
+        parse_cifar(b"12345", "b")
+    with pytest.raises(DataError, match="expected labels from 0 to 9, found 77"):
+        parse_cifar(bytes([77, *[0] * 3072]), "b")
+    folder = tmp_path / "f"
+    fashion(folder)
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(np.zeros(5, np.uint8)))
+    with pytest.raises(DataError, match="expected as many images as t10k-labels-idx1-ubyte has labels"):
+        find_source(str(folder)).read()
+    cifar(tmp_path / "c")
+    whole = (tmp_path / "c" / "cifar-10-binary.tar").read_bytes()
+    (tmp_path / "c" / "cifar-10-binary.tar").write_bytes(b"no archive" + whole[:100])
+    with pytest.raises(DataError, match="expected a tar archive, found a damaged one"):
+        find_source(str(tmp_path / "c")).read()
+    with pytest.raises(DataError, match="expected digits, or a folder with a set of images, found none"):
+        find_source("digit")
+    (tmp_path / "e").mkdir()
+    with pytest.raises(DataError, match="found neither; `headwise data get` brings them"):
+        find_source(str(tmp_path / "e"))
+
+
+def test_without_scikit_learn_the_digits_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ConfigError, match=r'expected scikit-learn.*pip install "headwise\[digits\]"'):
+        find_source("digits")
+
+
+def test_an_image_file_must_have_the_right_size(tmp_path: Path) -> None:
+    pixels = RANDOM.random((6, 4)).astype(np.float32)
+    imsave(tmp_path / "i.png", pixels, cmap="gray", vmin=0, vmax=1)
+    found = read_image(tmp_path / "i.png", (1, 6, 4))
+    np.testing.assert_allclose(found[0], pixels, atol=0.01)
+    assert read_image(tmp_path / "i.png", (3, 6, 4)).shape == (3, 6, 4)
+    with pytest.raises(DataError, match="expected an image of 8 x 8 pixels, found 4 x 6"):
+        read_image(tmp_path / "i.png", (1, 8, 8))
+    (tmp_path / "t.png").write_text("no picture")
+    with pytest.raises(DataError, match=r"t.png: expected a PNG image, found"):
+        read_image(tmp_path / "t.png", (1, 8, 8))
+    with pytest.raises(DataError, match="there is no such file"):
+        read_image(tmp_path / "none.png", (1, 8, 8))
+
+
+@given(st.integers(10, 400), st.sampled_from(["shuffled", "last"]), st.floats(0.1, 0.6), st.floats(0.0, 0.4))
+def test_every_image_is_for_one_purpose(count: int, split: str, test: float, dev: float) -> None:
+    config = ImageConfig.model_validate({"split": split, "test_share": test, "dev_share": dev})
+    rows = split_rows(count, config, own_test=False)
+    assert sorted(np.concatenate([*rows.values()]).tolist()) == list(range(count))
+    assert len(rows["test"]) >= count * test
+    assert split_rows(count, config, own_test=False)["test"].tolist() == rows["test"].tolist()
+    if split == "last":
+        assert rows["test"].tolist() == list(range(count - len(rows["test"]), count))
+    assert len(split_rows(count, config, own_test=True)["test"]) == 0
+
+
+def test_images_are_prepared_once_and_normalized(tmp_path: Path) -> None:
+    arrays = fashion(tmp_path / "f")
+    config = ImageConfig(source=str(tmp_path / "f"), dev_share=0.2)
+    made = prepare_images(config, tmp_path / "p")
+    again = prepare_images(config, tmp_path / "p")
+    assert (made.reused, again.reused) == (False, True)
+    assert [len(part) for part in (again.train, again.dev, again.test)] == [16, 4, 6]
+    pixels = again.format.normalized(again.train.images)
+    assert pixels.mean() == pytest.approx(0.0, abs=1e-5)
+    assert pixels.std() == pytest.approx(1.0, abs=1e-5)
+    np.testing.assert_array_equal(again.test.images[:, 0], arrays["t10k-images-idx3-ubyte"])
+    with pytest.raises(CheckpointError, match="was begun with other text"):
+        prepare_images(config.model_copy(update={"dev_share": 0.3}), tmp_path / "p", expected="0" * 12)
+    (tmp_path / "p" / "train.labels").write_bytes(b"12345678")
+    with pytest.raises(CheckpointError, match="expected as many labels as images"):
+        PreparedImages.open(tmp_path / "p")
+
+
+@given(st.integers(0, 3), st.booleans(), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_augmentation_is_a_move_and_a_mirror(shift: int, flip: bool, channels: int, seed: int) -> None:
+    images = np.random.default_rng(1).integers(1, 256, (5, channels, 6, 7)).astype(np.uint8)
+    found = augment(images, shift, flip, np.random.default_rng(seed))
+    for before, after in zip(images, found, strict=True):
+        candidates = []
+        for down in range(-shift, shift + 1):
+            for right in range(-shift, shift + 1):
+                moved = np.zeros_like(before)
+                for y in range(6):
+                    for x in range(7):
+                        if 0 <= y - down < 6 and 0 <= x - right < 7:
+                            moved[:, y, x] = before[:, y - down, x - right]
+                candidates += [moved, moved[:, :, ::-1]] if flip else [moved]
+        assert any(np.array_equal(after, candidate) for candidate in candidates)
+
+
+def test_moves_and_mirrors_of_all_kinds_are_drawn() -> None:
+    """A single bright pixel in the middle of 7 x 7 shows where it went."""
+    images = np.zeros((4000, 1, 7, 7), np.uint8)
+    images[:, 0, 3, 2] = 1
+    rows, columns = np.nonzero(augment(images, 1, True, np.random.default_rng(0)))[2:]
+    places = dict.fromkeys(((y, x) for y in (2, 3, 4) for x in range(1, 6)), 0)
+    for place in zip(rows.tolist(), columns.tolist(), strict=True):
+        places[place] += 1  # from 1, 2, 3, or mirrored from 3, 4, 5
+    for (_, x), count in places.items():
+        assert count == pytest.approx(4000 / 3 * (2 if x == 3 else 1) / 6, rel=0.2)
+
+
+def draws(world: int = 1, rank: int = 0) -> RowDraws[tuple[list[int], float]]:
+    return RowDraws(
+        23,
+        4,
+        lambda rows, random: (rows.tolist(), random.random()),
+        seed=3,
+        identity={},
+        rank=rank,
+        world=world,
+    )
+
+
+def test_a_stream_goes_on_where_it_was_left() -> None:
+    whole = draws()
+    expected = [next(whole) for _ in range(20)]
+    assert sorted(row for rows, _ in expected[:6] for row in rows) == list(range(23))
+    for stop in (1, 6, 13):
+        first, second = draws(), draws()
+        assert [next(first) for _ in range(stop)] == expected[:stop]
+        second.load_state(first.state())
+        assert [next(second) for _ in range(stop, 20)] == expected[stop:]
+    with pytest.raises(CheckpointError, match="planned with world=1, found world=2"):
+        draws(world=2).load_state(whole.state())
+    halves = [draws(world=2, rank=rank) for rank in (0, 1)]
+    rows = [row for half in halves for _ in range(3) for row in next(half)[0]]
+    assert sorted(rows) == list(range(23))
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(1, 4))
+def test_patches_are_those_of_unfold_and_of_a_loop(channels: int, side: int, down: int, across: int) -> None:
+    images = torch.randn(2, channels, side * down, side * across)
+    found = patches(images, side)
+    unfolded = torch.nn.functional.unfold(images, side, stride=side).transpose(1, 2)
+    assert torch.equal(found, unfolded)
+    for y in range(down):
+        for x in range(across):
+            cut = images[1, :, side * y : side * (y + 1), side * x : side * (x + 1)]
+            assert torch.equal(found[1, across * y + x], cut.flatten())
+
+
+def test_patches_that_do_not_fit_get_a_sentence() -> None:
+    config = ModelConfig(encoder_layers=1, d_model=8, d_ff=8, heads=2, max_length=4)
+    with pytest.raises(ConfigError, match="expected a number that divides the images' 8 x 6 pixels, found 4"):
+        VisionTransformer(config, (1, 6, 8), 4)
+    with pytest.raises(ConfigError, match=r"expected at least 5, for 4 patches and the class token, found 4"):
+        VisionTransformer(config, (1, 8, 8), 4)
+    assert VisionTransformer(config, (1, 8, 8), 4, class_token=False)(torch.zeros(3, 1, 8, 8)).shape == (
+        3,
+        4,
+        8,
+    )

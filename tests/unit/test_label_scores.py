@@ -1,0 +1,77 @@
+"""Scores of labels, spans and answers against scikit-learn, seqeval and examples worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.evaluation.answers import exact_match, normalize, word_f1
+from headwise.evaluation.classification import accuracy, by_class, macro_f1
+from headwise.evaluation.spans import score_spans, spans
+
+LABELS = ["a", "b", "c"]
+TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(LABELS)), min_size=1, max_size=30))
+def test_classes_are_scored_as_scikit_learn_does(pairs: list[tuple[str, str]]) -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="needs the extra 'digits'")
+    said, gold = [s for s, _ in pairs], [g for _, g in pairs]
+    expected = metrics.precision_recall_fscore_support(gold, said, labels=LABELS, zero_division=0)
+    found = by_class(said, gold, LABELS)
+    for place, name in enumerate(("precision", "recall", "f1")):
+        assert [found[label][name] / 100 for label in LABELS] == pytest.approx(expected[place].tolist())
+    assert [found[label]["support"] for label in LABELS] == expected[3].tolist()
+    assert macro_f1(found) / 100 == pytest.approx(sum(expected[2]) / 3)
+    assert accuracy(said, gold) / 100 == pytest.approx(metrics.accuracy_score(gold, said))
+
+
+@given(st.lists(st.sampled_from(TAGS), max_size=12))
+def test_spans_are_those_of_strict_iob2(tags: list[str]) -> None:
+    scheme = pytest.importorskip("seqeval.scheme", reason="needs the extra 'tagging'")
+    expected = [(e.tag, e.start, e.end) for e in scheme.Tokens(tags, scheme.IOB2).entities]
+    assert spans(tags) == expected
+
+
+def test_spans_count_whole() -> None:
+    """By hand: of 3 gold spans 2 are found, one of 3 predicted ones has a wrong end; neighbors of a type are two."""
+    pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
+    gold = [["B-X", "I-X", "B-X", "O"], ["B-Y", "I-Y"]]
+    said = [["B-X", "I-X", "B-X", "O"], ["B-Y", "O"]]
+    found = score_spans(said, gold)
+    assert (found["precision"], found["recall"], found["f1"]) == pytest.approx((200 / 3, 200 / 3, 200 / 3))
+    assert found["types"]["X"] == {"precision": 100.0, "recall": 100.0, "f1": 100.0, "support": 2}
+    assert found["types"]["Y"]["f1"] == 0
+    joined = score_spans([["B-X", "I-X", "I-X", "O"], ["O", "O"]], gold)
+    assert joined["f1"] == 0
+
+
+def test_nothing_to_find_and_nothing_found() -> None:
+    pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
+    assert score_spans([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "types": {}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "normal"),
+    [
+        ("The  Eiffel Tower!", "eiffel tower"),
+        ("a man, a plan", "man plan"),
+        ("U.S.A.", "usa"),
+        ("Theodore", "theodore"),
+        ("", ""),
+    ],
+)
+def test_answers_are_normalized(answer: str, normal: str) -> None:
+    assert normalize(answer) == normal
+
+
+def test_answers_are_scored_against_the_one_that_fits_best() -> None:
+    assert exact_match("the red boat.", ["Red boat", "ship"]) == 100
+    assert exact_match("boat", ["red boat"]) == 0
+    # 1 word of 1 is right, 1 of 2 found: 2 · 1 · ½ / (1 + ½)
+    assert word_f1("boat", ["ship", "red boat"]) == pytest.approx(200 / 3)
+    # Words count as often as they come: 1 right of 2 and of 1.
+    assert word_f1("boat boat", ["boat"]) == pytest.approx(200 / 3)
+    assert word_f1("", ["the"]) == 100
+    assert word_f1("", ["boat"]) == 0

@@ -1,0 +1,345 @@
+"""Reading labelled texts, tagged sentences and questions, and what is said about files that are otherwise."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headwise.config import SubwordConfig
+from headwise.errors import ConfigError, DataError
+from headwise.task_options import ClassificationConfig, QuestionAnsweringConfig, TaggingConfig
+from headwise.text.generated import generate
+from headwise.text.generated.names import names
+from headwise.text.labelled import LabelledTexts
+from headwise.text.questions import Question, Questions, read_question
+from headwise.text.subword import BOS, EOS
+from headwise.text.tagged import TaggedSentence, TaggedSentences
+from headwise.text.vocabulary import Pieces, Vocabulary
+from headwise.text.words import find_words
+
+EWT = Path(__file__).parents[3] / "shared/data/ud-ewt/en_ewt-ud-dev.conllu.gz"
+SENTENCE = "The old clock was sold by Ada in Kelwick, for two crowns, in 1987; nobody knew why."
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Pieces.learn([f" {SENTENCE}"] * 3, SubwordConfig(size=60))
+
+
+def classification(**options: Any) -> LabelledTexts:
+    return LabelledTexts(ClassificationConfig(**options), share=0.25)
+
+
+def tagging(**options: Any) -> TaggedSentences:
+    return TaggedSentences(TaggingConfig(**options), share=0.25)
+
+
+def answering(**options: Any) -> Questions:
+    return Questions(QuestionAnsweringConfig(**options), share=0.25)
+
+
+# Texts with labels
+
+
+def test_the_same_texts_from_every_format(tmp_path: Path) -> None:
+    rows = [("fine, really", "1"), ('so "so"', "0"), ("bad\\n", "0")]
+    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"{t}\t{y}\n" for t, y in rows))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"label": int(y), "text": t, "x": 1}) + "\n" for t, y in rows)
+    )
+    quoted = "".join('"' + t.replace('"', '""') + f'",{y}\n' for t, y in rows)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(("text,label\n" + quoted).encode()))
+    (tmp_path / "zero").write_text("".join(f"{t}\n\n" for t, y in rows if y == "0"))
+    (tmp_path / "one").write_text("".join(f"{t}\n" for t, y in rows if y == "1"))
+    for name in ("a.tsv", "a.jsonl", "a.csv.gz"):
+        found = classification().read([tmp_path / name])
+        assert [(e.text, e.label) for e in found] == rows
+    plain = classification(labels=["0", "1"]).read([tmp_path / "zero", tmp_path / "one"])
+    assert sorted((e.text, e.label) for e in plain) == sorted(rows)
+    assert [(e.file, e.line) for e in plain] == [(0, 1), (0, 3), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.tsv", "text\tlabel\nfine\n", "a.tsv line 2: expected 2 columns (text, label), found 1"),
+        ("a.tsv", "body\tlabel\nfine\t1\n", "a.tsv line 2: expected a field 'text', found body, label"),
+        ("a.tsv", "text\tlabel\nfine\t\n", "a.tsv line 2: expected a label in field 'label', found none"),
+        ("a.tsv", "text\tlabel\n", "a.tsv: expected texts, found none"),
+        ("a.jsonl", '{"text": "fine", "label": [1]}\n', "a.jsonl line 1: expected text in field 'label', found list"),
+        ("a.jsonl", "fine\n", "a.jsonl line 1: expected a JSON object, found"),
+        ("a.jsonl", "[1]\n", "a.jsonl line 1: expected a JSON object, found a list"),
+        ("a.csv", 'text,label\n"fine,1\n', "a.csv line 2: expected comma-separated values, found"),
+        ("a.tsv", "text\tlabel\nfine\t\xff\n", "a.tsv line 2: expected UTF-8 text, found other bytes"),
+    ],
+)  # fmt: skip
+def test_texts_that_are_not_as_they_should_be(name: str, content: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(DataError) as caught:
+        classification().read([tmp_path / name])
+    assert f"{tmp_path}/{sentence}" in str(caught.value)
+
+
+def test_labels_that_do_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("text\tlabel\nfine\tgood\n")
+    (tmp_path / "plain").write_text("fine\n")
+    with pytest.raises(DataError, match=r"a.tsv line 2: expected one of the labels a, b, found 'good'"):
+        classification(labels=["a", "b"]).read([tmp_path / "a.tsv"])
+    with pytest.raises(ConfigError, match=r"found 0 labels for 1 files"):
+        classification().read([tmp_path / "plain"])
+    with pytest.raises(ConfigError, match=r"beside others"):
+        classification().read([tmp_path / "plain", tmp_path / "a.tsv"])
+    with pytest.raises(DataError, match=r"at least two classes, found good alone"):
+        classification().labels(classification().read([tmp_path / "a.tsv"]))
+
+
+def test_folds_are_of_all_classes_alike_and_their_own(tmp_path: Path) -> None:
+    rows = [f"t{i}\t{'a' if i % 3 else 'b'}\n" for i in range(90)]
+    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(rows))
+    examples = classification().read([tmp_path / "a.tsv"])
+    held = np.array([classification(folds=5, fold=k).hold_out(examples) for k in range(1, 6)])
+    assert (held.sum(axis=0) == 1).all()
+    is_a = np.array([e.label == "a" for e in examples])
+    assert held[:, is_a].sum(axis=1).tolist() == [12] * 5
+    assert classification().hold_out(examples).sum() == round(0.25 * 60) + round(0.25 * 30)
+    assert (classification(folds=5, split_seed=2).hold_out(examples) != held[0]).any()
+
+
+def test_a_long_text_is_cut(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(f"text\tlabel\n{SENTENCE}\ta\nold\tb\n")
+    form = classification()
+    examples = form.read([tmp_path / "a.tsv"])
+    encoded = form.encode(examples, vocabulary, ["a", "b"], 8)
+    assert encoded.cut == 1
+    assert len(encoded.ids[0]) == 8
+    assert encoded.ids[1] == [BOS, *vocabulary.encode("old"), EOS]
+    assert encoded.targets == [[0], [1]]
+
+
+# Sentences with tags
+
+CONLLU = """# text = It's on
+1-2\tIt's\t_\t_\t_\t_\t_\t_\t_\t_
+1\tIt\tit\tPRON\tPRP\t_\t0\troot\t_\t_
+2\t's\tbe\tAUX\tVBZ\t_\t1\tcop\t_\t_
+2.1\tgone\tgo\tVERB\tVBN\t_\t_\t_\t_\t_
+3\ton\ton\tADV\tRB\t_\t1\tadvmod\t_\t_
+
+"""
+
+
+def test_conllu_words_are_its_syntactic_words(tmp_path: Path) -> None:
+    (tmp_path / "a.conllu").write_text(CONLLU * 2)
+    first, second = tagging().read([tmp_path / "a.conllu"])
+    assert (first.words, first.tags) == (["It", "'s", "on"], ["PRON", "AUX", "ADV"])
+    assert (first.line, second.line) == (3, 10)
+    assert tagging(column="xpos").read([tmp_path / "a.conllu"])[0].tags == ["PRP", "VBZ", "RB"]
+
+
+def test_english_web_text_is_read_whole() -> None:
+    if not EWT.exists():
+        pytest.skip(f"needs {EWT}")
+    found = tagging().read([EWT])
+    assert len(found) == 2001
+    assert len(tagging().labels(found)) == 17  # the universal tags
+
+
+def test_columns_of_conll_2003(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("-DOCSTART- -X- O O\n\nAda NNP I-NP B-PER\nslept VBD I-VP O\n")
+    (found,) = tagging(spans=True).read([tmp_path / "a.txt"])
+    assert (found.words, found.tags, found.line) == (["Ada", "slept"], ["B-PER", "O"], 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.conllu", "1\tIt\tit\tPRON\n", "a.conllu line 1: expected 10 columns separated by tabs, found 4"),
+        ("a.txt", "Ada\n", "a.txt line 1: expected a word and its tag, found 'Ada'"),
+        ("a.iob", "a\tO\n\nb\tI-PER\n", "a.iob line 3: expected an IOB2 tag (O, B-TYPE, or I-TYPE that goes on with"),
+        ("a.iob", "a\tB-ORG\nb\tI-PER\n", "'I-PER' of 'b' after 'B-ORG'"),
+        ("a.iob", "a\tPER\n", "found 'PER' of 'a' after 'O'"),
+        ("a.iob", "\n\n", "a.iob: expected tagged sentences, found none"),
+    ],
+)  # fmt: skip
+def test_sentences_that_are_not_as_they_should_be(
+    name: str, content: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError) as caught:
+        tagging(spans=True).read([tmp_path / name])
+    assert sentence in str(caught.value)
+
+
+def test_a_tag_belongs_to_the_first_piece_and_a_long_sentence_is_several_rows(vocabulary: Vocabulary) -> None:
+    words = SENTENCE.split()
+    example = TaggedSentence(words, ["A" if len(word) > 3 else "B" for word in words])
+    for longest in (200, 20, 12):
+        encoded = tagging().encode([example], vocabulary, ["A", "B"], longest)
+        assert all(len(ids) <= longest for ids in encoded.ids)
+        assert set(encoded.owners) == {0}
+        inner = [i for ids in encoded.ids for i in ids[1:-1]]
+        assert inner == vocabulary.encode("".join(f" {word}" for word in words))
+        targets = [t for row in encoded.targets for t in row if t != -1]
+        assert targets == [0 if tag == "A" else 1 for tag in example.tags]
+        for ids, row in zip(encoded.ids, encoded.targets, strict=True):
+            starts = [vocabulary.spelled(i).startswith(b" ") for i in ids]
+            assert starts == [target != -1 for target in row]
+
+
+# Questions
+
+
+def test_windows_cover_a_text_and_know_its_words(vocabulary: Vocabulary) -> None:
+    example = Question("Who sold it?", SENTENCE, [], [])
+    (whole,) = answering(stride=8).windows(example, vocabulary, 400)
+    windows = answering(stride=8).windows(example, vocabulary, 36)
+    assert len(windows) > 2
+    assert all(len(window.ids) <= 36 for window in windows)
+    pieces = [window.ids[window.first : -1] for window in windows]
+    joined = pieces[0] + [i for part in pieces[1:] for i in part[8:]]
+    assert joined == whole.ids[whole.first : -1]
+    for before, after in itertools.pairwise(windows):
+        assert before.ids[-9:-1] == after.ids[after.first : after.first + 8]
+    assert [whole.words[i] for i, begins in enumerate(whole.begins) if begins] == [
+        (w.start, w.end) for w in find_words(SENTENCE)
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer", ["Ada", "old clock", "Kelwick", "1987", "in Kelwick, for two crowns", "The"]
+)
+def test_an_answer_is_whole_in_some_window(answer: str, vocabulary: Vocabulary) -> None:
+    start = SENTENCE.index(answer)
+    example = Question("Who?", SENTENCE, [answer], [start])
+    length = len(vocabulary.encode(" " + answer))
+    found = 0
+    for window in answering(stride=length).windows(example, vocabulary, length + 40):
+        first, last = window.place(start, start + len(answer))
+        if first:
+            found += 1
+            words = window.words
+            assert SENTENCE[words[first - window.first][0] : words[last - window.first][1]] == answer
+            text = vocabulary.decode(window.ids[first : last + 1])
+            assert text.split() == answer.split()
+        else:
+            assert (first, last) == (0, 0)
+    assert found
+
+
+def test_questions_from_squad_and_lines(tmp_path: Path) -> None:
+    answers = [{"text": "Ada", "answer_start": SENTENCE.index("Ada")}, {"text": "Ada in", "answer_start": 26}]
+    tree = {
+        "data": [
+            {
+                "paragraphs": [
+                    {"context": SENTENCE, "qas": [{"id": "q", "question": "Who?", "answers": answers}]}
+                ]
+            }
+        ]
+    }
+    (tmp_path / "a.json").write_text(json.dumps(tree, indent=1))
+    hugging = {"text": ["Ada", "Ada in"], "answer_start": [26, 26]}
+    lines = [
+        {"question": "Who?", "context": SENTENCE, "answers": hugging},
+        {"question": "Who?", "context": SENTENCE, "answer": "Ada"},
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (squad,) = answering().read([tmp_path / "a.json"])
+    first, second = answering().read([tmp_path / "a.jsonl"])
+    assert squad.answers == first.answers == ["Ada", "Ada in"]
+    assert squad.starts == first.starts == [26, 26]
+    assert squad.name == "q"
+    assert (second.answers, second.starts, second.line) == (["Ada"], [26], 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"answer": "Eve"}, "line 1: expected the answer 'Eve' at character -1 of the context, found None"),
+        ({"answer": "Ada", "start": 3}, "line 1: expected the answer 'Ada' at character 3 of the context, found ' ol'"),
+        ({"answers": {"text": [], "answer_start": []}}, "expected answers, each with its start, found [] and []"),
+        ({"answers": "Ada"}, "line 1: expected answers with text and answer_start, found 'Ada'"),
+        ({}, "line 1: expected a field 'answer', found question, context"),
+    ],
+)  # fmt: skip
+def test_questions_that_are_not_as_they_should_be(
+    fields: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"question": "Who?", "context": SENTENCE, **fields}) + "\n")
+    with pytest.raises(DataError) as caught:
+        answering().read([tmp_path / "a.jsonl"])
+    assert sentence in str(caught.value)
+
+
+def test_squad_without_its_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(
+        '{"data": [{"paragraphs": [{"context": "x", "qas": [{"question": "?"}]}]}]}'
+    )
+    with pytest.raises(DataError, match="found question 1 without 'answers'"):
+        answering().read([tmp_path / "a.json"])
+
+
+def test_a_line_that_asks() -> None:
+    assert read_question("Who?\tAda slept.", "here") == read_question(
+        '{"question": "Who?", "context": "Ada slept."}', "here"
+    )
+    with pytest.raises(DataError, match="here: expected a question, a tab and a text"):
+        read_question("Who slept?", "here")
+
+
+# Generated data
+
+
+@pytest.mark.parametrize("name", ["entities", "questions"])
+def test_generated_data_is_the_same_again_and_grows_at_its_end(name: str, tmp_path: Path) -> None:
+    sizes = {"train": 60, "dev": 20, "test": 20}
+    files = generate(name, tmp_path / "a", **sizes)
+    again = generate(name, tmp_path / "b", **sizes)
+    more = generate(name, tmp_path / "c", **sizes | {"train": 90})
+    other = generate(name, tmp_path / "d", **sizes, seed=2)
+    for file, same in zip(files, again, strict=True):
+        assert file.read_bytes() == same.read_bytes()
+    assert more[0].read_bytes().startswith(files[0].read_bytes())
+    assert other[0].read_bytes() != files[0].read_bytes()
+    assert len({file.read_bytes() for file in files}) == 3
+
+
+def test_generated_entities_need_their_neighbors(tmp_path: Path) -> None:
+    train, _, test = generate("entities", tmp_path, train=1500, dev=1, test=300)
+    examples = tagging(spans=True).read([train])  # which checks that they are IOB2
+    assert {tag[2:] for e in examples for tag in e.tags if tag != "O"} == {"PER", "ORG", "LOC", "DATE"}
+    kinds: dict[str, set[str]] = {}
+    touching = 0
+    for example in examples:
+        for word, tag in zip(example.words, example.tags, strict=True):
+            kinds.setdefault(word, set()).add(tag[2:])
+        pairs = zip(example.tags, example.tags[1:], strict=False)
+        touching += any(a[2:] == b[2:] and b.startswith("B-") for a, b in pairs)
+    assert sum({"PER", "ORG", "LOC"} <= found for found in kinds.values()) > 100
+    assert "PER" in kinds["May"]
+    assert "DATE" in kinds["May"]
+    assert touching > 30
+    unseen = {w for e in tagging(spans=True).read([test]) for w in e.words} - set(kinds)
+    assert len(unseen) > 50
+
+
+def test_generated_questions_have_rivals_for_their_answer(tmp_path: Path) -> None:
+    train, _, test = generate("questions", tmp_path, train=300, dev=1, test=100)
+    examples = answering().read([train])  # which checks that answers are where they should be
+    years = [e for e in examples if e.answers[0].isdigit()]
+    rivals = [
+        len({w for w in e.context.replace(";", " ").replace(".", " ").split() if w.isdigit()}) for e in years
+    ]
+    assert sum(count > 1 for count in rivals) > 0.7 * len(years)
+    known, every = names(False), names(True)
+    assert set(known.last) < set(every.last)
+    assert set(known.first) < set(every.first)
+    new = set(every.last) - set(known.last)
+    assert not any(name in e.context for e in examples for name in new)
+    assert any(name in e.context for e in answering().read([test]) for name in new)
