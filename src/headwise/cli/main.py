@@ -21,6 +21,7 @@ COMMANDS = {
     "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
     "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
     "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
+    "bench": ("headwise.cli.bench", "Measure speed and memory, against other systems."),
     "data": ("headwise.cli.data", "List and download public corpora."),
 }
 

@@ -138,7 +138,7 @@ class Trainer:
         clock = time.perf_counter()
         while not progress.finished:
             began = time.perf_counter()
-            tokens = self._step(stream)
+            tokens = self.step(stream)
             window.add(tokens, time.perf_counter() - began)
             now = time.perf_counter()
             progress.seconds, clock = progress.seconds + now - clock, now
@@ -168,8 +168,8 @@ class Trainer:
             return f"no better in {self.progress.stale} validations"
         return ""
 
-    def _step(self, stream: Iterator[Any]) -> int:
-        """One optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
+    def step(self, stream: Iterator[Any]) -> int:
+        """Make one optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
         self.model.train()
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
         tokens = sum(batch.target_tokens for batch in batches)
