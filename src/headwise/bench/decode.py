@@ -13,6 +13,7 @@ from headwise.bench.report import Row, rows_of
 from headwise.bench.workload import Workload
 
 _COMPARED = 64  # sentences whose outputs are compared
+_UNTRAINED_LENGTH = 25
 _WARM_UP = 32  # sentences, or a batch of them
 
 
@@ -64,9 +65,14 @@ def _spread(available: int, job: DecodingJob) -> list[list[int]]:
 
 
 def _agreement(pool: Pool, decoding: Decoding) -> dict[str, float]:
-    """The share of sentences whose output, at its own length, is what our readable search finds in float32."""
-    # A forced length would hide disagreements: the systems count the end symbol differently there.
+    """The share of sentences whose output is what our readable search finds in float32.
+
+    A trained model's outputs are compared at their own lengths, as systems count the end symbol of a forced length
+    differently. An untrained model finds no end: there it is greedy search up to the end symbol of a forced length.
+    """
     strict = replace(decoding, length=None, strict=True, batch=min(decoding.batch, _COMPARED))
+    if not pool.workload.trained:
+        strict = replace(strict, beam=1, length=_UNTRAINED_LENGTH)
     count = min(_COMPARED, len(pool.workload.sources))
     order: dict[str, Any] = {"rows": list(range(count)), "job": asdict(strict), "outputs": True}
     judge = Worker(
@@ -81,6 +87,6 @@ def _agreement(pool: Pool, decoding: Decoding) -> dict[str, float]:
     shares = {}
     for worker in pool.workers:
         found = worker.ask(order)["outputs"]
-        same = sum(a == b for a, b in zip(expected, found, strict=True))
+        same = sum(a == b[: strict.length and len(a)] for a, b in zip(expected, found, strict=True))
         shares[f"{worker.peer.name} {worker.setting}"] = same / count
     return shares

@@ -87,11 +87,11 @@ OPEN = {"train": open_training, "decode": open_decoding}
 def serve(order: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
     """Open what the order names, then compute rounds until the input ends."""
     peer = find_peer(order["peer"])
-    peer.load()
     workload = Workload.open(Path(order["workload"]))
     if order["task"] == "prepare":
         peer.prepare(workload, workload.folder)
         return answer({})
+    peer.load()
     setting = Setting(**order["setting"])
     libraries = resident()
     began = time.perf_counter()
