@@ -17,6 +17,7 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
+from headwise.nn.device import keep_freed_memory
 from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
@@ -64,6 +65,8 @@ class Trainer:
     ) -> None:
         """Load the run's last checkpoint; raises `CheckpointError` for one that can't be gone on from."""
         self.task, self.config, self.run, self.device = task, config, run, device
+        if device.type == "cpu":
+            keep_freed_memory()
         self.world = world or World()
         self.options = config.training
         self.model = task.model
