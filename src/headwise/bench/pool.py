@@ -15,6 +15,7 @@ from headwise.bench.workload import Workload
 from headwise.errors import HeadwiseError
 
 Say = Callable[[str], None]
+_WORKER = "headwise.bench.worker"
 
 
 class BenchError(HeadwiseError):
@@ -31,13 +32,46 @@ class Job:
     rounds: list[dict[str, Any]]
 
 
-class Worker:
+class Process:
+    """A process of ours that answers orders: one JSON line each, on its standard input and output."""
+
+    def __init__(self, module: str, name: str) -> None:
+        """Start `module`; `name` is what messages call it."""
+        self._name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Send one order and wait for its answer; raises `BenchError` where the process fails."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            code = self._process.wait()
+            raise BenchError(f"{self._name}: its process ended with code {code}; see its messages above")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise BenchError(f"{self._name}: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+class Worker(Process):
     """A process that holds one system under one setting."""
 
     def __init__(self, peer: Peer, workload: Workload, setting: Setting, job: Job, device: str) -> None:
         """Start it and wait until it is warm; raises `BenchError` where it fails."""
+        super().__init__(_WORKER, f"{peer.name} {setting}")
         self.peer, self.setting = peer, setting
-        self._process = _start()
         order = {
             "peer": peer.name,
             "task": job.task,
@@ -51,52 +85,12 @@ class Worker:
         self.libraries: int = ready["libraries"]
         self.start_seconds: float = ready["seconds"]
 
-    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Send one order and wait for its answer."""
-        return _ask(self._process, self.peer.name, str(self.setting), order)
-
-    def close(self) -> None:
-        """End the process."""
-        _end(self._process)
-
 
 def prepare(peer: Peer, workload: Workload) -> None:
     """Let a system write the files that its workers need."""
-    process = _start()
-    _ask(process, peer.name, "", {"peer": peer.name, "task": "prepare", "workload": str(workload.folder)})
-    _end(process)
-
-
-def _start() -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headwise.bench.worker"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def _ask(process: subprocess.Popen[str], name: str, setting: str, order: dict[str, Any]) -> dict[str, Any]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(order) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-    except BrokenPipeError:
-        line = ""
-    if not line:
-        raise BenchError(
-            f"{name} {setting}: its process ended with code {process.wait()}; see its messages above"
-        )
-    answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
-        raise BenchError(f"{name} {setting}: {answer['error']}")
-    return answer
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.close()
-    process.stdout.close()
-    process.wait()
+    process = Process(_WORKER, peer.name)
+    process.ask({"peer": peer.name, "task": "prepare", "workload": str(workload.folder)})
+    process.close()
 
 
 @dataclass

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headwise.bench.peer import Peer
+from headwise.bench.peer import Peer, Setting
 from headwise.bench.peers import OWN
 from headwise.bench.pool import Measured
 from headwise.files import write_text
@@ -36,10 +36,11 @@ class Row:
     precision: str
     threads: int
     workers: int
-    tokens_per_second: float
+    tokens_per_second: float | None
     ratio_to_best_peer: float | None
     detail: str = ""
     length: int | None = None
+    vocabulary: int | None = None
     sentences_per_second: float | None = None
     lowest: float = 0.0
     highest: float = 0.0
@@ -95,7 +96,11 @@ def rows_of(
                 **(extra or {}).get(name, {}),
             )
         )
-    return sorted(rows, key=lambda row: -row.tokens_per_second)
+    return sorted(rows, key=lambda row: -rates[f"{row.system} {_setting(row)}"])
+
+
+def _setting(row: Row) -> Setting:
+    return Setting(row.precision, row.threads, row.workers, row.detail)
 
 
 def machine(device: str, threads: int, peers: Iterable[Peer]) -> dict[str, Any]:
@@ -138,6 +143,17 @@ def table(rows: Sequence[Row]) -> str:
     return grid([(head, cells) for head, cells in columns if any(cells)])
 
 
+def start_table(rows: Sequence[Row]) -> str:
+    """Lay out the rows of `bench start`."""
+    cells = {
+        "system": [row.system for row in rows],
+        "until": [row.task.removeprefix("start: ") for row in rows],
+        "seconds": [f"{row.start_seconds:.2f}" for row in rows],
+        "x best peer": [_number(row.ratio_to_best_peer, ".2f") for row in rows],
+    }
+    return grid([(head, column) for head, column in cells.items() if any(column)])
+
+
 def grid(columns: Sequence[tuple[str, Sequence[str]]]) -> str:
     """Lay columns out as a Markdown table: text to the left, numbers to the right."""
     widths = [max(len(head), *map(len, cells)) for head, cells in columns]
@@ -166,16 +182,16 @@ _COLUMNS = (
     ("precision", lambda r: r.precision),
     ("workers x threads", lambda r: f"{r.workers}x{r.threads}"),
     ("setting", lambda r: r.detail),
-    ("tokens/s", lambda r: f"{r.tokens_per_second:,.0f}"),
-    ("lowest–highest", lambda r: f"{r.lowest:,.0f}–{r.highest:,.0f}"),
+    ("tokens/s", lambda r: _number(r.tokens_per_second, ",.0f")),
+    ("lowest–highest", lambda r: f"{r.lowest:,.0f}–{r.highest:,.0f}" if r.highest else ""),
     ("x best peer", lambda r: _number(r.ratio_to_best_peer, ".2f")),
     ("of peak", lambda r: _number(r.share_of_peak, ".0%")),
     ("sentences/s", lambda r: _number(r.sentences_per_second, ",.1f")),
     ("median ms", lambda r: _number(r.latency_median, ".2f")),
     ("99 % ms", lambda r: _number(r.latency_99, ".2f")),
-    ("warm after s", lambda r: f"{r.start_seconds:.1f}"),
-    ("peak MiB", lambda r: f"{r.peak_memory:,.0f}"),
-    ("libraries MiB", lambda r: f"{r.libraries_memory:,.0f}"),
+    ("ready after s", lambda r: f"{r.start_seconds:.2f}"),
+    ("peak MiB", lambda r: _number(r.peak_memory or None, ",.0f")),
+    ("libraries MiB", lambda r: _number(r.libraries_memory or None, ",.0f")),
     ("same outputs", lambda r: _number(r.same_outputs, ".1%")),
 )
 

@@ -45,7 +45,7 @@ def bench_training(
     if peak is None:
         return rows
     flops = training_flops(workload.config.model, workload.target_size, *_lengths(workload))
-    return [replace(row, share_of_peak=row.tokens_per_second * flops / peak) for row in rows]
+    return [replace(row, share_of_peak=(row.tokens_per_second or 0) * flops / peak) for row in rows]
 
 
 def _lengths(workload: Workload) -> tuple[float, float]:

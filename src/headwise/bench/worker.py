@@ -103,8 +103,8 @@ def serve(order: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> No
         answer({**run(json.loads(line)), "peak": resident(peak=True)})
 
 
-def main() -> None:
-    """Answer on the original standard output; what libraries print goes to standard error."""
+def answering(serve: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]) -> None:
+    """Serve the first order, answering on the original standard output; what libraries print goes to standard error."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -119,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answering(serve)

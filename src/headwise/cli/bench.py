@@ -163,6 +163,119 @@ def bench_decode(
         report.write_json(json_file, machine, rows)
 
 
+@app.command("attention")
+def bench_attention(
+    kinds: Annotated[
+        str,
+        typer.Option("--kinds", help="Kinds of attention, such as reference,fused,window; all: every one."),
+    ] = "reference,fused",
+    lengths: Annotated[
+        str, typer.Option("--lengths", help="Tokens of a sentence.")
+    ] = "16,32,64,128,256,512,1024,2048,4096,8192",
+    batch: Annotated[str, typer.Option("--batch", help="Sentences at once, such as 1,8.")] = "1",
+    vocabularies: Annotated[
+        str, typer.Option("--vocabularies", help="Subwords that the loss is measured with.")
+    ] = "1000,2000,4000,8000,16000,32000,64000",
+    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Target tokens of the loss.")] = 2048,
+    heads: Annotated[int, typer.Option("--heads", min=1)] = 8,
+    width: Annotated[int, typer.Option("--width", min=1, help="Of a head.")] = 64,
+    precision: Annotated[str, typer.Option("--precision", help="float32 or bfloat16.")] = "float32",
+    rounds: Rounds = 3,
+    threads: Threads = 0,
+    device: Device = "auto",
+    json_file: Json = None,
+) -> None:
+    """Measure time and peak memory of attention by sentence length, and of the loss by vocabulary.
+
+    Example: headwise bench attention --kinds all --lengths 1024,4096 --json curves.json
+    """
+    from headwise.bench import report
+    from headwise.bench.curves import Point, curves_table, measure
+    from headwise.bench.peers import OWN, find_peer
+    from headwise.nn import device as devices
+
+    room = _room(device, threads)
+    devices.find_precision(precision, devices.find_device(room.device))
+    machine = report.machine(room.device, room.threads, [find_peer(OWN)])
+    _say(report.machine_lines(machine))
+    shared = {
+        "heads": heads,
+        "width": width,
+        "precision": precision,
+        "device": room.device,
+        "threads": room.threads,
+    }
+    attention = [
+        Point("attention", kind, size, length, **shared)
+        for size in _numbers("--batch", batch)
+        for length in sorted(_numbers("--lengths", lengths))
+        for kind in _kinds(kinds)
+    ]
+    loss = [
+        Point("loss", kind, 1, tokens, vocabulary, **shared)
+        for vocabulary in sorted(_numbers("--vocabularies", vocabularies))
+        for kind in ("plain", "fused")
+    ]
+    rows = []
+    for title, points in (("causal self-attention", attention), ("the loss", loss)):
+        found = measure(points, rounds, _tell)
+        typer.echo(
+            f"\n{title}, forward and backward, {heads} heads of {width}, {precision}, {room.device}, "
+            f"{room.threads} threads, median of {rounds} rounds\n\n{curves_table(found)}"
+        )
+        rows += found
+    if json_file:
+        report.write_json(json_file, machine, rows)
+
+
+@app.command("start")
+def bench_start(
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN]", help="A trained run; a size of --model without weights else."),
+    ] = None,
+    against: Against = "",
+    model: Annotated[str, typer.Option("--model", help="A model size (preset).")] = "tiny",
+    rounds: Rounds = 5,
+    threads: Threads = 1,
+    json_file: Json = None,
+) -> None:
+    """Measure how long the help, the import and the first translation take, in fresh processes.
+
+    Example: headwise bench start runs/de --against huggingface,ctranslate2
+    """
+    from headwise.bench import report
+    from headwise.bench import start as starts
+    from headwise.bench.pool import prepare
+    from headwise.bench.workload import make_workload, read_text, run_workload
+
+    room, peers = _room("cpu", threads), _peers(against)
+    machine = report.machine(room.device, room.threads, peers)
+    _say(report.machine_lines(machine))
+    with tempfile.TemporaryDirectory() as folder:
+        text = read_text(None, None)
+        place = Path(folder)
+        workload = (
+            run_workload(run, text, place) if run else make_workload(model, text, place, vocabulary=10_000)
+        )
+        able = [peer for peer, _ in _able([(peer, []) for peer in peers], workload, "decoding")]
+        for peer in able:
+            prepare(peer, workload)
+        rows = starts.bench_start(workload, able, room, rounds)
+    typer.echo(f"\nstart, {workload.model}, median of {rounds} rounds\n\n{report.start_table(rows)}")
+    if json_file:
+        report.write_json(json_file, machine, rows)
+
+
+def _kinds(text: str) -> list[str]:
+    """Return the kinds asked for; raises `ConfigError` for one that is unknown."""
+    from headwise.nn.attention import attention_kind, attention_kinds
+
+    if text == "all":
+        return [kind.name for kind in attention_kinds()]
+    return [attention_kind(name, "--kinds").name for name in _names(text)]
+
+
 def _jobs(batches: str, beams: str, length: int | None) -> Iterator[Decoding]:
     from headwise.bench.peer import Decoding
 

@@ -68,7 +68,9 @@ def keep_freed_memory() -> bool:
     """
     if not sys.platform.startswith("linux"):
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries on Linux have none, or ignore it
+    mallopt = getattr(
+        ctypes.CDLL(None), "mallopt", None
+    )  # other C libraries on Linux have none, or ignore it
     return mallopt is not None and bool(
         mallopt(_M_TRIM_THRESHOLD, _KEPT) and mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)
     )

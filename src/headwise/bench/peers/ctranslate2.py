@@ -107,7 +107,7 @@ def convert(workload: Workload, folder: Path, quantization: str | None) -> None:
 
     config = workload.config.model
     weights = load_file(workload.weights)
-    spec = TransformerSpec.from_config(
+    spec: Any = TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.heads,
         pre_norm=config.norm == "pre",

@@ -47,7 +47,7 @@ class System(Peer):
         import transformers
 
         transformers.utils.logging.set_verbosity_error()
-        transformers.MarianMTModel, transformers.PegasusForConditionalGeneration  # noqa: B018 - imported when named
+        _ = (transformers.MarianMTModel, transformers.PegasusForConditionalGeneration)  # imported when named
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
         return _settings(room, ("float32", "bfloat16"))
