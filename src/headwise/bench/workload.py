@@ -22,6 +22,7 @@ from headwise.text.subword import EOS, Subwords
 _FILE = "workload.json"
 _CONFIG = "config.yaml"
 WEIGHTS = "model.safetensors"
+_FEWEST = 60  # subwords that a corpus is tried with
 _LEARN_FROM = 40_000  # pairs; more change a benchmark's subwords little
 
 
@@ -111,7 +112,7 @@ def _learn(text: Text, folder: Path, size: int) -> Subwords:
         try:
             return Subwords.train(text.sources, text.targets, SubwordConfig(size=size), folder)
         except ConfigError:
-            if size < 1000:
+            if size < _FEWEST:
                 raise
             size = size * 2 // 3
 
