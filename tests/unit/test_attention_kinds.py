@@ -303,3 +303,23 @@ def test_the_recurrence_of_linear_attention_has_a_state_of_constant_size() -> No
     assert state.length == 50
     assert sizes == {2 * 1 * 2 * 3}
     assert_close(torch.cat(parts, 2), whole, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["fused", "memory_efficient"])
+def test_long_causal_attention_keeps_no_matrix_of_pairs(kind: str) -> None:
+    length = 300
+    inputs = [torch.randn(2, 3, length, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    kept: list[int] = []
+
+    def pack(x: Tensor) -> Tensor:
+        kept.append(x.untyped_storage().nbytes() // x.element_size())
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        out = attend(inputs[0], inputs[1], inputs[2], kind=kind, causal=True)
+    assert max(kept) == 2 * 3 * length * 8 < length * length
+    expected = attend(inputs[0], inputs[1], inputs[2], kind="reference", causal=True)
+    assert_close(out, expected)
+    weights = torch.randn_like(out)
+    found = torch.autograd.grad(out, inputs, weights)
+    assert_close(found, torch.autograd.grad(expected, inputs, weights))

@@ -91,6 +91,7 @@ class Kind(Registered):
 
     function: AttentionKind
     structured: bool
+    causal: AttentionKind | None
     pattern: Callable[..., Tensor | None]
     weights: Callable[..., Tensor]
     cache: Callable[[int], Any]
@@ -140,6 +141,7 @@ def register(
     name: str,
     *,
     structured: bool = False,
+    causal: AttentionKind | None = None,
     pattern: Callable[..., Tensor | None] = all_pairs,
     weights: Callable[..., Tensor] = attention_weights,
     cache: Callable[[int], Any] = KeyValueCache,
@@ -151,14 +153,15 @@ def register(
     `lacks` says for each of `FEATURES` that the kind can't have, why not: a model that asks for it fails when it is
     built. A `structured` kind is told whether it is causal instead of getting a mask for that (with fewer queries
     than keys, the queries are the last), gets the model's `options`, masks in four dimensions, and position biases as
-    `RelativeBias`, so that it needn't write out all pairs. `pattern` (the pairs it allows) and `weights` (from q, k,
-    mask and bias) define it in full for those who look at its weights. A recurrent kind has its own `cache`, and
-    `advance`, which continues it.
+    `RelativeBias`, so that it needn't write out all pairs. Another kind may have a function (q, k, v, dropout) for
+    `causal` self-attention without anything else masked or added. `pattern` (the pairs it allows) and `weights`
+    (from q, k, mask and bias) define it in full for those who look at its weights. A recurrent kind has its own
+    `cache`, and `advance`, which continues it.
     """
     reasons = {"weights": "its weights are never written out"} if lacks is None else dict(lacks)
 
     def keep(function: AttentionKind) -> AttentionKind:
-        _keep(Kind(name, reasons, function, structured, pattern, weights, cache, advance))
+        _keep(Kind(name, reasons, function, structured, causal, pattern, weights, cache, advance))
         return function
 
     return keep
@@ -243,6 +246,8 @@ def attend(
         options = options or _DEFAULT_OPTIONS
         return known.function(q, k, v, mask, bias, dropout, causal=causal, options=options)
     queries, keys = q.size(-2), k.size(-2)
+    if causal and known.causal is not None and mask is None and bias is None and queries == keys > 1:
+        return known.causal(q, *share_heads(q, k, v), dropout)
     bias = dense_bias(bias, queries, keys)
     if causal and queries > 1:
         mask = combine(mask, causal_mask(queries, keys, device=q.device))
@@ -277,11 +282,22 @@ def reference(
 
 
 # Up to this many keys, plain matrix products beat torch's fused CPU kernel, whose backward pass is
-# several times slower for short sentences (benchmarks/attention_backends.py).
+# several times slower for short sentences (benchmarks/README.md).
 _FUSED_FROM_KEYS_ON_CPU = 128
 
 
-@register("fused")
+def _fused_causal(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """Causal self-attention in memory linear in its length: no mask is written out for torch's kernel."""
+    if _short(k):
+        return fused(q, k, v, causal_mask(q.size(-2), device=q.device), None, dropout)
+    return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+
+
+def _short(k: Tensor) -> bool:
+    return k.device.type == "cpu" and k.size(-2) <= _FUSED_FROM_KEYS_ON_CPU
+
+
+@register("fused", causal=_fused_causal)
 def fused(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
 ) -> Tensor:
@@ -291,16 +307,22 @@ def fused(
     the mask added to the scores, which is what that kernel's speed depends on there.
     """
     added = _additive(mask, bias, q.dtype)
-    if q.device.type == "cpu" and k.size(-2) <= _FUSED_FROM_KEYS_ON_CPU:
+    if _short(k):
         scores = (q * q.size(-1) ** -0.5) @ k.transpose(-2, -1)
         if added is not None:
             scores = scores + added
-        out = drop(scores.softmax(dim=-1), dropout, training=dropout > 0) @ v
+        # In float32: over rows as short as these torch's bfloat16 softmax takes 3 to 9 times as long, both ways.
+        weights = scores.softmax(dim=-1, dtype=_wide(scores)).to(v.dtype)
+        out = drop(weights, dropout, training=dropout > 0) @ v
     else:
         out = functional.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout)
     if mask is None or not _may_have_empty_rows(mask):
         return out
     return out * mask.any(dim=-1, keepdim=True)
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def _additive(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.build import build_encoder_only, load_weights, read_recipe
+from headwise.models.build import build_encoder_only, load_weights
 from headwise.models.headed import HeadedEncoder, load_encoder
+from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, TaskKind
 from headwise.tasks.start import find_start

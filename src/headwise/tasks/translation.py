@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from headwise.config import Config
+from headwise.config import Config, TrainingConfig
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
@@ -31,7 +31,6 @@ class TranslationTask:
         self.config = config
         self.prepared = prepared
         self.model = model
-        self.device = next(model.parameters()).device
         start = find_start(config, ["denoising"])
         self._begun_from = {"initialized_from": start.checksum} if start else {}
 
@@ -54,27 +53,8 @@ class TranslationTask:
         )
 
     def loss(self, batch: Batch) -> LossSum:
-        """Label-smoothed cross-entropy summed over target tokens, with R-Drop where it is asked for."""
-        options = self.config.training
-        source, mask = batch.source.to(self.device), batch.source_mask.to(self.device)
-        target_input = batch.target_input.to(self.device)
-        targets = batch.target_output.to(self.device).flatten()
-        real = (targets != PAD).nonzero().squeeze(1)
-        if options.r_drop > 0 and self.model.training:
-            # Two dropout masks for every sentence, in one pass (Liang et al. 2021, section 2.2).
-            hidden = self.model(source.repeat(2, 1), mask.repeat(2, 1), target_input.repeat(2, 1)).flatten(
-                0, 1
-            )
-            hidden = hidden[torch.cat([real, real + targets.numel()])]
-            total, nll = r_drop_cross_entropy(
-                hidden, self.model.output_weight, targets[real], options.label_smoothing, options.r_drop
-            )
-        else:
-            hidden = self.model(source, mask, target_input).flatten(0, 1)[real]  # (target tokens, d_model)
-            total, nll = smoothed_cross_entropy(
-                hidden, self.model.output_weight, targets[real], options.label_smoothing
-            )
-        return LossSum(total, nll, batch.target_tokens)
+        """Loss of one batch; see `translation_loss`."""
+        return translation_loss(self.model, batch, self.config.training)
 
     @torch.no_grad()
     def validate(self, *, final: bool = False) -> dict[str, float]:
@@ -123,6 +103,25 @@ class TranslationTask:
     def identity(self) -> dict[str, str]:
         """Checksums of the text, of the subword model, and of what training started from."""
         return self.prepared.identity() | self._begun_from
+
+
+def translation_loss(model: Seq2Seq, batch: Batch, options: TrainingConfig) -> LossSum:
+    """Label-smoothed cross-entropy summed over target tokens, with R-Drop where training asks for it."""
+    device = next(model.parameters()).device
+    source, mask = batch.source.to(device), batch.source_mask.to(device)
+    target_input = batch.target_input.to(device)
+    targets = batch.target_output.to(device).flatten()
+    real = (targets != PAD).nonzero().squeeze(1)
+    weight, smoothing = model.output_weight, options.label_smoothing
+    if options.r_drop > 0 and model.training:
+        # Two dropout masks for every sentence, in one pass (Liang et al. 2021, section 2.2).
+        hidden = model(source.repeat(2, 1), mask.repeat(2, 1), target_input.repeat(2, 1)).flatten(0, 1)
+        hidden = hidden[torch.cat([real, real + targets.numel()])]
+        total, nll = r_drop_cross_entropy(hidden, weight, targets[real], smoothing, options.r_drop)
+    else:
+        hidden = model(source, mask, target_input).flatten(0, 1)[real]  # (target tokens, d_model)
+        total, nll = smoothed_cross_entropy(hidden, weight, targets[real], smoothing)
+    return LossSum(total, nll, batch.target_tokens)
 
 
 class Translation(TaskKind):

@@ -17,6 +17,7 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
+from headwise.nn.device import keep_freed_memory
 from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
@@ -64,6 +65,8 @@ class Trainer:
     ) -> None:
         """Load the run's last checkpoint; raises `CheckpointError` for one that can't be gone on from."""
         self.task, self.config, self.run, self.device = task, config, run, device
+        if device.type == "cpu":
+            keep_freed_memory()
         self.world = world or World()
         self.options = config.training
         self.model = task.model
@@ -138,7 +141,7 @@ class Trainer:
         clock = time.perf_counter()
         while not progress.finished:
             began = time.perf_counter()
-            tokens = self._step(stream)
+            tokens = self.step(stream)
             window.add(tokens, time.perf_counter() - began)
             now = time.perf_counter()
             progress.seconds, clock = progress.seconds + now - clock, now
@@ -168,8 +171,8 @@ class Trainer:
             return f"no better in {self.progress.stale} validations"
         return ""
 
-    def _step(self, stream: Iterator[Any]) -> int:
-        """One optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
+    def step(self, stream: Iterator[Any]) -> int:
+        """Make one optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
         self.model.train()
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
         tokens = sum(batch.target_tokens for batch in batches)

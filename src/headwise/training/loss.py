@@ -49,14 +49,19 @@ def _wide(part: Tensor) -> torch.dtype:
     return torch.promote_types(part.dtype, torch.float32)
 
 
-def _log_sum_exp_and_softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the wide logsumexp (rows,) and the softmax in the dtype of the logits."""
-    top = logits.amax(dim=-1)  # exact in any dtype
+def _normalized(logits: Tensor, at_target: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the wide logsumexp (rows,), and the softmax in the dtype of the logits.
+
+    log softmax(y) = logit(y) - logsumexp holds for every y, so one number of each row gives the logsumexp. The target's
+    is at hand; only where its probability is too small to have a logarithm is the row's likeliest looked for.
+    """
     probabilities = torch.softmax(logits, dim=-1)
-    # softmax at the argmax is exp(top - logsumexp); it is at least 1/|V|, so its logarithm is well-behaved.
+    chosen = probabilities.gather(1, targets[:, None]).squeeze(1)
+    if logits.device.type != "cpu" or bool((chosen < torch.finfo(chosen.dtype).tiny).any()):
+        # At least 1/|V|. (A GPU, which would have to be waited for, does this always: it is cheap there.)
+        at_target, chosen = logits.amax(dim=-1), probabilities.amax(dim=-1)
     wide = _wide(logits)
-    log_sum_exp = top.to(wide) - probabilities.amax(dim=-1).to(wide).log()
-    return log_sum_exp, probabilities
+    return at_target.to(wide) - chosen.to(wide).log(), probabilities
 
 
 def _add_target_part(
@@ -93,7 +98,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             x, y = hidden[part], targets[part]
             logits = x @ w.t()  # (chunk, vocabulary)
             at_target = logits.gather(1, y[:, None]).squeeze(1)
-            log_sum_exp, probabilities = _log_sum_exp_and_softmax(logits)
+            log_sum_exp, probabilities = _normalized(logits, at_target, y)
             nll += (log_sum_exp - at_target).sum()
             log_sum_exps += log_sum_exp.sum()
             if differentiate:
@@ -131,7 +136,7 @@ class _RegularizedDropout(torch.autograd.Function):
             x = torch.cat([hidden[part], hidden[second]])
             logits = x @ w.t()  # (2 chunk, vocabulary)
             at_target = logits.gather(1, y.repeat(2, 1)).squeeze(1)
-            log_sum_exp, probabilities = _log_sum_exp_and_softmax(logits)
+            log_sum_exp, probabilities = _normalized(logits, at_target, y.squeeze(1).repeat(2))
             nll += (log_sum_exp - at_target).sum() / 2
             log_sum_exps += log_sum_exp.sum() / 2
             size = y.size(0)

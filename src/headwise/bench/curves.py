@@ -1,0 +1,213 @@
+"""Cost against size: attention by the length of the sentences, the vocabulary's loss by the number of subwords.
+
+A point is a forward and a backward pass. Every kind has a process of its own that takes its points in rising order,
+so that the highest resident memory so far is that of the point at hand; what was resident before the first is taken
+off.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from headwise.bench.peers import OWN
+from headwise.bench.pool import Process, Say
+from headwise.bench.report import Row, grid
+from headwise.bench.worker import answering, resident
+
+_ALL_PAIRS = ("reference",)  # kinds that keep every score, and how much they may keep
+_MOST_KEPT = 6 * 2**30  # bytes
+_ENOUGH = 0.5  # seconds of repeating a point in a round
+_MEBI = 2**20
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement.
+
+    Attributes:
+        task: `attention`, self-attention of `batch` sequences of `length`, causal; or `loss`, of `length` rows.
+        kind: of attention; `fused` or `plain` for the loss.
+        heads, width: of attention; their product is the loss's d_model.
+    """
+
+    task: str
+    kind: str
+    batch: int = 1
+    length: int = 1
+    vocabulary: int = 0
+    heads: int = 8
+    width: int = 64
+    precision: str = "float32"
+    device: str = "cpu"
+    threads: int = 1
+
+    @property
+    def kept(self) -> int:
+        """Bytes that all scores and their softmax take."""
+        if self.task == "loss" or self.kind not in _ALL_PAIRS:
+            return 0
+        return 3 * 4 * self.batch * self.heads * self.length**2
+
+
+def measure(points: Sequence[Point], rounds: int, say: Say) -> list[Row]:
+    """Measure every point, those of equal size in turn; points whose scores wouldn't fit are left out, saying so.
+
+    Raises `BenchError` where a process fails.
+    """
+    skipped = [point for point in points if point.kept > _MOST_KEPT]
+    for point in skipped:
+        say(
+            f"{point.kind}, {point.batch} x {point.length}: skipped, its scores need {point.kept / 2**30:.0f} GiB"
+        )
+    points = [point for point in points if point not in skipped]
+    processes = {_curve(point): Process("headwise.bench.curves", point.kind) for point in points}
+    try:
+        found = [
+            _row(point, processes[_curve(point)].ask({**asdict(point), "rounds": rounds})) for point in points
+        ]
+    finally:
+        for process in processes.values():
+            process.close()
+    return found
+
+
+def _curve(point: Point) -> Point:
+    """What the points of one curve share: all but the size that grows."""
+    return replace(point, vocabulary=0) if point.task == "loss" else replace(point, length=1)
+
+
+def _row(point: Point, found: dict[str, Any]) -> Row:
+    seconds = statistics.median(found["seconds"])
+    tokens = point.batch * point.length
+    return Row(
+        system=OWN,
+        task=point.task,
+        model=point.kind,
+        batch=point.batch,
+        beam=None,
+        precision=point.precision,
+        threads=point.threads,
+        workers=1,
+        tokens_per_second=tokens / seconds,
+        ratio_to_best_peer=None,
+        length=point.length,
+        vocabulary=point.vocabulary or None,
+        lowest=tokens / max(found["seconds"]),
+        highest=tokens / min(found["seconds"]),
+        peak_memory=found["peak"] / _MEBI,
+    )
+
+
+def curves_table(rows: Sequence[Row]) -> str:
+    """Lay rows out with one line for each size, and for each kind its milliseconds and MiB."""
+    kinds = list(dict.fromkeys(row.model for row in rows))
+    sizes = list(dict.fromkeys((row.batch, row.length, row.vocabulary) for row in rows))
+    at = {(row.model, row.batch, row.length, row.vocabulary): row for row in rows}
+    columns = [
+        ("batch", [str(batch) for batch, _, _ in sizes]),
+        ("length", [str(length) for _, length, _ in sizes]),
+    ]
+    if any(vocabulary for _, _, vocabulary in sizes):
+        columns = [
+            ("tokens", [f"{batch * (length or 1):,}" for batch, length, _ in sizes]),
+            ("vocabulary", [f"{vocabulary:,}" for _, _, vocabulary in sizes]),
+        ]
+    for kind in kinds:
+        of_kind = [at.get((kind, *size)) for size in sizes]
+        columns.append((f"{kind} ms", [_milliseconds(row) if row else "" for row in of_kind]))
+        columns.append((f"{kind} MiB", [f"{row.peak_memory:,.0f}" if row else "" for row in of_kind]))
+    return grid(columns)
+
+
+def _milliseconds(row: Row) -> str:
+    return f"{1e3 * row.batch * (row.length or 1) / (row.tokens_per_second or 1):,.2f}"
+
+
+def _attention(point: Point) -> Callable[[], None]:
+    import torch
+
+    from headwise.nn.attention import attend
+    from headwise.nn.device import PRECISIONS
+
+    shape = (point.batch, point.heads, point.length, point.width)
+    dtype = PRECISIONS[point.precision]
+    q, k, v, out = (torch.randn(shape, dtype=dtype, device=point.device) for _ in range(4))
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+
+    def run() -> None:
+        result = attend(q, k, v, kind=point.kind, causal=True)
+        torch.autograd.grad(result, leaves, out)
+
+    return run
+
+
+def _loss(point: Point) -> Callable[[], None]:
+    import torch
+    from torch.nn import functional
+
+    from headwise.nn.device import PRECISIONS
+    from headwise.training.loss import smoothed_cross_entropy
+
+    d_model, rows, dtype = point.heads * point.width, point.batch * point.length, PRECISIONS[point.precision]
+    hidden = torch.randn(rows, d_model, dtype=dtype, device=point.device, requires_grad=True)
+    weight = (torch.randn(point.vocabulary, d_model, device=point.device) * d_model**-0.5).requires_grad_()
+    targets = torch.randint(point.vocabulary, (rows,), device=point.device)
+
+    def run() -> None:
+        if point.kind == "fused":
+            total, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
+        else:
+            logits = (hidden @ weight.to(dtype).t()).float()
+            total = functional.cross_entropy(logits, targets, label_smoothing=0.1, reduction="sum")
+        torch.autograd.grad(total, [hidden, weight])
+
+    return run
+
+
+_SUBJECTS = {"attention": _attention, "loss": _loss}
+
+
+def _serve(order: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+    import torch
+
+    before = 0
+    for wanted in itertools.chain([order], map(json.loads, sys.stdin)):
+        rounds = wanted.pop("rounds")
+        point = Point(**wanted)
+        torch.set_num_threads(point.threads)
+        torch.manual_seed(1)
+        cuda = point.device != "cpu"
+        if not before:
+            _SUBJECTS[point.task](replace(point, length=16, vocabulary=min(point.vocabulary, 100)))()
+            before = resident()
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+        run = _SUBJECTS[point.task](point)
+        run()
+        seconds = [_seconds(run, cuda) for _ in range(rounds)]
+        peak = torch.cuda.max_memory_allocated() if cuda else max(0, resident(peak=True) - before)
+        answer({"seconds": seconds, "peak": peak})
+
+
+def _seconds(run: Callable[[], None], cuda: bool) -> float:
+    """Mean time of as many runs as fill the time of a round."""
+    import torch
+
+    runs, began = 0, time.perf_counter()
+    while not runs or time.perf_counter() - began < _ENOUGH:
+        run()
+        if cuda:
+            torch.cuda.synchronize()
+        runs += 1
+    return (time.perf_counter() - began) / runs
+
+
+if __name__ == "__main__":
+    answering(_serve)

@@ -1,0 +1,27 @@
+"""The systems that benchmarks compare: a new one is one file here and one line in `PEERS`.
+
+A module has a class `System`; it is imported only in the processes that need it.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from headwise.bench.peer import Peer
+from headwise.errors import ConfigError
+
+PEERS = {
+    "headwise": "headwise.bench.peers.own",
+    "huggingface": "headwise.bench.peers.huggingface",
+    "ctranslate2": "headwise.bench.peers.ctranslate2",
+}
+OWN = "headwise"
+
+
+def find_peer(name: str) -> Peer:
+    """Return the system called `name`; raises `ConfigError` naming the known ones."""
+    if name not in PEERS:
+        others = ", ".join(other for other in PEERS if other != OWN)
+        raise ConfigError(f"--against: expected systems among {others}, found {name!r}")
+    system: Peer = importlib.import_module(PEERS[name]).System()
+    return system

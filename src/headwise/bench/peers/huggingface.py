@@ -1,0 +1,215 @@
+"""Hugging Face transformers: Marian, which is the paper's model, or Pegasus, its twin with pre-normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
+from headwise.bench.workload import Workload
+from headwise.text.subword import BOS, EOS, PAD, UNK
+
+if TYPE_CHECKING:
+    from headwise.text.batches import Batch
+
+_ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
+_LIKE_OURS = {"architecture": "transformer", "positions": "sinusoidal", "share_embeddings": "all"}
+_KINDS = ("fused", "reference", "memory_efficient")  # what computes plain attention
+_NAMES = {
+    "self_attention": "self_attn",
+    "cross_attention": "encoder_attn",
+    "around_attention.norm": "self_attn_layer_norm",
+    "around_self_attention.norm": "self_attn_layer_norm",
+    "around_cross_attention.norm": "encoder_attn_layer_norm",
+    "around_feed_forward.norm": "final_layer_norm",
+    "feed_forward.w1": "fc1",
+    "feed_forward.w2": "fc2",
+}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+
+
+class System(Peer):
+    """`generate` with its cache; training by a plain loop with fused AdamW."""
+
+    name = "huggingface"
+    packages = ("transformers", "torch")
+
+    def refuses(self, workload: Workload) -> str:  # noqa: D102
+        model = workload.config.model
+        for key, wanted in _LIKE_OURS.items():
+            if (found := getattr(model, key)) != wanted:
+                return f"huggingface: skipped, Marian has {key}={wanted}, and this model {found}"
+        if model.attention not in _KINDS or model.key_value_heads or model.d_k or model.d_v:
+            return "huggingface: skipped, Marian has plain attention of d_model/heads, and this model hasn't"
+        return ""
+
+    def load(self) -> None:  # noqa: D102
+        import transformers
+
+        transformers.utils.logging.set_verbosity_error()
+        _ = (transformers.MarianMTModel, transformers.PegasusForConditionalGeneration)  # imported when named
+
+    def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
+        return _settings(room, ("float32", "bfloat16"))
+
+    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
+        return _settings(room, ("float32", "bfloat16") if room.device == "cpu" else ("float16",))
+
+    def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:  # noqa: D102
+        return _Trainee(workload, setting, device)
+
+    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
+        import torch
+
+        model: Any = build(workload, setting).to(device).to(getattr(torch, setting.precision)).eval()
+
+        @torch.inference_mode()
+        def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
+            outputs: list[list[int]] = [[] for _ in sources]
+            order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+            for start in range(0, len(order), job.batch):
+                rows = order[start : start + job.batch]
+                width = len(sources[rows[0]])
+                padded = [[*sources[row], *[PAD] * (width - len(sources[row]))] for row in rows]
+                ids = torch.tensor(padded, device=device)
+                generated = model.generate(
+                    input_ids=ids,
+                    attention_mask=(ids != PAD).long(),
+                    num_beams=job.beam,
+                    do_sample=False,
+                    use_cache=True,
+                    length_penalty=0.0,
+                    early_stopping=job.beam > 1,
+                    min_new_tokens=job.length,
+                    max_new_tokens=job.length or width + 50,
+                    suppress_tokens=[PAD, UNK, BOS] if job.strict else None,
+                )
+                for row, output in zip(rows, generated[:, 1:].tolist(), strict=True):
+                    outputs[row] = output[: output.index(EOS)] if EOS in output else output
+            return outputs
+
+        return run
+
+
+def _settings(room: Room, precisions: Sequence[str]) -> list[Setting]:
+    return [
+        Setting(precision, threads, detail=attention)
+        for precision in precisions
+        for threads in room.thread_counts
+        for attention in ("sdpa", "eager")
+    ]
+
+
+def build(workload: Workload, setting: Setting) -> Any:
+    """Build their model of the workload's shape, with the workload's weights."""
+    import torch
+    import transformers
+    from safetensors.torch import load_file
+
+    from headwise.nn.positions import sinusoids
+
+    torch.set_num_threads(setting.threads)
+    ours = workload.config.model
+    post = ours.norm == "post"
+    kind: Any = transformers.MarianConfig if post else transformers.PegasusConfig
+    config = kind(
+        vocab_size=workload.target_size,
+        d_model=ours.d_model,
+        encoder_layers=ours.encoder_layers,
+        decoder_layers=ours.decoder_layers,
+        encoder_attention_heads=ours.heads,
+        decoder_attention_heads=ours.heads,
+        encoder_ffn_dim=ours.d_ff,
+        decoder_ffn_dim=ours.d_ff,
+        max_position_embeddings=ours.max_length,
+        activation_function=_ACTIVATIONS[ours.activation],
+        dropout=ours.dropout,
+        attention_dropout=ours.attention_dropout,
+        activation_dropout=ours.activation_dropout,
+        scale_embedding=True,
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        decoder_start_token_id=BOS,
+        forced_eos_token_id=None,
+        attn_implementation=setting.detail,
+    )
+    architecture: Any = transformers.MarianMTModel if post else transformers.PegasusForConditionalGeneration
+    model = architecture(config)
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if name.endswith(("proj.bias", "fc1.bias", "fc2.bias")):
+                parameter.zero_()  # ours may have none
+        for name, tensor in load_file(workload.weights).items():
+            parameters[their_name(name)].copy_(tensor)
+        table = sinusoids(ours.max_length, ours.d_model)
+        for stack in (model.model.encoder, model.model.decoder):
+            stack.embed_positions.weight.copy_(table)
+    return model
+
+
+def their_name(name: str) -> str:
+    """Translate the name of one of our parameters."""
+    if name == "source_embedding.weight":
+        return "model.shared.weight"
+    if name.startswith(("encoder_norm", "decoder_norm")):
+        stack, rest = name.split("_norm.")
+        return f"model.{stack}.layer_norm.{rest}"
+    stack, index, rest = name.split(".", 2)
+    for ours, theirs in _NAMES.items():
+        if rest.startswith(f"{ours}."):
+            rest = theirs + rest[len(ours) :]
+            break
+    parts = [_PROJECTIONS.get(part, part) for part in rest.split(".")]
+    return f"model.{stack}.layers.{index}.{'.'.join(parts)}"
+
+
+class _Trainee:
+    """Forward, label-smoothed cross-entropy, backward, fused AdamW; bfloat16 is torch's autocast."""
+
+    def __init__(self, workload: Workload, setting: Setting, device: str) -> None:
+        import torch
+
+        config = workload.config
+        self._device = device
+        self._smoothing = config.training.label_smoothing
+        self._model = build(workload, setting).to(device)
+        parameters = [p for p in self._model.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(parameters, lr=1e-9, betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self._autocast = torch.autocast(
+            torch.device(device).type, torch.bfloat16, enabled=setting.precision == "bfloat16"
+        )
+
+    def loss(self, batch: Batch) -> float:
+        import torch
+
+        self._model.eval()
+        with torch.no_grad():
+            return self._sum(batch).item() / batch.target_tokens
+
+    def step(self, batch: Batch) -> None:
+        self._model.train()
+        with self._autocast:
+            loss = self._sum(batch) / batch.target_tokens
+        loss.item()  # for the log, as our loop has it
+        loss.backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def _sum(self, batch: Batch) -> Any:
+        from torch.nn.functional import cross_entropy
+
+        logits = self._model(
+            input_ids=batch.source.to(self._device),
+            attention_mask=batch.source_mask.long().to(self._device),
+            decoder_input_ids=batch.target_input.to(self._device),
+            use_cache=False,
+        ).logits
+        return cross_entropy(
+            logits.flatten(0, 1),
+            batch.target_output.to(self._device).flatten(),
+            ignore_index=PAD,
+            label_smoothing=self._smoothing,
+            reduction="sum",
+        )

@@ -1,0 +1,146 @@
+"""Headwise itself, through the parts that `headwise train` and `headwise translate` use."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwise import __version__
+from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
+from headwise.bench.workload import Workload
+from headwise.config import Config
+
+if TYPE_CHECKING:
+    from headwise.decoding.options import SearchOptions
+    from headwise.models.base import Seq2Seq
+    from headwise.text.batches import Batch
+    from headwise.training.loss import LossSum
+
+
+class System(Peer):
+    """Training by the loop's own step, decoding by the engine."""
+
+    name = "headwise"
+    packages = ("torch",)
+
+    def versions(self) -> dict[str, str]:  # noqa: D102
+        return {"headwise": __version__, **super().versions()}
+
+    def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
+        return [Setting("bfloat16", threads) for threads in room.thread_counts]
+
+    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
+        kinds = ("float32", "bfloat16")
+        return [Setting(precision, threads) for precision in kinds for threads in room.thread_counts]
+
+    def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:  # noqa: D102
+        return _Trainee(workload, setting, device)
+
+    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
+        from headwise.decoding.engine import decode
+        from headwise.decoding.translator import SYMBOLS
+
+        model = load_model(workload, setting, device).eval()
+
+        def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
+            options = search_options(job)
+            outputs: list[list[int]] = [[] for _ in sources]
+            order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+            for start in range(0, len(order), job.batch):
+                rows = order[start : start + job.batch]
+                batch = [sources[row] for row in rows]
+                room = len(batch) * len(batch[0]) * options.rows  # all of them in one batch
+                for row, found in zip(
+                    rows, decode(model, batch, options, SYMBOLS, batch_tokens=room), strict=True
+                ):
+                    outputs[row] = list(found[0].tokens)
+            return outputs
+
+        return run
+
+
+def search_options(job: Decoding) -> SearchOptions:
+    """Translate a job: the forced length counts the end symbol, and no length penalty acts, as in every system."""
+    from headwise.decoding.options import SearchOptions
+
+    if job.length is None:
+        return SearchOptions(beam=job.beam, alpha=0.0)
+    return SearchOptions(beam=job.beam, alpha=0.0, min_length=job.length - 1, max_length=job.length - 1)
+
+
+def load_model(workload: Workload, setting: Setting, device: str) -> Seq2Seq:
+    """Build the workload's model on the device, in the setting's precision."""
+    import torch
+
+    from headwise.models.build import build_model, load_weights
+    from headwise.nn.device import PRECISIONS
+
+    torch.set_num_threads(setting.threads)
+    model = build_model(workload.config.model, workload.source_size, workload.target_size)
+    load_weights(model, workload.weights)
+    model.compute_dtype = PRECISIONS[setting.precision]
+    return model.to(device)
+
+
+class _Trainee:
+    def __init__(self, workload: Workload, setting: Setting, device: str) -> None:
+        import torch
+
+        from headwise.training.loop import Trainer
+
+        self._device = torch.device(device)
+        self._config = workload.config.with_overrides(
+            ["schedule.warmup=100000"]
+        )  # so slow that nothing is learned
+        self._task = _Task(self._config, load_model(workload, setting, device))
+        self._run = tempfile.TemporaryDirectory()  # where the trainer looks for checkpoints, and finds none
+        self._trainer = Trainer(
+            self._task, self._config, Path(self._run.name), device=self._device, quiet=True
+        )
+
+    def loss(self, batch: Batch) -> float:
+        import torch
+
+        model = self._task.model.eval()
+        computed, model.compute_dtype = model.compute_dtype, torch.float32
+        with torch.no_grad():
+            loss = self._task.loss(batch)
+        model.compute_dtype = computed
+        return loss.total.item() / loss.count
+
+    def step(self, batch: Batch) -> None:
+        self._trainer.step(iter([batch]))
+
+
+class _Task:
+    """What the loop asks of a task, for batches that are given to its step one by one."""
+
+    def __init__(self, config: Config, model: Seq2Seq) -> None:
+        self.config, self._model = config, model
+
+    @property
+    def model(self) -> Any:
+        return self._model
+
+    @property
+    def d_model(self) -> int:
+        return self.config.model.d_model
+
+    def batches(self, rank: int, world: int) -> Any:
+        return None
+
+    def loss(self, batch: Batch) -> LossSum:
+        from headwise.tasks.translation import translation_loss
+
+        return translation_loss(self._model, batch, self.config.training)
+
+    def validate(self, *, final: bool = False) -> dict[str, float]:
+        return {}
+
+    def locate(self, batch: Batch) -> str:
+        return f"rows {batch.rows}"
+
+    def identity(self) -> dict[str, str]:
+        return {}

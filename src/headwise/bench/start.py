@@ -1,0 +1,76 @@
+"""How long it takes until something happens: the help, the import, the first translation, each in fresh processes."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from headwise.bench.peer import Decoding, Peer, Room
+from headwise.bench.peers import OWN
+from headwise.bench.pool import Job, Worker
+from headwise.bench.report import Row
+from headwise.bench.workload import Workload
+
+_PROGRAM = {
+    "--help": "from headwise.cli.main import run; run(['--help'])",
+    "train --help": "from headwise.cli.main import run; run(['train', '--help'])",
+    "import": "import headwise",
+}
+
+
+def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: int) -> list[Row]:
+    """Measure the program's own start, and in every system the time from nothing to the first greedy translation.
+
+    Raises `BenchError` where a system fails.
+    """
+    rows = [
+        _row(OWN, name, workload, [_program(code) for _ in range(rounds)]) for name, code in _PROGRAM.items()
+    ]
+    seconds: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    for _ in range(rounds):
+        for peer in peers:
+            seconds[peer.name].append(_first(peer, workload, room))
+    first = [_row(name, "first translation", workload, times) for name, times in seconds.items()]
+    best = min((row.start_seconds for row in first if row.system != OWN), default=None)
+    return rows + [_with_ratio(row, best) for row in sorted(first, key=lambda row: row.start_seconds)]
+
+
+def _program(code: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def _first(peer: Peer, workload: Workload, room: Room) -> float:
+    job = Decoding(batch=1, beam=1, length=None if workload.trained else 25)
+    setting = peer.decoding_settings(room, job)[-1]  # one thread: nothing at this size is faster
+    order = {"rows": [0], "job": asdict(job)}
+    began = time.perf_counter()
+    worker = Worker(peer, workload, setting, Job("decode", {}, order, []), room.device)
+    seconds = time.perf_counter() - began
+    worker.close()
+    return seconds
+
+
+def _row(system: str, task: str, workload: Workload, seconds: Sequence[float]) -> Row:
+    return Row(
+        system=system,
+        task=f"start: {task}",
+        model=workload.model,
+        batch=1,
+        beam=1 if task == "first translation" else None,
+        precision="",
+        threads=1,
+        workers=1,
+        tokens_per_second=None,
+        ratio_to_best_peer=None,
+        start_seconds=statistics.median(seconds),
+    )
+
+
+def _with_ratio(row: Row, best: float | None) -> Row:
+    return Row(**{**asdict(row), "ratio_to_best_peer": best and best / row.start_seconds})

@@ -1,0 +1,65 @@
+"""Training speed: the same model, batches and loss in every system; a round is one pass over all the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headwise.bench.peer import Peer, Room, Setting
+from headwise.bench.pool import BenchError, Job, Pool, Say
+from headwise.bench.report import Row, rows_of
+from headwise.bench.workload import Workload
+from headwise.nn.flops import training_flops
+
+_LOSS_TOLERANCE = 1e-3  # relative, in float32 and without dropout
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """How much is trained: batches of up to so many tokens a side, and how often all of them."""
+
+    tokens: int = 4096
+    batches: int = 8
+    rounds: int = 5
+
+
+def bench_training(
+    workload: Workload,
+    peers: Sequence[tuple[Peer, Sequence[Setting]]],
+    room: Room,
+    job: TrainingJob,
+    say: Say,
+    peak: float | None = None,
+) -> list[Row]:
+    """Train in every system under every setting; `peak` is the device's matrix products in FLOP/s, if known.
+
+    Raises `BenchError` where a system fails, or computes another loss than the first one for the first batch.
+    """
+    arguments = {"tokens": job.tokens, "batches": job.batches}
+    with Pool(workload, room, Job("train", arguments, {"warm": True}, [{}] * job.rounds), say) as pool:
+        for peer, settings in peers:
+            pool.add(peer, settings)
+        _check_losses(pool)
+        results = pool.measure()
+    rows = rows_of(results, task="train", model=workload.model, batch=job.tokens)
+    if peak is None:
+        return rows
+    flops = training_flops(workload.config.model, workload.target_size, *_lengths(workload))
+    return [replace(row, share_of_peak=(row.tokens_per_second or 0) * flops / peak) for row in rows]
+
+
+def _lengths(workload: Workload) -> tuple[float, float]:
+    """Mean tokens of a source and of a target, end symbols included."""
+    count = len(workload.sources)
+    return sum(map(len, workload.sources)) / count, sum(map(len, workload.targets)) / count + 1
+
+
+def _check_losses(pool: Pool) -> None:
+    losses = {f"{w.peer.name} {w.setting}": w.ask({"loss": True})["loss"] for w in pool.workers}
+    first, expected = next(iter(losses.items()))
+    for name, found in losses.items():
+        if abs(found - expected) > _LOSS_TOLERANCE * expected:
+            raise BenchError(
+                f"{name}: expected the loss that {first} has for the first batch, {expected:.4f} nats a token, "
+                f"found {found:.4f}, so they don't train the same model"
+            )

@@ -1,0 +1,122 @@
+"""One system under one setting in a process of its own: it stays warm and computes rounds when told to.
+
+Orders come as one JSON line each on standard input, answers go the same way to standard output. An end of the input
+ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headwise.bench.peer import Decoding, Peer, Setting
+from headwise.bench.peers import find_peer
+from headwise.bench.workload import Workload
+from headwise.errors import HeadwiseError
+
+Round = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def resident(peak: bool = False) -> int:
+    """Resident memory of this process in bytes, now or at its highest."""
+    wanted = "VmHWM:" if peak else "VmRSS:"
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(wanted))
+    except (OSError, StopIteration):  # not Linux: there is only the peak
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def open_training(peer: Peer, workload: Workload, setting: Setting, order: dict[str, Any]) -> Round:
+    """Make a model ready to be trained on the same batches in every round."""
+    from headwise.bench.batches import training_batches
+
+    device = order["device"]
+    batches = training_batches(workload, order["tokens"], order["batches"])
+    trainee = peer.open_training(workload, setting, device)
+
+    def wait() -> None:
+        if device != "cpu":
+            import torch
+
+            torch.cuda.synchronize(device)
+
+    def run(wanted: dict[str, Any]) -> dict[str, Any]:
+        if wanted.get("loss"):
+            return {"loss": trainee.loss(batches[0])}
+        began = time.perf_counter()
+        for batch in batches:
+            trainee.step(batch)
+        wait()
+        seconds = time.perf_counter() - began
+        return {"tokens": sum(batch.target_tokens for batch in batches), "seconds": seconds}
+
+    return run
+
+
+def open_decoding(peer: Peer, workload: Workload, setting: Setting, order: dict[str, Any]) -> Round:
+    """Make a decoder; a round names the rows of the workload that it decodes, and how."""
+    decode = peer.open_decoding(workload, setting, order["device"])
+
+    def run(wanted: dict[str, Any]) -> dict[str, Any]:
+        job = Decoding(**wanted["job"])
+        sources = [workload.sources[row] for row in wanted["rows"]]
+        calls = [[source] for source in sources] if job.batch == 1 else [sources]
+        outputs, times = [], []
+        for call in calls:
+            began = time.perf_counter()
+            outputs += decode(call, job)
+            times.append(time.perf_counter() - began)
+        tokens = len(sources) * job.length if job.length else sum(len(output) + 1 for output in outputs)
+        result = {"tokens": tokens, "seconds": sum(times), "sentences": len(sources), "times": times}
+        return {**result, "outputs": outputs} if wanted.get("outputs") else result
+
+    return run
+
+
+OPEN = {"train": open_training, "decode": open_decoding}
+
+
+def serve(order: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+    """Open what the order names, then compute rounds until the input ends."""
+    peer = find_peer(order["peer"])
+    workload = Workload.open(Path(order["workload"]))
+    if order["task"] == "prepare":
+        peer.prepare(workload, workload.folder)
+        return answer({})
+    peer.load()
+    setting = Setting(**order["setting"])
+    libraries = resident()
+    began = time.perf_counter()
+    run = OPEN[order["task"]](peer, workload, setting, order)
+    if order["warm_up"]:
+        run(order["warm_up"])
+    answer({"libraries": libraries, "seconds": time.perf_counter() - began})
+    for line in sys.stdin:
+        answer({**run(json.loads(line)), "peak": resident(peak=True)})
+
+
+def answering(serve: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]) -> None:
+    """Serve the first order, answering on the original standard output; what libraries print goes to standard error."""
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def answer(record: dict[str, Any]) -> None:
+        channel.write(json.dumps(record) + "\n")
+        channel.flush()
+
+    try:
+        serve(json.loads(sys.stdin.readline()), answer)
+    except HeadwiseError as error:
+        answer({"error": str(error)})
+
+
+if __name__ == "__main__":
+    answering(serve)

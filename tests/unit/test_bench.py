@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwise.bench.decode import DecodingJob, _spread
+from headwise.bench.peer import Decoding, Room, Setting
+from headwise.bench.peers import PEERS, find_peer
+from headwise.bench.pool import Measured
+from headwise.bench.report import grid, rows_of
+from headwise.cli.main import run as headwise
+from headwise.nn.flops import training_flops
+from headwise.presets import preset
+from toy import toy_pairs
+
+KEYS = {
+    "system": str,
+    "task": str,
+    "model": str,
+    "batch": int,
+    "beam": int | None,
+    "precision": str,
+    "threads": int,
+    "workers": int,
+    "tokens_per_second": float | None,
+    "ratio_to_best_peer": float | None,
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("text")
+    for side, lines in zip(("source", "target"), zip(*toy_pairs(200), strict=True), strict=True):
+        (folder / side).write_text("".join(f"{line}\n" for line in lines))
+    return ["--source", str(folder / "source"), "--target", str(folder / "target")]
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    record = json.loads(file.read_text())
+    assert {"date", "processor", "threads", "versions"} <= set(record["machine"])
+    for row in record["rows"]:
+        for key, kind in KEYS.items():
+            assert isinstance(row[key], kind), (key, row)
+    return record["rows"]
+
+
+def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    small = ["--vocabulary", "100", "--tokens", "64", "--batches", "2", "--rounds", "2", "--threads", "1"]
+    assert headwise(["bench", "train", *text, *small, "--against", "ctranslate2", "--json", str(file)]) == 0
+    captured = capsys.readouterr()
+    (row,) = read(file)
+    assert (row["system"], row["task"], row["batch"]) == ("headwise", "train", 64)
+    assert row["lowest"] <= row["tokens_per_second"] <= row["highest"]
+    assert 0 < row["libraries_memory"] < row["peak_memory"]
+    assert "ctranslate2: skipped" in captured.err
+    assert f"{row['tokens_per_second']:,.0f}" in captured.out
+
+
+def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]
+    only = ["--only", "headwise:float32", "--batch", "2,1", "--beam", "2"]
+    assert headwise(["bench", "decode", *text, *small, *only, "--json", str(file)]) == 0
+    rows = read(file)
+    assert [(row["batch"], row["beam"]) for row in rows] == [(2, 2), (1, 1), (1, 2)]
+    assert all(row["same_outputs"] == 1.0 for row in rows)
+    assert all(0 < row["latency_median"] <= row["latency_99"] for row in rows[1:])
+    assert "one sentence at a time, beam 1, 3 tokens each" in capsys.readouterr().out
+
+
+def test_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    sizes = [
+        "--lengths",
+        "16,300000",
+        "--vocabularies",
+        "50",
+        "--tokens",
+        "8",
+        "--heads",
+        "1",
+        "--width",
+        "4",
+    ]
+    few = ["--kinds", "reference", "--rounds", "1", "--threads", "1", "--json", str(file)]
+    assert headwise(["bench", "attention", *sizes, *few]) == 0
+    assert [(row["task"], row["model"], row["length"]) for row in read(file)] == [
+        ("attention", "reference", 16),
+        ("loss", "plain", 8),
+        ("loss", "fused", 8),
+    ]
+    assert "reference, 1 x 300000: skipped, its scores need" in capsys.readouterr().err
+
+
+def test_start(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    assert headwise(["bench", "start", "--rounds", "1", "--json", str(file)]) == 0
+    rows = read(file)
+    assert [row["task"].removeprefix("start: ") for row in rows] == [
+        "--help",
+        "train --help",
+        "import",
+        "first translation",
+    ]
+    assert all(row["start_seconds"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", [name for name in PEERS if name != "headwise"])
+def test_a_peer_that_is_not_installed_says_how_to_get_it(name: str) -> None:
+    peer = find_peer(name)
+    peer.packages = ("surely_not_installed", *peer.packages)
+    assert peer.absent() == (
+        f"{name}: skipped, surely_not_installed is not installed (pip install 'headwise[{name}]')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["train", "--against", "fairseq"],
+            "expected systems among huggingface, ctranslate2, found 'fairseq'",
+        ),
+        (["train", "--only", "headwise:int4"], "--only: expected words of a setting of headwise"),
+        (["decode", "--batch", "many"], "--batch: expected whole numbers of at least 1"),
+        (["attention", "--kinds", "magic"], "magic"),
+        (["train", "--model", "tinny"], "tinny"),
+        (["train", "--target", "x"], "--target: expected --source beside it"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert headwise(["bench", *arguments]) == 2
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("headwise: error")]
+    assert message in line
+
+
+def test_rounds_have_sentences_of_their_own() -> None:
+    job = DecodingJob(Decoding(), sentences=12, rounds=3)
+    rounds = _spread(100, job)
+    assert [len(rows) for rows in rounds] == [4, 4, 4]
+    assert len({row for rows in rounds for row in rows}) == 12
+    assert max(max(rows) for rows in _spread(5, job)) < 5  # a small text is gone through again
+
+
+def test_ratios_are_to_the_best_peer_by_medians() -> None:
+    def measured(name: str, *rates: float) -> Measured:
+        rounds = [{"tokens": rate, "seconds": 1.0, "peak": 1} for rate in rates]
+        return Measured(name, Setting("float32", 1), 0, 0.0, rounds)
+
+    results = [measured("headwise", 30, 90, 60), measured("slow", 10, 10, 10), measured("fast", 20, 1, 90)]
+    rows = rows_of(results, task="train", model="tiny", batch=4096)
+    assert [(row.system, row.ratio_to_best_peer) for row in rows] == [
+        ("headwise", 3.0),
+        ("fast", 1.0),
+        ("slow", 0.5),
+    ]
+    alone = rows_of(results[:1], task="train", model="tiny", batch=4096)
+    assert alone[0].ratio_to_best_peer is None
+
+
+def test_a_table_is_markdown() -> None:
+    table = grid([("name", ["a", "bb"]), ("number", ["1", "22"])])
+    assert table.splitlines() == [
+        "| name | number |",
+        "|------|-------:|",
+        "| a    |      1 |",
+        "| bb   |     22 |",
+    ]
+
+
+def test_flops_agree_with_the_count_of_weights() -> None:
+    """6 for every weight that a token meets (Kaplan et al. 2020, section 2.1), where attention costs nothing."""
+    model = preset("base")
+    encoder = model.encoder_layers * (4 * 512 * 512 + 2 * 512 * 2048)
+    decoder = model.decoder_layers * (8 * 512 * 512 + 2 * 512 * 2048)
+    longest = training_flops(model, 10_000, 1e-9, 1e-9)
+    assert longest == pytest.approx(6 * (encoder + decoder + 512 * 10_000))
+    assert training_flops(model, 10_000, 20, 20) > longest
+
+
+def test_a_system_gets_all_threads_and_one_to_choose_from() -> None:
+    assert Room("cpu", 4).thread_counts == [4, 1]
+    assert Room("cpu", 1).thread_counts == [1]
