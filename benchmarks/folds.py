@@ -1,7 +1,7 @@
 """Accuracy over all folds of a classification: trained once for each, with or without pretraining on its own text.
 
-Example: python benchmarks/folds.py -c configs/mr-polarity.yaml -o runs/mr-folds
-Example: python benchmarks/folds.py -c configs/mr-polarity.yaml --pretrain configs/mr-polarity-mlm.yaml -o runs/mr-2
+Example: python benchmarks/folds.py -c configs/mr-polarity.yaml -o runs/folds
+Example: python benchmarks/folds.py -c configs/mr-polarity.yaml --pretrain configs/mr-polarity-mlm.yaml -o runs/folds
 
 Every fold's model is the last one (an average of checkpoints), after the number of steps that the configuration says:
 nothing is chosen by what is held out. With --pretrain, each fold is begun from masked-language-model training on the

@@ -48,7 +48,7 @@ class ClassificationConfig(TaskSection):
     labels: list[str] = Field(default_factory=list)
     text_field: str = "text"
     label_field: str = "label"
-    pooling: Literal["first", "mean"] = "first"  # of the hidden states: the first token's, or the mean
+    pooling: Literal["first", "mean", "max"] = "first"  # of hidden states: the first token's, or over all
     folds: Annotated[int, Field(ge=2)] | None = None  # parts of the training data, one of which is held out
     fold: Positive = 1  # which one
     split_seed: Natural = 1  # of what is held out (`folds`, or `data.dev_share`), whatever `training.seed`

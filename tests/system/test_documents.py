@@ -14,6 +14,7 @@ import yaml
 
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
+from headwise.text.generated import generate as generate_examples
 from headwise.text.miniature import generate
 from system.program import call, headwise
 
@@ -71,6 +72,11 @@ def test_every_file_that_a_document_links_to_is_there() -> None:
                 assert (document.parent / link).exists(), f"{document.name} links to {link}"
 
 
+def _examples(name: str, folder: Path) -> list[str]:
+    train, dev, _ = generate_examples(name, folder / name, train=80, dev=10, test=1)
+    return [f"data.text=[{train}]", f"data.dev_text={dev}"]
+
+
 @pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.stem)
 def test_a_shipped_configuration_trains(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -92,6 +98,16 @@ def test_a_shipped_configuration_trains(
             "training.best_by=loss",
         ],
         "language_model": [f"data.text=[{tmp_path / 'train.source'}]"],
+        "masked_language_model": [f"data.text=[{tmp_path / 'train.source'}]", "subwords.size=300"],
+        "classification": [
+            f"data.text=[{tmp_path / 'train.source'}, {tmp_path / 'train.target'}]",
+            "subwords.size=300",
+        ],
+        "tagging": [
+            *_examples("entities", tmp_path),
+            "subwords.size=300",
+        ],
+        "question_answering": [*_examples("questions", tmp_path), "subwords.size=300"],
     }[Config.load(file).task]
     changes += ["batch.tokens=500", "training.threads=0"]
     done = call(capsys, "train", "-c", file, *changes, "--max-steps", 3, "-o", tmp_path / "run")

@@ -16,11 +16,11 @@ from headwise.models.blocks import normalization
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import ACTIVATIONS, Linear
 
-Pooling = Literal["first", "mean"]
+Pooling = Literal["first", "mean", "max"]
 
 
 class Pooler(nn.Module):
-    """One vector a text: tanh(W h₀ + b) of the first token (Devlin et al. 2019), or of the mean of the real ones."""
+    """One vector a text: tanh(W h₀ + b) of the first token (Devlin et al. 2019), or of the mean or maximum of all."""
 
     def __init__(self, d_model: int, pooling: Pooling = "first") -> None:
         super().__init__()
@@ -33,9 +33,12 @@ class Pooler(nn.Module):
 
 
 def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
-    """Take the first token's state, or the mean of the real tokens' states; (batch, d_model)."""
+    """Take the first token's state, or the mean or maximum of the real tokens' states; (batch, d_model)."""
     if pooling == "first":
         return hidden[:, 0]
+    if pooling == "max":
+        lowest = torch.finfo(hidden.dtype).min
+        return (hidden if mask is None else hidden.masked_fill(~mask[:, :, None], lowest)).amax(dim=1)
     if mask is None:
         return hidden.mean(dim=1)
     weights = mask.to(hidden.dtype)
