@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from headwise.models.heads import pool
 from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, choice_loss, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer
-from headwise.tasks.tagging import Tagging
+from headwise.tasks.tagging import Tagging, best_iob2
 from headwise.text.examples import Encoded
 from headwise.text.questions import Window
 from headwise.text.rows import RowStream, make_rows
@@ -188,6 +189,24 @@ def test_the_best_answer_is_that_of_trying_all() -> None:
             assert (found.start, found.end) == best
             assert found.text == context[best[0] : best[1]]
             assert found.probability == pytest.approx(tried[best])
+
+
+def test_the_best_tags_are_those_of_trying_all() -> None:
+    labels, changed = ["B-X", "B-Y", "I-X", "I-Y", "O"], 0
+    for seed in range(40):
+        logits = random_logits(4, 5, seed=seed).detach() * 2
+        tried = {
+            tags: sum(float(logits[place, tag]) for place, tag in enumerate(tags))
+            for tags in itertools.product(range(5), repeat=4)
+            if all(
+                not labels[tag].startswith("I-") or (place and labels[tags[place - 1]][1:] == labels[tag][1:])
+                for place, tag in enumerate(tags)
+            )
+        }
+        found = best_iob2(logits, labels)
+        assert tuple(found) == max(tried, key=lambda tags: tried[tags])
+        changed += found != logits.argmax(dim=-1).tolist()
+    assert changed > 5
 
 
 # Weights

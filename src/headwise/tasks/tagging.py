@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
@@ -46,12 +47,20 @@ class Tagging(EncoderKind[TaggedSentence]):
     def conclude(
         self, tools: Tools, examples: Sequence[TaggedSentence], encoded: Encoded, logits: list[Tensor]
     ) -> list[list[str]]:
-        """The likeliest tag of every word."""
-        tags: list[list[str]] = [[] for _ in examples]
+        """The likeliest tag of every word; of spans, the likeliest tags that are IOB2 together."""
+        words: list[list[Tensor]] = [[] for _ in examples]
         for owner, targets, one in zip(encoded.owners, encoded.targets, logits, strict=True):
-            best = one.argmax(dim=-1).tolist()
-            tags[owner] += [tools.labels[best[place]] for place, target in enumerate(targets) if target != -1]
-        return tags
+            words[owner] += [one[place] for place, target in enumerate(targets) if target != -1]
+        found = []
+        for rows in words:
+            scores = torch.stack(rows)  # (words, tags)
+            chosen = (
+                best_iob2(scores, tools.labels)
+                if tools.config.tagging.spans
+                else scores.argmax(dim=-1).tolist()
+            )
+            found.append([tools.labels[tag] for tag in chosen])
+        return found
 
     def score(
         self,
@@ -92,3 +101,26 @@ class Tagging(EncoderKind[TaggedSentence]):
                 for kind, start, end in spans(predicted)
             ]
         return Prediction(" ".join(predicted), record)
+
+
+def best_iob2(logits: Tensor, labels: Sequence[str]) -> list[int]:
+    """Find the likeliest sequence of tags in which I-TYPE goes on with B-TYPE or I-TYPE (Viterbi 1967).
+
+    logits (words, tags), of at least one word; each word's tags are taken as independent but for that.
+    """
+    before = torch.tensor([[_may_follow(old, new) for new in labels] for old in ["O", *labels]])  # (old, new)
+    forbidden = torch.zeros(before.shape).masked_fill(~before, -torch.inf)
+    log_p = logits.log_softmax(dim=-1)
+    best, came = log_p[0] + forbidden[0], []
+    for word in log_p[1:]:
+        total, origin = (best[:, None] + forbidden[1:]).max(dim=0)
+        best = total + word
+        came.append(origin)
+    tags = [int(best.argmax())]
+    for origin in reversed(came):
+        tags.append(int(origin[tags[-1]]))
+    return tags[::-1]
+
+
+def _may_follow(old: str, new: str) -> bool:
+    return not new.startswith("I-") or old in (f"B-{new[2:]}", new)
