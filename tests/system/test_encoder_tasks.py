@@ -27,6 +27,8 @@ BASE: dict[str, Any] = {
         "d_ff": 64,
         "heads": 2,
         "norm": "pre",
+        "positions": "rotary",
+        "scale_embeddings": False,
         "dropout": 0.1,
         "max_length": 64,
     },

@@ -27,7 +27,7 @@ from headwise.text.plain import LineReport, read_text
 from headwise.text.rows import RowBatch, RowStream, make_rows, plan_rows
 from headwise.text.streams import PreparedText, prepare_text
 from headwise.text.subword import BOS, EOS
-from headwise.text.vocabulary import Vocabulary, load_vocabulary
+from headwise.text.vocabulary import Pieces, Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum
 
 _CANDIDATES = 5  # tokens named for every mask
@@ -263,13 +263,21 @@ def _read_files(
     return np.concatenate(rows), np.cumsum([0, *map(len, rows)])
 
 
+def _around_masks(line: str, vocabulary: Vocabulary) -> list[str]:
+    """Split a line at <mask>; a space before it is left out where the hidden token is to begin with it."""
+    *before, last = line.split(MASK)
+    if isinstance(vocabulary, Pieces):
+        before = [part.removesuffix(" ") for part in before]
+    return [*before, last]
+
+
 def _with_masks(line: str, place: str, vocabulary: Vocabulary, longest: int) -> list[int]:
     """Encode a line with <mask> in it; raises `DataError` where there is none, or the line is too long."""
-    parts = line.split(MASK)
-    if len(parts) < 2:
+    first, *rest = _around_masks(line, vocabulary)
+    if not rest:
         raise DataError(f"{place}: expected {MASK} where a token is to be found, found none")
-    ids = [BOS, *vocabulary.encode(parts[0])]
-    for part in parts[1:]:
+    ids = [BOS, *vocabulary.encode(first)]
+    for part in rest:
         ids += [vocabulary.symbol(MASK), *vocabulary.encode(part)]
     if len(ids) >= longest:
         raise DataError(f"{place}: expected at most model.max_length={longest} tokens, found {len(ids) + 1}")
@@ -291,10 +299,8 @@ def _fill(line: str, ids: list[int], model: HeadedEncoder, vocabulary: Vocabular
         ]
         for numbers, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
-    first, *rest = line.split(MASK)
-    pieces = [first]
+    filled, *rest = _around_masks(line, vocabulary)
     for candidates, part in zip(found, rest, strict=True):
-        token = candidates[0]["token"]
-        # The space that a token begins with may stand before the mask already.
-        pieces += [token.lstrip() if pieces[-1].endswith(" ") or not pieces[-1] else token, part]
-    return Prediction("".join(pieces), {"text": line, "filled": "".join(pieces), "candidates": found})
+        filled += candidates[0]["token"] + part
+    filled = filled.strip()
+    return Prediction(filled, {"text": line, "filled": filled, "candidates": found})
