@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.config import Config, ModelConfig
 from headwise.experiments.complexity import counted
-from headwise.experiments.flops import forward_flops, training_flops
 from headwise.experiments.layers import (
     KINDS,
     Convolutional,
@@ -22,6 +21,7 @@ from headwise.experiments.layers import (
 )
 from headwise.experiments.table1 import measure_paths
 from headwise.models.build import ARCHITECTURES, build_model
+from headwise.models.flops import forward_flops, training_flops
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("multi30k*.yaml"))
 

@@ -9,7 +9,7 @@ from headwise.bench.peer import Peer, Room, Setting
 from headwise.bench.pool import BenchError, Job, Pool, Say
 from headwise.bench.report import Row, rows_of
 from headwise.bench.workload import Workload
-from headwise.nn.flops import training_flops
+from headwise.models.flops import TRAINING, forward_flops
 
 _LOSS_TOLERANCE = 1e-3  # relative, in float32 and without dropout
 
@@ -44,14 +44,15 @@ def bench_training(
     rows = rows_of(results, task="train", model=workload.model, batch=job.tokens)
     if peak is None:
         return rows
-    flops = training_flops(workload.config.model, workload.target_size, *_lengths(workload))
+    flops = _flops(workload)
     return [replace(row, share_of_peak=(row.tokens_per_second or 0) * flops / peak) for row in rows]
 
 
-def _lengths(workload: Workload) -> tuple[float, float]:
-    """Mean tokens of a source and of a target, end symbols included."""
-    count = len(workload.sources)
-    return sum(map(len, workload.sources)) / count, sum(map(len, workload.targets)) / count + 1
+def _flops(workload: Workload) -> float:
+    """Operations of training by formula, for one target token with its share of the source."""
+    pairs = [(len(s), len(t) + 1) for s, t in zip(workload.sources, workload.targets, strict=True)]
+    passes = sum(forward_flops(workload.config.model, workload.target_size, n, m) for n, m in pairs)
+    return TRAINING * passes / sum(m for _, m in pairs)
 
 
 def _check_losses(pool: Pool) -> None:

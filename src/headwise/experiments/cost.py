@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 
 from headwise.config import Config
-from headwise.experiments.flops import training_flops
 from headwise.experiments.outcome import Table
 from headwise.experiments.rows import Place, Row, TrainingRow
 from headwise.models.build import build_model
+from headwise.models.flops import training_flops
 from headwise.nn.device import find_device, find_precision
 from headwise.training.loss import smoothed_cross_entropy
 

@@ -8,13 +8,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from headwise.config import Config
-from headwise.experiments.flops import training_flops
 from headwise.experiments.outcome import Chart, Claim, Finding, Status, Table, decide, plain
 from headwise.experiments.paper import System, system
 from headwise.experiments.registry import Evidence, Experiment
 from headwise.experiments.rows import TrainingRow
 from headwise.experiments.scales import ARCHITECTURES, Scale
 from headwise.experiments.scoring import minutes_to
+from headwise.models.flops import training_flops
 
 _PAPER = {
     "gnmt": "GNMT + RL",
