@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from headwise import __version__
 from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
 from headwise.bench.workload import Workload
 from headwise.config import Config
+from headwise.decoding.native.library import PRECISIONS, find_library
+
+NATIVE = "native"  # the detail of a setting of the native engine
 
 if TYPE_CHECKING:
     from headwise.decoding.options import SearchOptions
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class System(Peer):
-    """Training by the loop's own step, decoding by the engine."""
+    """Training by the loop's own step; decoding by both engines, in every precision that each has."""
 
     name = "headwise"
     packages = ("torch",)
@@ -33,32 +37,68 @@ class System(Peer):
 
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
         kinds = ("float32", "bfloat16")
-        return [Setting(precision, threads) for precision in kinds for threads in room.thread_counts]
+        readable = [Setting(precision, threads) for precision in kinds for threads in room.thread_counts]
+        if room.device != "cpu" or isinstance(find_library(), str):
+            return readable
+        workers = [1] if job.batch == 1 else room.thread_counts
+        return readable + [Setting(p, 1, count, NATIVE) for p in PRECISIONS for count in workers]
 
     def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:  # noqa: D102
         return _Trainee(workload, setting, device)
 
     def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
-        from headwise.decoding.engine import decode
-        from headwise.decoding.translator import SYMBOLS
-
-        model = load_model(workload, setting, device).eval()
+        model: Seq2Seq = (
+            _native(workload, setting) if setting.detail else load_model(workload, setting, device)
+        )
 
         def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
-            options = search_options(job)
-            outputs: list[list[int]] = [[] for _ in sources]
-            order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
-            for start in range(0, len(order), job.batch):
-                rows = order[start : start + job.batch]
-                batch = [sources[row] for row in rows]
-                room = len(batch) * len(batch[0]) * options.rows  # all of them in one batch
-                for row, found in zip(
-                    rows, decode(model, batch, options, SYMBOLS, batch_tokens=room), strict=True
-                ):
-                    outputs[row] = list(found[0].tokens)
-            return outputs
+            return _search(model.eval(), sources, job)
 
         return run
+
+
+def _search(model: Seq2Seq, sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
+    """Decode in batches of the job's size, longest first; the native engine holds as many sentences a worker."""
+    from headwise.decoding.engine import decode
+    from headwise.decoding.native.transformer import NativeTransformer
+    from headwise.decoding.translator import SYMBOLS
+
+    options = search_options(job)
+    outputs: list[list[int]] = [[] for _ in sources]
+    order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+    size = len(order) if isinstance(model, NativeTransformer) and job.batch > 1 else job.batch
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        batch = [sources[row] for row in rows]
+        if isinstance(model, NativeTransformer):
+            results = model.search(batch, options, SYMBOLS, sentences=job.batch)
+        else:
+            room = len(batch) * len(batch[0]) * options.rows  # all of them in one batch
+            results = decode(model, batch, options, SYMBOLS, batch_tokens=room)
+        for row, found in zip(rows, results, strict=True):
+            outputs[row] = list(found[0].tokens)
+    return outputs
+
+
+def _native(workload: Workload, setting: Setting) -> Seq2Seq:
+    """Pack the workload's weights for the native engine."""
+    from headwise.decoding.native.library import Library
+    from headwise.decoding.native.transformer import NativeTransformer
+    from headwise.models.weights import Weights
+
+    library = find_library()
+    assert isinstance(library, Library)
+    model = NativeTransformer(
+        workload.config.model,
+        workload.source_size,
+        workload.target_size,
+        Weights(workload.weights).get,
+        library=library,
+        precision=setting.precision,
+        readable=lambda: load_model(workload, replace(setting, precision="float32"), "cpu"),
+    )
+    model.workers = setting.workers
+    return model
 
 
 def search_options(job: Decoding) -> SearchOptions:
@@ -75,12 +115,12 @@ def load_model(workload: Workload, setting: Setting, device: str) -> Seq2Seq:
     import torch
 
     from headwise.models.build import build_model, load_weights
-    from headwise.nn.device import PRECISIONS
+    from headwise.nn import device as devices
 
     torch.set_num_threads(setting.threads)
     model = build_model(workload.config.model, workload.source_size, workload.target_size)
     load_weights(model, workload.weights)
-    model.compute_dtype = PRECISIONS[setting.precision]
+    model.compute_dtype = devices.PRECISIONS[setting.precision]
     return model.to(device)
 
 
