@@ -34,8 +34,9 @@ format: .venv/dev
 clean:
 	rm -rf .venv node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-node_modules: package.json package-lock.json
-	npm ci --silent --no-fund --no-audit
+# Exact versions stand in package.json; these two packages have no dependencies, so a lock file would add nothing.
+node_modules: package.json
+	npm install --silent --no-package-lock --no-fund --no-audit
 	touch $@
 
 .venv/user: pyproject.toml constraints.txt
