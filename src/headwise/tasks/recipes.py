@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from headwise.config import BatchConfig, Config, DataConfig, ScheduleConfig, SubwordConfig, TrainingConfig
+from headwise.config import BatchConfig, Config, DataConfig, ScheduleConfig, TrainingConfig
 from headwise.presets import preset
 from headwise.text.corpus import CleaningReport, check_cleaning, clean_pairs, read_pairs, training_files
 
@@ -87,9 +87,8 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
     config.subwords.size = subwords
     training = config.training
     reasons += [
-        f"dropout {config.model.dropout}, BPE-dropout {config.subwords.dropout}, "
-        f"label smoothing {training.label_smoothing}: "
-        f"{'strong' if config.model.dropout > 0.25 else 'moderate'} regularization for this much text",
+        f"dropout {config.model.dropout}, label smoothing {training.label_smoothing}: "
+        f"{'strong' if config.model.dropout > 0.2 else 'moderate'} regularization for this much text",
         f"batch.tokens={config.batch.tokens}, {training.max_steps:,} steps: "
         f"about {training.max_steps * config.batch.tokens * _FILLED / size.target_tokens:.0f} passes over "
         f"{size.target_tokens:,.0f} target subwords",
@@ -134,12 +133,11 @@ def _training(steps: int, *, average: int) -> TrainingConfig:
 
 def _small(size: CorpusSize) -> Config:
     model = preset("tiny")
-    model.d_ff, model.dropout, model.norm = 512, 0.3, "pre"
+    model.d_ff, model.dropout, model.norm = 512, 0.25, "pre"
     steps = _steps(size, 4096)
-    schedule = ScheduleConfig(name="linear", peak=3e-3, warmup=min(600, steps // 5))
+    schedule = ScheduleConfig(name="linear", peak=4e-3, warmup=min(600, steps // 5))
     return Config(
         model=model,
-        subwords=SubwordConfig(dropout=0.1),
         batch=BatchConfig(tokens=4096),
         schedule=schedule,
         training=_training(steps, average=10),
