@@ -52,7 +52,7 @@ class ClassificationConfig(TaskSection):
     folds: Annotated[int, Field(ge=2)] | None = None  # parts of the training data, one of which is held out
     fold: Positive = 1  # which one
     split_seed: Natural = 1  # of what is held out (`folds`, or `data.dev_share`), whatever `training.seed`
-    token_dropout: Probability = 0.0  # tokens that read <unk> in training
+    token_dropout: Probability = 0.0  # tokens that read <mask>, or else <unk>, in training
 
     @model_validator(mode="after")
     def _fold_is_one_of_them(self) -> ClassificationConfig:
@@ -68,7 +68,7 @@ class TaggingConfig(TaskSection):
         "upos"  # of .conllu files; other files have the tag in their last column
     )
     spans: bool = False  # tags are IOB2 (B-PER, I-PER, O) and are scored as spans
-    token_dropout: Probability = 0.0  # tokens that read <unk> in training
+    token_dropout: Probability = 0.0  # tokens that read <mask>, or else <unk>, in training
 
 
 class QuestionAnsweringConfig(TaskSection):

@@ -25,6 +25,7 @@ from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, TaskKind
 from headwise.tasks.start import find_start
 from headwise.text.examples import Encoded, Example, Format, PreparedExamples, load_labels, prepare_examples
+from headwise.text.masking import MASK
 from headwise.text.rows import RowBatch, RowStream, make_rows, plan_rows
 from headwise.text.subword import SPECIAL, UNK
 from headwise.text.vocabulary import Vocabulary, load_vocabulary
@@ -107,7 +108,7 @@ class EncoderKind(TaskKind, Generic[Example]):
         """What `headwise predict` says about an example."""
 
     def token_dropout(self, config: Config) -> float:
-        """The share of tokens that read as unknown in training."""
+        """The share of tokens that are hidden in training: they read <mask> where there is one, or else <unk>."""
         return 0.0
 
     def prepare(  # noqa: D102
@@ -206,12 +207,14 @@ class ExamplesTask(Generic[Example]):
     def batches(self, rank: int, world: int) -> RowStream:
         """Training batches of one rank."""
         rate, store = self.kind.token_dropout(self.config), self.prepared.train
+        vocabulary = self.prepared.vocabulary
+        hidden = vocabulary.symbol(MASK) if MASK in vocabulary.symbols else UNK
 
         def make(_: int, rows: np.ndarray, random: np.random.Generator) -> RowBatch:
             ids = [store.ids[row].astype(np.int64) for row in rows]
             if rate:
                 for row in ids:
-                    row[(row >= len(SPECIAL)) & (random.random(len(row)) < rate)] = UNK
+                    row[(row >= len(SPECIAL)) & (random.random(len(row)) < rate)] = hidden
             return make_rows(ids, [store.targets[row] for row in rows], rows.tolist())
 
         return RowStream(
