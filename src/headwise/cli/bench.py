@@ -21,7 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    help="Measure speed and memory, against other systems on the same machine in the same run.",
+    help="Measure speed and memory, against other systems on the same machine in the same run.\n\n"
+    "Example: headwise bench decode runs/de --against ctranslate2 --source test.en --target test.de",
 )
 
 Against = Annotated[

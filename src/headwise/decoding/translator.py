@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, word_links
 from headwise.decoding.constraints import Symbols
@@ -91,7 +93,8 @@ class Translator:
         Where it is changed, or probes are set, translations come from it and no longer from an engine.
         """
         if self._readable is None:
-            model = self._fast.readable
+            with torch.inference_mode(False):  # whoever asks: its parameters' changes must be seen
+                model = self._fast.readable
             self._readable = model, Watch(model)
         return self._readable[0]
 
