@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,22 @@ def test_the_processor_says_what_it_multiplies() -> None:
 
 def test_a_device_of_another_kind_is_taken_for_slow() -> None:
     assert not has_fast_bfloat16(torch.device("meta"))
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other C libraries give memory back as they like"
+)
+def test_freed_memory_is_kept_until_it_is_given_back() -> None:
+    code = """
+from headwise.bench.worker import resident
+from headwise.nn.device import give_back_freed_memory, keep_freed_memory
+import torch
+assert keep_freed_memory()
+before = resident()
+parts = [torch.ones(2**20) for _ in range(32)]  # 128 MiB in pieces below the largest that is kept
+del parts
+assert resident() - before > 100 * 2**20
+give_back_freed_memory()
+assert resident() - before < 30 * 2**20
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,29 +5,30 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 _SIZE = {"cpu": 1024, "cuda": 8192}
-_REPEATS = 20
+_SECONDS = 1.0
 
 
-def matrix_flops(device: str) -> float:
-    """Return bfloat16 FLOP/s of large matrix products with all threads, the best of many; measured in a process."""
+def matrix_flops(device: str, threads: int) -> float:
+    """Return bfloat16 FLOP/s of large matrix products, the best of a second of them; measured in a process."""
+    order = json.dumps([device, threads])
     done = subprocess.run(
-        [sys.executable, "-m", "headwise.bench.peak", device], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "headwise.bench.peak", order], check=True, capture_output=True, text=True
     )
     return float(json.loads(done.stdout))
 
 
-def _measure(device: str) -> float:
-    import time
-
+def _measure(device: str, threads: int) -> float:
     import torch
 
+    torch.set_num_threads(threads)
     size = _SIZE["cpu" if device == "cpu" else "cuda"]
     a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     b = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    best = float("inf")
-    for _ in range(_REPEATS):
+    best, end = float("inf"), time.perf_counter() + _SECONDS
+    while time.perf_counter() < end:
         began = time.perf_counter()
         torch.matmul(a, b)
         if device != "cpu":
@@ -37,4 +38,4 @@ def _measure(device: str) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measure(sys.argv[1])))
+    print(json.dumps(_measure(*json.loads(sys.argv[1]))))

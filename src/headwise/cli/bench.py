@@ -88,7 +88,7 @@ def bench_train(
             chosen = [(peer, _only(peer, peer.training_settings(room), only)) for peer in peers]
             able = _able(chosen, workload, "training")
             job = TrainingJob(tokens, batches, rounds)
-            found = bench_training(workload, able, room, job, _tell, _peak_flops(room.device))
+            found = bench_training(workload, able, room, job, _tell, _peak_flops(room))
         typer.echo(
             f"\ntraining, {model}, vocabulary {vocabulary:,}, {workload.text}, batches of {tokens:,} tokens, "
             f"median of {rounds} rounds of {batches}\n\n{report.table(found)}"
@@ -346,10 +346,10 @@ def _only(peer: Peer, settings: list[Setting], only: list[str] | None) -> list[S
     return kept
 
 
-def _peak_flops(device: str) -> float | None:
+def _peak_flops(room: Room) -> float | None:
     from headwise.bench.peak import matrix_flops
 
-    return matrix_flops(device)
+    return matrix_flops(room.device, room.threads)
 
 
 def _tell(line: str) -> None:

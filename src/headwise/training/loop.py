@@ -17,7 +17,7 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
-from headwise.nn.device import keep_freed_memory
+from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
@@ -215,6 +215,8 @@ class Trainer:
         if progress.step % options.log_every:
             self.monitor.advance(progress.step)
             return
+        if self.device.type == "cpu":
+            give_back_freed_memory()
         loss = progress.recent_nll / progress.recent_tokens
         progress.recent_nll, progress.recent_tokens = 0.0, 0
         speed, per_step = window.read()
