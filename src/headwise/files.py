@@ -6,6 +6,7 @@ the old one or the new one, whole. Operating-system failures become one `Trainin
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -119,8 +120,19 @@ def hold(folder: str | Path) -> Iterator[None]:
         os.close(handle)
 
 
+def remove_directory(path: str | Path) -> None:
+    """Remove a folder, all or nothing for whoever looks for it: a kill on the way leaves no half of it at `path`.
+
+    What can't be removed stays without an error, as does what isn't there.
+    """
+    path = Path(path)
+    if path.is_dir():
+        with contextlib.suppress(OSError):
+            shutil.rmtree(_move_aside(path), ignore_errors=True)
+
+
 def remove_partial(path: str | Path) -> None:
-    """Remove what interrupted `atomic_file` and `atomic_directory` calls for `path` left beside it.
+    """Remove what interrupted calls of this module for `path` left beside it.
 
     The name may be a pattern; `folder / "*"` stands for everything in a folder.
     Only call it where no other process can be writing `path` at the same time.
@@ -148,10 +160,16 @@ def _put_in_place(new: Path, path: Path) -> None:
     if not path.exists():
         os.rename(new, path)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
-    os.rename(path, old / "old")
+    old = _move_aside(path)
     os.rename(new, path)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _move_aside(path: Path) -> Path:
+    """Rename a folder so that nobody finds it any more; returns what is to be removed."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
+    os.rename(path, aside / "old")
+    return aside
 
 
 def _sync_tree(root: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -380,6 +381,24 @@ class TestEpochs:
         path.rmdir()
         resegment(prepared, Resegmentation(3, 1, 0.2, 512))
         assert [file.read_bytes() for file in sorted(path.iterdir())] == made_by_child
+
+    def test_a_kill_while_an_old_epoch_is_removed_leaves_no_half_of_it(
+        self, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hows = [Resegmentation(seed=1, epoch=epoch, dropout=0.2, longest=512) for epoch in range(3)]
+        expected = resegment(prepared, hows[0]).source_table.values.tolist()
+        resegment(prepared, hows[1])
+
+        def killed(path: Path, **_: object) -> None:
+            next(path for path in sorted(Path(path).rglob("*")) if path.is_file()).unlink()
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", killed)
+            with pytest.raises(KeyboardInterrupt):
+                resegment(prepared, hows[2])
+        assert resegment(prepared, hows[0]).source_table.values.tolist() == expected
+        assert not list((prepared.directory / "epochs").glob(".*partial*"))
 
     def test_rows_keep_within_the_limit(self, prepared: PreparedData) -> None:
         longest = int(max(prepared.train.source_lengths.max(), prepared.train.target_lengths.max()))

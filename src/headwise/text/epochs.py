@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headwise.errors import CheckpointError, TrainingError
-from headwise.files import atomic_directory, remove_partial
+from headwise.files import atomic_directory, remove_directory, remove_partial
 from headwise.text import encoding
 from headwise.text.arrays import Ragged
 from headwise.text.building import SIDES, TRAIN_TEXT
@@ -53,18 +52,18 @@ def resegment(prepared: PreparedData, how: Resegmentation) -> ParallelStore:
     """
     home = prepared.directory / "epochs"
     directory = home / how.name
-    with alone(home):
+    sizes = (prepared.subwords.source_size, prepared.subwords.target_size)
+    with alone(home):  # till all is opened: a process left over from a killed run may be removing old epochs
+        remove_partial(home / "*")
         if not directory.exists():
-            remove_partial(directory)
             with atomic_directory(directory) as folder:
                 _make(prepared, how, folder)
-    for old in home.glob("[0-9]*-*"):
-        if int(old.name.split("-")[0]) < how.epoch - 1:
-            shutil.rmtree(old, ignore_errors=True)
-    sizes = (prepared.subwords.source_size, prepared.subwords.target_size)
-    tables = [
-        Ragged(directory / side, encoding.id_type(size)) for side, size in zip(SIDES, sizes, strict=True)
-    ]
+        for old in home.glob("[0-9]*-*"):
+            if int(old.name.split("-")[0]) < how.epoch - 1:
+                remove_directory(old)
+        tables = [
+            Ragged(directory / side, encoding.id_type(size)) for side, size in zip(SIDES, sizes, strict=True)
+        ]
     base = prepared.train
     return ParallelStore(tables[0], tables[1], base.lines, base.files, base.names)
 

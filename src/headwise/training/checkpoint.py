@@ -22,7 +22,6 @@ import json
 import os
 import random
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,7 +34,7 @@ from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
-from headwise.files import atomic_directory, remove_partial, write_bytes, write_text
+from headwise.files import atomic_directory, remove_directory, remove_partial, write_bytes, write_text
 
 FORMAT = 1
 _STATE = "state.json"
@@ -141,7 +140,7 @@ class Checkpoints:
         remove_partial(self.path(0).with_name("step-*"))
         for step in self.steps():
             if self.path(step) not in kept:
-                shutil.rmtree(self.path(step), ignore_errors=True)
+                remove_directory(self.path(step))
 
     def write_average(self, steps: Sequence[int], file: Path, configuration: str) -> dict[str, Tensor]:
         """Average the checkpoints of these steps into a model file that says what it was made from.
@@ -161,7 +160,7 @@ class Checkpoints:
             (self.run / name).unlink(missing_ok=True)
         remove_partial(self.path(0).with_name("step-*"))
         for step in self.steps():
-            shutil.rmtree(self.path(step), ignore_errors=True)
+            remove_directory(self.path(step))
 
     def rewind(self, progress: Progress) -> None:
         """Make all agree with a checkpoint that a run goes on from: nothing is newer, and `best` is its best.
@@ -170,7 +169,7 @@ class Checkpoints:
         """
         for step in self.steps():
             if step > progress.step:
-                shutil.rmtree(self.path(step), ignore_errors=True)
+                remove_directory(self.path(step))
         if progress.best is not None and self.path(progress.best_step).is_dir():
             self.mark_best(progress.best_step)
         else:
