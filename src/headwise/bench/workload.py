@@ -12,11 +12,16 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
 from headwise.errors import ConfigError, DataError
 from headwise.presets import preset
+from headwise.text.arrays import Ragged, RaggedWriter
 from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_pairs
 from headwise.text.miniature import generate
+from headwise.text.shortlist import FILE as SHORTLIST
+from headwise.text.shortlist import Shortlist, learn_shortlist
 from headwise.text.subword import EOS, Subwords
 
 _FILE = "workload.json"
@@ -47,6 +52,11 @@ class Workload:
     def config(self) -> Config:
         """The configuration of model, batches and training."""
         return Config.load(self.folder / _CONFIG)
+
+    @property
+    def shortlist(self) -> Shortlist:
+        """What `keep_shortlist` kept."""
+        return Shortlist.load(self.folder / SHORTLIST, self.model)
 
     @property
     def weights(self) -> Path:
@@ -104,6 +114,27 @@ def run_workload(run: Path, text: Text, folder: Path) -> Workload:
     config = Config.load(run / _CONFIG)
     subwords = Subwords.load(run, config.subwords)
     return _write(config, run.resolve().name, subwords, text, folder, 0, 0, run=run)
+
+
+def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
+    """Put a run's shortlist beside its workload; an untrained model's is learned from the workload's own pairs.
+
+    Raises `CheckpointError` where the run has none.
+    """
+    if run is not None:
+        digest = Subwords.load(run, Config.load(run / _CONFIG).subwords).digest()
+        found = Shortlist.load(run / SHORTLIST, digest)
+    else:
+        pairs = []
+        for name, rows in (("source", workload.sources), ("target", workload.targets)):
+            with RaggedWriter(workload.folder / name, np.int32) as writer:
+                for row in rows:
+                    writer.append(np.asarray(row, np.int32), np.asarray([len(row)]))
+            pairs.append(Ragged(workload.folder / name, np.int32))
+        sizes = workload.source_size, workload.target_size
+        found = learn_shortlist(*pairs, *sizes, candidates=200, common=500, joint=True)
+    found.save(workload.folder / SHORTLIST, workload.model)
+    return found
 
 
 def _learn(text: Text, folder: Path, size: int) -> Subwords:
