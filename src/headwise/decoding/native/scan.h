@@ -53,7 +53,7 @@ class Scan {
         best_.grow(rows);
         for (int row = 0; row < rows; ++row)
             best_[row] =
-                Best{-FLT_MAX, -FLT_MAX, Floats{}, 0, may_end(first + row), 0, &choices_[size_t(row) * wanted]};
+                Best{NEVER, -FLT_MAX, Floats{}, 0, may_end(first + row), 0, &choices_[size_t(row) * wanted]};
         vocabulary(inputs, first, rows, [&](int row, int column, const Floats* logits) {
             take(best_[row - first], column, logits, wanted);
         });
