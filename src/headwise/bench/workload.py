@@ -11,21 +11,21 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
 from headwise.errors import ConfigError, DataError
 from headwise.presets import preset
-from headwise.text.arrays import Ragged, RaggedWriter
 from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_pairs
 from headwise.text.miniature import generate
-from headwise.text.shortlist import FILE as SHORTLIST
-from headwise.text.shortlist import Shortlist, learn_shortlist
 from headwise.text.subword import EOS, Subwords
+
+if TYPE_CHECKING:
+    from headwise.text.shortlist import Shortlist
 
 _FILE = "workload.json"
 _CONFIG = "config.yaml"
+_SHORTLIST = "shortlist.safetensors"
 WEIGHTS = "model.safetensors"
 _FEWEST = 60  # subwords that a corpus is tried with
 _LEARN_FROM = 40_000  # pairs; more change a benchmark's subwords little
@@ -56,7 +56,9 @@ class Workload:
     @property
     def shortlist(self) -> Shortlist:
         """What `keep_shortlist` kept."""
-        return Shortlist.load(self.folder / SHORTLIST, self.model)
+        from headwise.text.shortlist import Shortlist
+
+        return Shortlist.load(self.folder / _SHORTLIST, self.model)
 
     @property
     def weights(self) -> Path:
@@ -121,19 +123,29 @@ def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
 
     Raises `CheckpointError` where the run has none.
     """
+    import numpy as np
+
+    from headwise.text.arrays import Ragged, RaggedWriter
+    from headwise.text.shortlist import FILE, Shortlist, learn_shortlist
+
     if run is not None:
         digest = Subwords.load(run, Config.load(run / _CONFIG).subwords).digest()
-        found = Shortlist.load(run / SHORTLIST, digest)
+        found = Shortlist.load(run / FILE, digest)
     else:
-        pairs = []
         for name, rows in (("source", workload.sources), ("target", workload.targets)):
             with RaggedWriter(workload.folder / name, np.int32) as writer:
                 for row in rows:
                     writer.append(np.asarray(row, np.int32), np.asarray([len(row)]))
-            pairs.append(Ragged(workload.folder / name, np.int32))
-        sizes = workload.source_size, workload.target_size
-        found = learn_shortlist(*pairs, *sizes, candidates=200, common=500, joint=True)
-    found.save(workload.folder / SHORTLIST, workload.model)
+        found = learn_shortlist(
+            Ragged(workload.folder / "source", np.int32),
+            Ragged(workload.folder / "target", np.int32),
+            workload.source_size,
+            workload.target_size,
+            candidates=200,
+            common=500,
+            joint=True,
+        )
+    found.save(workload.folder / _SHORTLIST, workload.model)
     return found
 
 
