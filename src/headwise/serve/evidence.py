@@ -5,69 +5,29 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
 from typing import Any, Literal
 
 from headwise.analysis.alignment import best_rule, error_rate
-from headwise.analysis.attention import Sentence, cross_attention
+from headwise.analysis.attention import cross_attention
 from headwise.analysis.attribution import attribute
 from headwise.analysis.confidence import free_running, teacher_forced
-from headwise.analysis.heads import Annotated, PartReport, measure_heads
+from headwise.analysis.heads import PartReport, measure_heads
 from headwise.analysis.interventions import private_copy
 from headwise.analysis.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.tracer import Tracer
-from headwise.config import DataConfig
 from headwise.decoding.translator import Translator
-from headwise.errors import DataError, HeadwiseError
-from headwise.evaluation.alignment import read_alignments
-from headwise.serve.runs import Run
-from headwise.text.corpus import pair_files, read_pairs
+from headwise.errors import HeadwiseError
+from headwise.serve.corpora import Corpus
 
-MOST_SENTENCES = 200
-_TRANSLATED = 100  # of them, for the calibration of the model's own output
-_ATTRIBUTED = 25  # of them: each needs the model once for every source word
+_TOLD = 200  # sentences for the calibration when the reference is told
+_TRANSLATED = 100  # and of the model's own output
+_ATTRIBUTED = 25  # for attribution: each needs the model once for every source word
 _PLACES = {-1: "previous token", 0: "same position", 1: "next token"}
 _POLITE = 0.2  # seconds between looks whether somebody uses the model
 
 Status = Literal["not measured", "measuring", "measured", "failed"]
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Sentence pairs to measure on; `gold` are their word alignments, where there are some."""
-
-    name: str
-    sources: Sequence[str]
-    targets: Sequence[str]
-    gold: Sequence[frozenset[tuple[int, int]]] | None = None
-
-    @classmethod
-    def read(cls, source: Path, target: Path, alignments: Path | None = None) -> Corpus:
-        """Read the first pairs of two files; raises `DataError` where they, or their alignments, don't fit."""
-        data = DataConfig()
-        pairs = islice(read_pairs(pair_files(source, target), data), MOST_SENTENCES)
-        texts = [
-            (pair.source.decode(errors="replace"), pair.target.decode(errors="replace")) for pair in pairs
-        ]
-        gold = None if alignments is None else [one.sure for one in read_alignments(alignments)][: len(texts)]
-        if gold is not None and len(gold) < len(texts):
-            raise DataError(
-                f"{alignments}: expected a line for each of {len(texts)} pairs, found {len(gold)}"
-            )
-        return cls(source.name, [one for one, _ in texts], [other for _, other in texts], gold)
-
-    @classmethod
-    def of(cls, run: Run) -> Corpus | None:
-        """Take the run's development data, where it is still there."""
-        pairs = run.pairs(MOST_SENTENCES)
-        return (
-            cls("its development data", [p.source for p in pairs], [p.target for p in pairs])
-            if pairs
-            else None
-        )
 
 
 @dataclass
@@ -127,9 +87,7 @@ class Evidence:
 
 
 def _heads(translator: Translator, corpus: Corpus) -> dict[str, Any]:
-    reports = measure_heads(
-        translator, [*map(Annotated.of, corpus.sources)], [*map(Annotated.of, corpus.targets)]
-    )
+    reports = measure_heads(translator, corpus.sources, corpus.targets)
     return {"heads": {report.part: _layers(report) for report in reports}}
 
 
@@ -186,7 +144,7 @@ def _alignment(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     """Choose the rule on every other sentence and measure it on the rest."""
     if corpus.gold is None or len(corpus.gold) < 2:
         return {}
-    sources, targets = ([*map(Sentence.of, side)] for side in (corpus.sources, corpus.targets))
+    sources, targets = ([one.sentence for one in side] for side in (corpus.sources, corpus.targets))
     attentions = cross_attention(translator, sources, targets)
     rule = best_rule(attentions[::2], corpus.gold[::2])
     rate = error_rate(attentions[1::2], corpus.gold[1::2], rule)
@@ -195,8 +153,8 @@ def _alignment(translator: Translator, corpus: Corpus) -> dict[str, Any]:
 
 def _calibration(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     """Tell how often the model is right when it is so sure: about the references, and about what it writes itself."""
-    told = teacher_forced(translator, corpus.sources, corpus.targets)
-    free = free_running(translator, corpus.sources[:_TRANSLATED], corpus.targets[:_TRANSLATED])
+    told = teacher_forced(translator, *corpus.texts(_TOLD))
+    free = free_running(translator, *corpus.texts(_TRANSLATED))
     named = {"told the reference": told, "in its own words": free}
     return {
         "calibration": [
@@ -219,7 +177,7 @@ def _attribution(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     """Tell how far attention, averaged over all layers and heads, ranks source words as two measures of use do."""
     tracer = Tracer(translator)
     sums: dict[str, list[tuple[float, int]]] = {"gradient": [], "deletion": []}
-    for source, target in islice(zip(corpus.sources, corpus.targets, strict=True), _ATTRIBUTED):
+    for source, target in zip(*corpus.texts(_ATTRIBUTED), strict=True):
         if not source.split() or not target.split():
             continue
         correlations = attribute(tracer, source, target).correlations()
