@@ -131,9 +131,8 @@ def tracer(translator: Translator) -> Tracer:
 
 @pytest.fixture(scope="session")
 def served(run: Path) -> Iterator[Served]:
-    server = Served(
-        [run], corpus=Corpus("six sentences", *([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN)))
-    )
+    english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
+    server = Served([run], corpus=Corpus("six sentences", english, german))
     server.start()
     yield server
     server.stop()
