@@ -12,6 +12,7 @@ import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
 import { learnPanel } from "./panels/learn.js";
 import { microscopePanel } from "./panels/microscope.js";
+import { patchesPanel } from "./panels/patches.js";
 import { ribbonPanel } from "./panels/ribbon.js";
 import { trainingPanel } from "./panels/training.js";
 import { translatePanel } from "./panels/translate.js";
@@ -22,6 +23,7 @@ import { PARTS } from "./types.js";
 const PANELS = [
   translatePanel,
   languagePanel,
+  patchesPanel,
   ribbonPanel,
   headsPanel,
   microscopePanel,
@@ -126,15 +128,20 @@ function keys() {
     });
   const step = (/** @type {number} */ by) => {
     const all = heads();
-    const { part, layer, head } = store.state;
+    const { layer, head } = store.state;
+    const part = data.run.value?.parts?.[store.state.part] ? store.state.part : all[0]?.part;
     const now = all.findIndex((one) => one.part === part && one.layer === layer && one.head === head);
-    if (all.length) store.set({ ...all[(now + by + all.length) % all.length], query: null, key: null });
+    if (all.length === 0) return;
+    const next = all[(now + by + all.length) % all.length];
+    if (data.run.value?.can.vision) store.set({ ...next, over: "head" });
+    else store.set({ ...next, query: null, key: null });
   };
   const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
+  const translates = () => data.run.value?.can.translate;
   /** @type {Record<string, () => void>} */
   const actions = {
-    x: () => silence(store, store.state.part, store.state.layer, store.state.head),
-    u: () => store.undo(),
+    x: () => translates() && silence(store, store.state.part, store.state.layer, store.state.head),
+    u: () => translates() && store.undo(),
     "[": () => step(-1),
     "]": () => step(1),
     "?": () => dialog.showModal(),
