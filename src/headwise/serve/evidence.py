@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -14,13 +15,14 @@ from headwise.analysis.attention import cross_attention
 from headwise.analysis.attribution import attribute
 from headwise.analysis.confidence import free_running, teacher_forced
 from headwise.analysis.heads import PartReport, measure_heads
-from headwise.analysis.interventions import private_copy
+from headwise.analysis.interventions import attention_parts, private_copy
 from headwise.analysis.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.serve.corpora import Corpus
 
+_log = logging.getLogger(__name__)
 _TOLD = 200  # sentences for the calibration when the reference is told
 _TRANSLATED = 100  # and of the model's own output
 _ATTRIBUTED = 25  # for attribution: each needs the model once for every source word
@@ -83,6 +85,10 @@ class Evidence:
         except HeadwiseError as error:
             self.status, self.about = "failed", f"{error}."
             return
+        except Exception:  # a bug of ours, which must not look as if it went on
+            _log.exception("measuring failed")
+            self.status, self.about = "failed", "The server’s log says why."
+            return
         self.status = "measured"
 
 
@@ -111,7 +117,9 @@ def _roles(head: HeadRoles) -> list[dict[str, Any]]:
     found = {
         "position": _role(_place(head.offset), f"{head.offset:+d}".replace("-", "−"), head.position),
         "rare": _role("rarest token", "rare", head.rare),
-        "coreference": _relation(head.coreference, "coref"),
+        "coreference": None
+        if head.coreference is None
+        else _role("pronoun → its noun", "coref", head.coreference.found),
         "relation": _relation(head.relation, head.relation.relation if head.relation else ""),
     }
     named = ("position", "rare", "coreference")
@@ -142,7 +150,7 @@ def _place(offset: int) -> str:
 
 def _alignment(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     """Choose the rule on every other sentence and measure it on the rest."""
-    if corpus.gold is None or len(corpus.gold) < 2:
+    if corpus.gold is None or len(corpus.gold) < 2 or not attention_parts(translator.model)["cross"]:
         return {}
     sources, targets = ([one.sentence for one in side] for side in (corpus.sources, corpus.targets))
     attentions = cross_attention(translator, sources, targets)

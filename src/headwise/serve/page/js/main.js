@@ -7,7 +7,7 @@ import { repaint } from "./heat.js";
 import { keysDialog, listen } from "./keys.js";
 import { beamPanel } from "./panels/beam.js";
 import { evidencePanel } from "./panels/evidence.js";
-import { headsPanel, silence } from "./panels/heads.js";
+import { hasAttention, headsPanel, silence } from "./panels/heads.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
 import { learnPanel } from "./panels/learn.js";
@@ -138,9 +138,10 @@ function keys() {
   };
   const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
   const translates = () => data.run.value?.can.translate;
+  const attends = () => data.run.value !== null && hasAttention(data.run.value);
   /** @type {Record<string, () => void>} */
   const actions = {
-    x: () => translates() && silence(store, store.state.part, store.state.layer, store.state.head),
+    x: () => attends() && silence(store, store.state.part, store.state.layer, store.state.head),
     u: () => translates() && store.undo(),
     "[": () => step(-1),
     "]": () => step(1),
@@ -198,8 +199,12 @@ async function begin() {
   keys();
   recover();
   data.run.on(({ value, status }) => {
+    if (status !== "ready" || !value?.can.translate) return;
+    const [part] = PARTS.filter((one) => value.parts?.[one]);
+    if (part && !value.parts?.[store.state.part])
+      store.set({ part, layer: 0, head: 0, query: null, key: null });
     const { state } = store;
-    if (status !== "ready" || !value?.can.translate || state.text !== "") return;
+    if (state.text !== "") return;
     // The last but one layer's cross-attention aligns best (Garg et al. 2019).
     const layer = state.layer || Math.max(0, (value.parts?.cross?.layers ?? 1) - 2);
     const { node, query, key, word } = state; // a link may pin them without naming the text

@@ -7,7 +7,7 @@ import { panel, tableOf, twin, watch } from "../panel.js";
 import { biased, changed, STAGES } from "../stages.js";
 import { number, piece } from "../text.js";
 import { PART_NAMES } from "../types.js";
-import { isSilent } from "./heads.js";
+import { hasAttention, isSilent } from "./heads.js";
 
 /** @typedef {import("../types.js").Products} Products */
 
@@ -92,7 +92,7 @@ export function microscopePanel({ store, data }) {
     );
   };
   const showMatrix = () => {
-    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    made.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
     const found = matrix();
     const silent = isSilent(store.state.changes, store.state.part, store.state.layer, store.state.head);
     fill(
