@@ -24,7 +24,10 @@ from unit.translator_run import ENGLISH, GERMAN, make_run
 MODELS = {
     "recurrent": {"architecture": "recurrent"},
     "convolutional": {"architecture": "convolutional"},
-    "forgetful": {"architecture": "recurrent", "recurrent": {"attention": "none", "readout": "state"}},
+    "forgetful": {
+        "architecture": "recurrent",
+        "recurrent": {"attention": "none", "reading": "backward", "readout": "state"},
+    },
 }
 ATTENDING = ("recurrent", "convolutional")
 SHOWN = 6e-4  # three decimals

@@ -23,7 +23,7 @@ from headwise.serve import evidence
 from headwise.serve.corpora import Corpus
 from headwise.serve.runs import open_runs
 from headwise.text.miniature import generate, write
-from translator_run import make_run
+from translator_run import ENGLISH, make_run
 
 PAIRS = 200
 
@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose development data is that of the built-in corpus, as `headwise demo` lays it down."""
     folder = tmp_path_factory.mktemp("runs")
     write(generate(train=0, dev=PAIRS, test=PAIRS), folder / "corpus")
-    run = make_run(folder / "small", seed=1, max_length=80)
+    run = make_run(folder / "small", seed=1, max_length=200)
     config = Config.load(run / "config.yaml")
     data = config.data.model_copy(
         update={
@@ -104,3 +104,13 @@ def test_without_trees_beside_it_development_data_is_plain(run: Path, tmp_path: 
     (tmp_path / "dev.align").write_text("0-0\n")
     with pytest.raises(DataError, match=r"dev.align: expected a line for each of .*dev.en, found 1"):
         Corpus.of(opened)
+
+
+def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "short", max_length=40)
+    fitting = [Annotated.of(text) for text in ENGLISH[:2]]
+    long = Annotated.of(" ".join(ENGLISH))
+    corpus = Corpus("some", [fitting[0], long, *fitting], [*fitting, fitting[0], long])
+    answer = told(run, Corpus("some", [*fitting, long], [*fitting, fitting[0]], [frozenset({(0, 0)})] * 3))
+    assert answer["about"] == "2 sentences of some. 1 more are longer than the model reads."
+    assert corpus.within(Translator.load(run, device="cpu")).sources == [fitting[0], fitting[0]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.analysis.heads import Annotated
+from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
 from headwise.serve.runs import Run
@@ -30,6 +31,19 @@ class Corpus:
             [one.sentence.text for one in side[:most]] for side in (self.sources, self.targets)
         )
         return sources, targets
+
+    def within(self, translator: Translator) -> Corpus:
+        """Leave out the pairs that are longer than the model reads."""
+        subwords, room = translator.subwords, translator.model.max_length
+        kept = [
+            number
+            for number, (source, target) in enumerate(zip(self.sources, self.targets, strict=True))
+            if len(subwords.encode_source(source.sentence.text)) < room
+            and len(subwords.encode_target(target.sentence.text)) < room
+        ]
+        sources, targets = ([side[number] for number in kept] for side in (self.sources, self.targets))
+        gold = None if self.gold is None else [self.gold[number] for number in kept]
+        return Corpus(self.name, sources, targets, gold)
 
     def with_gold(self, alignments: Path) -> Corpus:
         """Add alignments from a Pharaoh file; raises `DataError` where it has too few lines."""

@@ -52,10 +52,8 @@ class Evidence:
         with self._starting:
             if self.corpus is None or self.status != "not measured":
                 return
-            self.status, self.about = (
-                "measuring",
-                f"{len(self.corpus.sources)} sentences of {self.corpus.name}.",
-            )
+            self.status = "measuring"
+            self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
         threading.Thread(target=self._measure, name="evidence", daemon=True).start()
 
     def told(self) -> dict[str, Any]:
@@ -78,6 +76,10 @@ class Evidence:
             # A copy of the modules: recording must not meet anybody else's request.
             translator = Translator(private_copy(shared.model), shared.subwords)
             translator.options = shared.options
+            whole, self.corpus = self.corpus, self.corpus.within(translator)
+            self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
+            if left_out := len(whole.sources) - len(self.corpus.sources):
+                self.about += f" {left_out} more are longer than the model reads."
             for measure in (_heads, _alignment, _calibration, _attribution):
                 while not self.idle():
                     time.sleep(_POLITE)

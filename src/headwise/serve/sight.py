@@ -66,4 +66,4 @@ def _decoded(pixels: str, shape: tuple[int, int, int]) -> Maps:
 
 
 def _array(values: Maps, arrays: Arrays) -> Any:
-    return packed(values) if arrays == "packed" else values.round(6).tolist()
+    return packed(values) if arrays == "packed" else values.astype(np.float64).round(6).tolist()
