@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 from test_heads import Planted, antecedent, subject
 
+from headwise.analysis.attention import Sentence
 from headwise.analysis.heads import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
 from headwise.config import Config
@@ -54,7 +56,8 @@ def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _: Translator, sources: Sequence[Annotated], targets: Sequence[Annotated]
     ) -> list[PartReport]:
         assert len(sources) == len(targets) == PAIRS
-        return [Planted(translator, [*sources], [subject, antecedent]).measure([*sources])]
+        spaced = [replace(one, sentence=Sentence.of(" ".join(one.sentence.words))) for one in sources]
+        return [Planted(translator, spaced, [subject, antecedent]).measure(spaced)]
 
     monkeypatch.setattr(evidence, "measure_heads", measure)
 
