@@ -24,7 +24,7 @@ def command(
         ),
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, likewise.")] = None,
-    alignments: Annotated[
+    gold: Annotated[
         Path | None, typer.Option(help="Their gold word alignments (0-0 1-2), for the alignment error rate.")
     ] = None,
     miniature: Annotated[
@@ -53,8 +53,10 @@ def command(
     def say(address: str) -> None:
         typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
 
-    if (source is None) != (target is None) or (alignments is not None and source is None):
+    if (source is None) != (target is None):
         raise ConfigError("serve: expected --source and --target together, found one of them alone")
+    if gold is not None and source is None:
+        raise ConfigError("serve: expected --gold together with --source and --target, found it alone")
     corpus = None
     if source is not None or miniature:
         from headwise.cli.annotated import read_sentences
@@ -71,6 +73,6 @@ def command(
         name = "the built-in corpus" if source is None else source.name
         assert found.targets is not None
         corpus = Corpus(name, found.sources, found.targets, found.gold)
-    if corpus is not None and alignments is not None:
-        corpus = corpus.with_gold(alignments)
+    if corpus is not None and gold is not None:
+        corpus = corpus.with_gold(gold)
     serve(open_runs(runs, device), host, port, say, corpus)

@@ -184,7 +184,7 @@ def _draw_loss(
     axis.set(
         title="Loss against time" if by_time else "Loss",
         xlabel="minutes of training" if by_time else "step",
-        ylabel="nats per target token",
+        ylabel="nats",
     )
     axis.legend(frameon=False)
 

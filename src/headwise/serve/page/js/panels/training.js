@@ -56,7 +56,7 @@ export function trainingPanel({ data }) {
     fill(
       charts,
       ...[
-        chart("Loss, nats per target token", [
+        chart("Loss, nats", [
           line("training", "train", "loss", true),
           line("development", "dev", "loss"),
         ]),
