@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ MEASURED = "measured"  # in the place of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
 _INTERRUPTED = 130  # exit code of `headwise train`
 # Keys that say where and how often, not what is computed.
-_ELSEWHERE = ("device", "threads", "precision", "log_every", "tensorboard", "checkpoint_every")
+_ELSEWHERE = ("device", "threads", "precision", "log_every", "tensorboard")
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,12 @@ class Row(ABC):
     @abstractmethod
     def run(self, seed: int, place: Place) -> dict[str, Any]:
         """Make the row; returns the result. Raises a `HeadwiseError` where it can't be made."""
+
+
+def replaced(changes: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
+    """Return overrides with others after them, without those whose key is given anew."""
+    anew = {change.partition("=")[0] for change in by}
+    return (*(change for change in changes if change.partition("=")[0] not in anew), *by)
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,8 @@ from pathlib import Path
 
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError, DataError
+from headwise.experiments.systems import MINIATURE, MULTI30K, TINY, TINY_TEXT, WMT14, WMT14_FILE, Comparison
 from headwise.presets import TRAINING_DIFFERENCES, preset
-
-# Name of an architecture's row -> how a table calls it.
-ARCHITECTURES = {
-    "sutskever": "recurrent, no attention (Sutskever)",
-    "bahdanau": "recurrent, additive attention (Bahdanau)",
-    "luong": "recurrent, multiplicative attention (Luong)",
-    "gnmt": "recurrent, residual stack (GNMT)",
-    "convs2s": "convolutional (ConvS2S)",
-    "transformer": "Transformer",
-}
 
 
 @dataclass(frozen=True)
@@ -31,7 +22,7 @@ class Scale:
     """Text, configurations and budgets of one scale.
 
     Attributes:
-        systems: row of table 2 -> configuration file and what is changed in it.
+        comparison: what table 2 compares.
         base: the configuration that table 3 and the claims vary, and what is changed in it.
         test_source, test_target: scored once, at the end.
         minutes: the training time that all systems get where time is what is equal.
@@ -42,7 +33,7 @@ class Scale:
 
     name: str
     about: str
-    systems: Mapping[str, tuple[str, tuple[str, ...]]]
+    comparison: Comparison
     base: tuple[str, tuple[str, ...]]
     test_source: Path
     test_target: Path
@@ -54,6 +45,11 @@ class Scale:
     more: Mapping[str, tuple[str, tuple[str, ...]]] = field(
         default_factory=dict
     )  # rows of table 2 of this scale only
+
+    @property
+    def systems(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Row of table 2 -> configuration file and what is changed in it."""
+        return self.comparison.systems()
 
     def prepare(self) -> None:
         """Make sure that the text is there; raises `DataError` saying how to get it."""
@@ -71,31 +67,8 @@ def _write_miniature(folder: Path) -> None:
         write(generate(train=20_000, dev=500, test=500, seed=1), folder)
 
 
-def _small(name: str) -> tuple[str, tuple[str, ...]]:
-    return (f"configs/multi30k-en-de{'' if name == 'transformer' else f'-{name}'}.yaml", ())
-
-
-_TINY = "data/miniature"
-_TINY_CHANGES = (
-    f"data.source=[{_TINY}/train.en]",
-    f"data.target=[{_TINY}/train.de]",
-    f"data.dev_source={_TINY}/dev.en",
-    f"data.dev_target={_TINY}/dev.de",
-    "subwords.size=2000",
-    "batch.tokens=1024",
-)
-_TINY_SYSTEMS = (
-    *_TINY_CHANGES,
-    "subwords.dropout=0.0",
-    "model.dropout=0.1",
-    "schedule.warmup=150",
-    "training.max_steps=700",
-    "training.validate_every=175",
-    "training.checkpoint_every=50",
-    "training.average_last=4",
-)
 _TINY_BASE = (
-    *_TINY_CHANGES,
+    *TINY_TEXT,
     "model.d_model=64",
     "model.d_ff=256",
     "model.dropout=0.1",
@@ -105,65 +78,16 @@ _TINY_BASE = (
     "training.checkpoint_every=50",
 )
 
-_WMT = "configs/wmt14/en-de-base.yaml"
-_RECURRENT = ("model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
-_RATE = ("schedule.name=inverse_sqrt", "schedule.peak=0.001")
-_TESTS = {"tiny": "test", "multi30k": "test_2016_flickr.lc.norm.tok", "wmt14": "newstest2014"}
-
-# The baselines at 63 to 64 million parameters with 37,000 subwords, as base has 63; the tests hold them to that.
-_WMT_SYSTEMS = {
-    "sutskever": (
-        *_RECURRENT,
-        *_RATE,
-        "model.encoder_layers=4",
-        "model.decoder_layers=4",
-        "model.recurrent={cell: lstm, size: 850, reading: backward, attention: none, readout: state}",
-    ),
-    "bahdanau": (
-        *_RECURRENT,
-        *_RATE,
-        "model.encoder_layers=1",
-        "model.decoder_layers=1",
-        "model.recurrent={cell: gru, size: 1330, reading: both, attention: additive, readout: maxout}",
-    ),
-    "luong": (
-        *_RECURRENT,
-        *_RATE,
-        "model.encoder_layers=2",
-        "model.decoder_layers=2",
-        "model.recurrent={cell: lstm, size: 850, reading: both, attention: multiplicative, query: current, "
-        "readout: tanh, input_feeding: true}",
-    ),
-    "gnmt": (
-        *_RECURRENT,
-        *_RATE,
-        "model.encoder_layers=8",
-        "model.decoder_layers=8",
-        "model.recurrent={cell: lstm, size: 500, reading: both-first, residual: true, attention: additive, "
-        "readout: state}",
-    ),
-    "convs2s": (
-        *_RATE,
-        "model.architecture=convolutional",
-        "optimizer.clip_norm=0.1",
-        "model.dropout=0.2",
-        "model.encoder_layers=15",
-        "model.decoder_layers=15",
-        "model.convolutional={channels: 450, kernel: 3}",
-    ),
-    "transformer": (),
-}
-
 SCALES = {
     scale.name: scale
     for scale in (
         Scale(
             name="tiny",
             about="the built-in miniature corpus, 20,000 pairs; minutes",
-            systems={name: (_small(name)[0], _TINY_SYSTEMS) for name in ARCHITECTURES},
+            comparison=TINY,
             base=("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
-            test_source=Path(_TINY) / "test.en",
-            test_target=Path(_TINY) / "test.de",
+            test_source=Path(MINIATURE) / "test.en",
+            test_target=Path(MINIATURE) / "test.de",
             minutes=0.5,
             sentence=12,
             most_dropout=0.3,
@@ -171,7 +95,7 @@ SCALES = {
         Scale(
             name="multi30k",
             about="Multi30k English→German, 29,000 pairs, lower-cased and tokenized; hours on two cores",
-            systems={name: _small(name) for name in ARCHITECTURES},
+            comparison=MULTI30K,
             base=("configs/multi30k-en-de-table3.yaml", ()),
             test_source=Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
             test_target=Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
@@ -182,8 +106,8 @@ SCALES = {
         Scale(
             name="wmt14",
             about="the paper's recipe: 4.5 million pairs English→German (36 million English→French); days on 8 GPUs",
-            systems={name: (_WMT, changes) for name, changes in _WMT_SYSTEMS.items()},
-            base=(_WMT, ()),
+            comparison=WMT14,
+            base=(WMT14_FILE, ()),
             test_source=Path("data/wmt14-en-de/newstest2014.en"),
             test_target=Path("data/wmt14-en-de/newstest2014.de"),
             minutes=720.0,

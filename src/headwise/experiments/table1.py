@@ -22,7 +22,8 @@ from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, p
 from headwise.experiments.paper import TABLE_1
 from headwise.experiments.registry import Evidence, Experiment
 from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale
+from headwise.experiments.scales import SCALES, Scale
+from headwise.experiments.systems import ARCHITECTURES
 
 _PATHS, _UNTRAINED, _TRAINED = "table1-paths", "table1-gradient-untrained", "table1-gradient-trained"
 _LENGTHS = (8, 16, 32, 64, 128)

@@ -11,9 +11,10 @@ from headwise.config import Config
 from headwise.experiments.outcome import Chart, Claim, Finding, Status, Table, decide, plain
 from headwise.experiments.paper import System, system
 from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow
-from headwise.experiments.scales import ARCHITECTURES, Scale
+from headwise.experiments.rows import TrainingRow, replaced
+from headwise.experiments.scales import Scale
 from headwise.experiments.scoring import minutes_to
+from headwise.experiments.systems import ARCHITECTURES
 from headwise.models.flops import training_flops
 
 _PAPER = {
@@ -41,7 +42,11 @@ def rows(scale: Scale) -> list[TrainingRow]:
     ]
     timed = [
         TrainingRow(
-            f"table2-time-{name}", _LABELS[name], scale.name, file, (*changes, *_timed(file, changes, scale))
+            f"table2-time-{name}",
+            _LABELS[name],
+            scale.name,
+            file,
+            replaced(changes, _timed(file, changes, scale)),
         )
         for name, (file, changes) in scale.systems.items()
     ]
