@@ -93,11 +93,12 @@ def replaced(changes: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TrainingRow(Row):
-    """A configuration file and what this row changes in it."""
+    """A configuration file and what this row changes in it; `scored` rows are scored on the test set at the end."""
 
     scale: str
     config: str
     changes: tuple[str, ...] = ()
+    scored: bool = True
 
     @property
     def folder(self) -> str:  # noqa: D102
@@ -133,6 +134,7 @@ class TrainingRow(Row):
 
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
         from headwise.experiments.scoring import curve, score_run
+        from headwise.models.weights import read_recipe
 
         trained = self._train(self.command(seed, place))
         if "diverged" in trained:
@@ -144,6 +146,8 @@ class TrainingRow(Row):
             key: trained[key] for key in ("parameters", "steps", "target_tokens", "seconds", "ended", "dev")
         }
         result["curve"] = curve(run, trained["target_tokens"])
+        if not self.scored:
+            return result | {"checksums": read_recipe(run / "model.safetensors")}
         return result | score_run(run, place.scale, threads=threads, device=device)
 
     def _train(self, command: list[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from headwise.config import Config
 from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
 from headwise.experiments.paper import TABLE_3, Variation, variation
 from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow
+from headwise.experiments.rows import TrainingRow, replaced
 from headwise.experiments.scales import Scale, scaled_changes
 
 BLEU, PERPLEXITY = "dev.bleu", "dev.perplexity"
@@ -26,12 +26,16 @@ def row(preset: str, scale: Scale) -> TrainingRow:
     file, changes = scale.base
     base = Config.load(file, changes)
     scaled = scaled_changes(preset, base.model, base.training.max_steps, scale.most_dropout)
+    if base.schedule.peak is not None:  # as in the paper's formula, the rate goes with d_model^-0.5
+        width = Config.load(file, (*changes, *scaled)).model.d_model
+        if width != base.model.d_model:
+            scaled.append(f"schedule.peak={base.schedule.peak * (base.model.d_model / width) ** 0.5:.6f}")
     return TrainingRow(
         row_name(preset),
         variation(preset).label,
         scale.name,
         file,
-        (*changes, *scaled, "training.average_last=1"),
+        replaced(changes, (*scaled, "training.average_last=1")),
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from headwise.experiments.outcome import Claim, Finding, Table, decide
 from headwise.experiments.registry import Evidence, Experiment
 from headwise.experiments.rows import TrainingRow, replaced
 from headwise.experiments.scales import Scale
 from headwise.experiments.systems import ARCHITECTURES
 
-_BLEU = "dev.bleu"
+_PERPLEXITY = "dev.perplexity"
 
 
 def row_name(system: str, rate: float) -> str:
@@ -23,19 +25,28 @@ def rows(scale: Scale) -> list[TrainingRow]:
     for name in contest.models:
         for rate in contest.tried:
             file, changes = contest.system(name, rate)
-            short = (f"training.max_steps={contest.steps}", f"training.validate_every={contest.steps}")
+            short = (
+                f"training.max_steps={contest.steps}",
+                f"training.validate_every={contest.steps}",
+                "training.validate_bleu=false",
+                "training.best_by=loss",
+            )
             label = f"{ARCHITECTURES[name]}, rate {rate:g}"
-            made.append(TrainingRow(row_name(name, rate), label, scale.name, file, replaced(changes, short)))
+            made.append(
+                TrainingRow(
+                    row_name(name, rate), label, scale.name, file, replaced(changes, short), scored=False
+                )
+            )
     return made
 
 
 def best_rate(evidence: Evidence, system: str) -> float | None:
-    """Return the rate with the highest development BLEU, None where one is missing."""
+    """Return the rate with the lowest development perplexity, None where one is missing."""
     tried = evidence.scale.comparison.tried
     if not tried or evidence.missing(*(row_name(system, rate) for rate in tried)):
         return None
-    found = {rate: evidence.mean(row_name(system, rate), _BLEU) for rate in tried}
-    return max(tried, key=lambda rate: -1.0 if (score := found[rate]) is None else score.value)
+    found = {rate: evidence.mean(row_name(system, rate), _PERPLEXITY) for rate in tried}
+    return min(tried, key=lambda rate: math.inf if (score := found[rate]) is None else score.value)
 
 
 def find(evidence: Evidence) -> Finding:
@@ -45,12 +56,12 @@ def find(evidence: Evidence) -> Finding:
         text = "Each system's learning rate is the best of those tried"
         return Finding(claims=[Claim(text, "not testable at this scale", f"Here: {contest.treatment}.")])
     table = Table(
-        f"Development BLEU after {contest.steps:,} steps by peak learning rate ({evidence.scale.about})",
+        f"Development perplexity after {contest.steps:,} steps by peak learning rate ({evidence.scale.about})",
         ("system", *(f"{rate:g}" for rate in contest.tried), "taken for table 2"),
         tuple(
             (
                 ARCHITECTURES[name],
-                *(evidence.cell(row_name(name, rate), _BLEU) for rate in contest.tried),
+                *(evidence.cell(row_name(name, rate), _PERPLEXITY) for rate in contest.tried),
                 f"{contest.rates[name]:g}",
             )
             for name in contest.models
