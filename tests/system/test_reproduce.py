@@ -17,6 +17,8 @@ from headwise.experiments.report import write_report
 from headwise.experiments.rows import Machine, Place, TrainingRow
 from headwise.experiments.runner import Job, collect, plan, run
 from headwise.experiments.scales import SCALES, Scale, scaled_changes
+from headwise.experiments.systems import TINY
+from headwise.experiments.test_sets import TestSet
 from headwise.presets import PRESETS, preset
 from system.program import call
 from toy import Toy
@@ -34,10 +36,9 @@ def toy_scale(toy: Toy) -> Scale:
     return replace(
         SCALES["tiny"],
         name="toy",
-        systems={"transformer": (str(toy.config), ())},
+        comparison=replace(TINY, alike=(), models={"transformer": (str(toy.config), ())}, rates={}),
         base=(str(toy.config), ()),
-        test_source=toy.source,
-        test_target=toy.target,
+        test=TestSet(toy.source, toy.target),
         sentence=6,
     )
 

@@ -93,12 +93,16 @@ def replaced(changes: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TrainingRow(Row):
-    """A configuration file and what this row changes in it; `scored` rows are scored on the test set at the end."""
+    """A configuration file and what this row changes in it.
+
+    `scored` rows are scored at the end, on the scale's test set or on the one of that name.
+    """
 
     scale: str
     config: str
     changes: tuple[str, ...] = ()
     scored: bool = True
+    test: str = ""
 
     @property
     def folder(self) -> str:  # noqa: D102
@@ -148,7 +152,7 @@ class TrainingRow(Row):
         result["curve"] = curve(run, trained["target_tokens"])
         if not self.scored:
             return result | {"checksums": read_recipe(run / "model.safetensors")}
-        return result | score_run(run, place.scale, threads=threads, device=device)
+        return result | score_run(run, place.scale.test_set(self.test), threads=threads, device=device)
 
     def _train(self, command: list[str]) -> dict[str, Any]:
         """Train in a process of its own, whose report goes on to our stderr; returns its last line of JSON.
@@ -184,20 +188,23 @@ class TrainingRow(Row):
 class MeasuredRow(Row):
     """A measurement: `measure(seed=…, **settings)` returns the result.
 
-    One that depends on the scale names it in `scale` and gets the `place`, too.
+    One that depends on the scale names it in `scale` and gets the `place`, too. `trained` are the rows whose runs it
+    looks into: where these become others, so does it.
     """
 
     measure: Callable[..., dict[str, Any]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     experiment: str = ""
     scale: str = MEASURED
+    trained: tuple[TrainingRow, ...] = ()
 
     @property
     def folder(self) -> str:  # noqa: D102
         return self.scale
 
     def identity(self, seed: int) -> str:  # noqa: D102
-        return digest({"row": self.name, "seed": seed, **self.settings})
+        runs = {"runs": [row.identity(seed) for row in self.trained]} if self.trained else {}
+        return digest({"row": self.name, "seed": seed, **self.settings, **runs})
 
     def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
         scale = [] if self.scale == MEASURED else ["--scale", self.scale]

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headwise.config import ModelConfig
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError
 from headwise.experiments.systems import MINIATURE, MULTI30K, TINY, TINY_TEXT, WMT14, WMT14_FILE, Comparison
+from headwise.experiments.test_sets import TestSet
 from headwise.presets import TRAINING_DIFFERENCES, preset
 
 
@@ -24,9 +25,8 @@ class Scale:
     Attributes:
         comparison: what table 2 compares.
         base: the configuration that table 3 and the claims vary, and what is changed in it.
-        test_source, test_target: scored once, at the end.
+        test: scored once, at the end; `other_tests` are those of rows for another pair of languages, by name.
         minutes: the training time that all systems get where time is what is equal.
-        compounds: whether the paper's BLEU splits compounds at hyphens here.
         most_dropout: what P_drop is held below when a row scales it.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
     """
@@ -35,29 +35,30 @@ class Scale:
     about: str
     comparison: Comparison
     base: tuple[str, tuple[str, ...]]
-    test_source: Path
-    test_target: Path
+    test: TestSet
     minutes: float
-    compounds: bool = False
     most_dropout: float = 0.5
     sentence: int = 16
-    corpus: str = ""  # name for `headwise data get`
-    more: Mapping[str, tuple[str, tuple[str, ...]]] = field(
+    more: Mapping[str, tuple[str, tuple[str, ...], str]] = field(
         default_factory=dict
-    )  # rows of table 2 of this scale only
+    )  # rows of table 2 of this scale
+    other_tests: Mapping[str, TestSet] = field(default_factory=dict)
 
     @property
     def systems(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Row of table 2 -> configuration file and what is changed in it."""
         return self.comparison.systems()
 
-    def prepare(self) -> None:
+    def test_set(self, name: str = "") -> TestSet:
+        """Return the test set of a row."""
+        return self.other_tests[name] if name else self.test
+
+    def prepare(self, tests: Iterable[str] = ("",)) -> None:
         """Make sure that the text is there; raises `DataError` saying how to get it."""
         if self.name == "tiny":
-            _write_miniature(self.test_source.parent)
-        for file in (self.test_source, self.test_target):
-            if not file.exists():
-                raise DataError(f"{file}: there is no such file; `headwise data get {self.corpus}` brings it")
+            _write_miniature(self.test.source.parent)
+        for name in sorted(tests):
+            self.test_set(name).check()
 
 
 def _write_miniature(folder: Path) -> None:
@@ -80,6 +81,8 @@ _TINY_BASE = (
     "training.checkpoint_every=300",
 )
 
+FRENCH = "en-fr"  # name of the other test set of WMT 2014
+
 SCALES = {
     scale.name: scale
     for scale in (
@@ -88,8 +91,7 @@ SCALES = {
             about="the built-in miniature corpus, 20,000 pairs; minutes",
             comparison=TINY,
             base=("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
-            test_source=Path(MINIATURE) / "test.en",
-            test_target=Path(MINIATURE) / "test.de",
+            test=TestSet(Path(MINIATURE) / "test.en", Path(MINIATURE) / "test.de"),
             minutes=0.75,
             sentence=12,
             most_dropout=0.3,
@@ -99,27 +101,41 @@ SCALES = {
             about="Multi30k English→German, 29,000 pairs, lower-cased and tokenized; hours on two cores",
             comparison=MULTI30K,
             base=("configs/multi30k-en-de-table3.yaml", ()),
-            test_source=Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
-            test_target=Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
+            test=TestSet(
+                Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
+                Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
+                corpus="multi30k",
+            ),
             minutes=30.0,
             most_dropout=0.4,
-            corpus="multi30k",
         ),
         Scale(
             name="wmt14",
             about="the paper's recipe: 4.5 million pairs English→German (36 million English→French); days on 8 GPUs",
             comparison=WMT14,
-            base=(WMT14_FILE, ()),
-            test_source=Path("data/wmt14-en-de/newstest2014.en"),
-            test_target=Path("data/wmt14-en-de/newstest2014.de"),
+            base=(WMT14_FILE, ("training.validate_beam=4",)),  # Table 3 is of beam search
+            test=TestSet(
+                Path("data/wmt14-en-de/newstest2014.full.en"),
+                Path("data/wmt14-en-de/newstest2014.full.de"),
+                form="stanford",
+                compounds=True,
+                corpus="wmt14-en-de",
+            ),
+            other_tests={
+                FRENCH: TestSet(
+                    Path("data/wmt14-en-fr/newstest2014.full.en"),
+                    Path("data/wmt14-en-fr/newstest2014.full.fr"),
+                    languages=("en", "fr"),
+                    form="plain",
+                    corpus="wmt14-en-fr",
+                )
+            },
             minutes=720.0,
-            compounds=True,
             sentence=30,
-            corpus="wmt14-en-de",
             more={
-                "transformer-big": ("configs/wmt14/en-de-big.yaml", ()),
-                "transformer-fr": ("configs/wmt14/en-fr-base.yaml", ()),
-                "transformer-big-fr": ("configs/wmt14/en-fr-big.yaml", ()),
+                "transformer-big": ("configs/wmt14/en-de-big.yaml", (), ""),
+                "transformer-fr": ("configs/wmt14/en-fr-base.yaml", (), FRENCH),
+                "transformer-big-fr": ("configs/wmt14/en-fr-big.yaml", (), FRENCH),
             },
         ),
     )

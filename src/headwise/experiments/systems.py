@@ -116,7 +116,7 @@ TINY = Comparison(
         ),
     },
     rates=dict.fromkeys(ARCHITECTURES, 0.004),
-    tried=(0.002, 0.004, 0.008),
+    tried=(0.004, 0.008),
     steps=300,
     treatment=f"the same 2,000 subwords, dropout 0.1, {_TREATMENT}",
 )

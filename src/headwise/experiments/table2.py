@@ -36,9 +36,10 @@ _TOKENIZED, _SACRE = "test.tokenized_bleu.score", "test.bleu.score"
 
 def rows(scale: Scale) -> list[TrainingRow]:
     """Every system with its own budget of steps, then every system with the same minutes."""
-    equal = [
-        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes)
-        for name, (file, changes) in {**scale.systems, **scale.more}.items()
+    equal = systems(scale)
+    more = [
+        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes, test=test)
+        for name, (file, changes, test) in scale.more.items()
     ]
     timed = [
         TrainingRow(
@@ -50,7 +51,15 @@ def rows(scale: Scale) -> list[TrainingRow]:
         )
         for name, (file, changes) in scale.systems.items()
     ]
-    return [*equal, *timed]
+    return [*equal, *more, *timed]
+
+
+def systems(scale: Scale) -> list[TrainingRow]:
+    """Every system at equal parameters."""
+    return [
+        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes)
+        for name, (file, changes) in scale.systems.items()
+    ]
 
 
 def _timed(file: str, changes: Sequence[str], scale: Scale) -> list[str]:
@@ -108,7 +117,7 @@ def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Ta
             "operations", "sentences/s decoded", "paper BLEU", "paper operations",
         ),
         tuple(_line(evidence, kind, name, level) for name in names),
-        "BLEU as the paper: tokenized text" + (", compounds split at hyphens" if scale.compounds else "") + ". "
+        "BLEU as the paper: tokenized text" + (", compounds split at hyphens" if scale.test.compounds else "") + ". "
         "Minutes of training and tokens a second on the machine of the record; operations by formula, forward and "
         "backward. The paper's columns are newstest2014, another task: compare orders, not values.",
     )  # fmt: skip
