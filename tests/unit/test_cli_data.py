@@ -15,7 +15,8 @@ from typer.testing import CliRunner, Result
 
 from headwise.cli.data import app
 from headwise.errors import ConfigError, DataError
-from headwise.text.public import CORPORA, Corpus, PublicFile
+from headwise.text.catalog import Corpus, PublicFile
+from headwise.text.public import CORPORA
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 

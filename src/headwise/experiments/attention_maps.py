@@ -30,7 +30,8 @@ def measure(*, seed: int, place: Place, sentences: int) -> dict[str, Any]:
     """Record one short test sentence, and measure the heads over the first `sentences` of the test set."""
     run, test = trained_run(place, "transformer", seed), place.scale.test
     translator = Translator.load(run, device="cpu")
-    sides = [side[:sentences] for side in test.pairs()]
+    sources, references = test.pairs()
+    sides = sources[:sentences], references[:sentences]
     source, target = _short(translator, *sides, test)
     maps = _maps(translator, source, target)
     annotated = [_annotated(file, side) for file, side in zip((test.source, test.target), sides, strict=True)]
@@ -40,7 +41,7 @@ def measure(*, seed: int, place: Place, sentences: int) -> dict[str, Any]:
         "target": ["<s>", *translator.subwords.target_pieces(target[1:])],
         "maps": {part: (weights * 1000).round().astype(int).tolist() for part, weights in maps.items()},
         "heads": [_summary(report.part, head) for report in reports for head in report.heads],
-        "sentences": min(len(sides[0]), sentences),
+        "sentences": len(sides[0]),
         "checksums": read_recipe(run / "model.safetensors"),
     }
 
