@@ -55,7 +55,7 @@ def test_rules(language: str, line: str, tokens: str) -> None:
 
 
 def test_entities_and_compounds_are_stanfords() -> None:
-    line = 'Er sagte: "Das ist ein well-known E-Mail-Test [A&B]."'
+    line = 'Er sagte: "Das ist ein well-known E-Mail-Test [A & B]."'
     written = to_stanford(line, "de")
     assert written == (
         "Er sagte : &quot; Das ist ein well ##AT##-##AT## known E ##AT##-##AT## Mail ##AT##-##AT## Test "

@@ -28,6 +28,7 @@ class Scale:
         test: scored once, at the end; `other_tests` are those of rows for another pair of languages, by name.
         minutes: the training time that all systems get where time is what is equal.
         most_dropout: what P_drop is held below when a row scales it.
+        deep: what is changed in `base` besides for the experiment on depth, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
     """
 
@@ -38,6 +39,7 @@ class Scale:
     test: TestSet
     minutes: float
     most_dropout: float = 0.5
+    deep: tuple[str, ...] = ()
     sentence: int = 16
     more: Mapping[str, tuple[str, tuple[str, ...], str]] = field(
         default_factory=dict
@@ -93,6 +95,7 @@ SCALES = {
             base=("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
             test=TestSet(Path(MINIATURE) / "test.en", Path(MINIATURE) / "test.de"),
             minutes=0.75,
+            deep=("schedule.warmup=150", "training.max_steps=600"),
             sentence=12,
             most_dropout=0.3,
         ),

@@ -115,7 +115,7 @@ TINY = Comparison(
             ),
         ),
     },
-    rates=dict.fromkeys(ARCHITECTURES, 0.008),
+    rates=dict.fromkeys(ARCHITECTURES, 0.016) | {"transformer": 0.008},
     tried=(0.004, 0.008, 0.016),
     steps=300,
     treatment=f"the same 2,000 subwords, dropout 0.1, {_TREATMENT}",

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from headwise.config import Config
 from headwise.experiments.outcome import Chart, Claim, Finding, Status, Table, decide, plain
 from headwise.experiments.paper import System, system
+from headwise.experiments.records import Record
 from headwise.experiments.registry import Evidence, Experiment
 from headwise.experiments.rows import TrainingRow, replaced
 from headwise.experiments.scales import Scale
@@ -102,8 +103,32 @@ def _level(evidence: Evidence) -> float | None:
 
 
 def _curve(evidence: Evidence, name: str, kind: str = "") -> list[dict[str, float]]:
+    """Return a run's validations; the minutes before each are its tokens at the system's speed."""
     record = evidence.first(f"table2-{kind}{name}")
-    return record.result.get("curve", []) if record is not None else []
+    if record is None or "diverged" in record.result:
+        return []
+    minutes = record.result["target_tokens"] / _clock(evidence, name, record)["speed"] / 60
+    return [
+        {**point, "minutes": minutes * point["step"] / record.result["steps"]}
+        for point in record.result["curve"]
+    ]
+
+
+def _clock(evidence: Evidence, name: str, record: Record) -> dict[str, float]:
+    """Return target tokens a second in training and sentences a second in decoding.
+
+    They are those of the run by the clock, which has to have the machine for itself, where there is one.
+    """
+    timed = evidence.first(f"table2-time-{name}")
+    result = (record if timed is None or "diverged" in timed.result else timed).result
+    share, minutes = 1.0, result["seconds"] / 60
+    if result["curve"]:  # whose minutes leave validations out
+        last = result["curve"][-1]
+        share, minutes = last["step"] / result["steps"], last["minutes"]
+    return {
+        "speed": result["target_tokens"] * share / minutes / 60,
+        "decoded": result["decoding"]["sentences_per_second"],
+    }
 
 
 def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Table:
@@ -117,10 +142,28 @@ def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Ta
             "operations", "sentences/s decoded", "paper BLEU", "paper operations",
         ),
         tuple(_line(evidence, kind, name, level) for name in names),
-        "BLEU as the paper: tokenized text" + (", compounds split at hyphens" if scale.test.compounds else "") + ". "
-        "Minutes of training and tokens a second on the machine of the record; operations by formula, forward and "
-        "backward. The paper's columns are newstest2014, another task: compare orders, not values.",
+        f"{_bleu_note(scale)} Minutes and speeds: those of the run by the clock, where there is one; operations by "
+        "formula, forward and backward. The paper's columns are newstest2014, another task: compare orders, not "
+        "values. "
+        f"Alike for all systems: {scale.comparison.treatment}. {_tuning_note(scale)}",
     )  # fmt: skip
+
+
+def _bleu_note(scale: Scale) -> str:
+    if scale.test.form == "given":
+        return "BLEU as the paper: on the text as it is given, without another tokenization."
+    compounds = ", German compounds split at hyphens" if scale.test.compounds else ""
+    return f"BLEU as the paper: text tokenized as Moses does it{compounds}; sacreBLEU on plain text (wmt14/full)."
+
+
+def _tuning_note(scale: Scale) -> str:
+    rates = ", ".join(f"{rate:g}" for rate in scale.comparison.tried)
+    if not rates:
+        return "Each one's own: its model and its learning rate."
+    return (
+        f"Each one's own: its model, and the learning rate; `headwise reproduce tuning --scale {scale.name}` tries "
+        f"{rates} with all of them for {scale.comparison.steps:,} steps."
+    )
 
 
 def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tuple[str, ...]:
@@ -131,17 +174,17 @@ def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tupl
     if record is not None and "diverged" in record.result:
         ours = ("", "diverged", *("–",) * 6)
     elif record is not None:
-        result = record.result
-        reached = minutes_to(result["curve"], level) if level else None
+        result, clock = record.result, _clock(evidence, name, record)
+        reached = minutes_to(_curve(evidence, name, kind), level) if level else None
         ours = (
             f"{result['parameters'] / 1e6:.2f} M",
             evidence.cell(row, _TOKENIZED),
             evidence.cell(row, _SACRE),
-            f"{result['seconds'] / 60:.1f}",
+            f"{result['target_tokens'] / clock['speed'] / 60:.1f}",
             "–" if reached is None else f"{reached:.1f}",
-            f"{result['target_tokens'] / result['seconds']:,.0f}",
+            f"{clock['speed']:,.0f}",
             f"{_flops(evidence, row, result):.1e}",
-            f"{result['decoding']['sentences_per_second']:.1f}",
+            f"{clock['decoded']:.1f}",
         )
     return (_LABELS[name], *ours, *_paper_cells(paper, name.endswith("-fr")))
 

@@ -138,7 +138,13 @@ def _acquire(
     local = None if source is None else _local(source, file)
     if file.parts and local is None:
         brought = archives.bring(file, directory, source, progress)
-        digest, size = _install(archives.assemble(file, brought), path.name, path, expected, progress)
+        try:
+            digest, size = _install(archives.assemble(file, brought), file.name, path, expected, progress)
+        except _Unfit:
+            if source is None:  # so that another try fetches them anew
+                for archive in brought.values():
+                    archive.unlink(missing_ok=True)
+            raise
         return Acquired(
             file.name, path, size, digest, "copied" if source else "downloaded", file.sha256 is not None
         )
