@@ -55,7 +55,8 @@ def find(evidence: Evidence) -> Finding:
         tuple(_line(evidence, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
-        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU.",
+        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU. BLEU here is that of "
+        "the last validation; where that searches greedily (`training.validate_beam`), the paper's beam search had more.",
     )  # fmt: skip
     charts = (
         [_chart(evidence)]
@@ -149,7 +150,9 @@ def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Cl
             words = f"{difference.text(1, sign=True)} BLEU"
         paper = variation(preset).bleu - TABLE_3[0].bleu
         said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
-    return Claim(text, decide(held), f"Against base on {evidence.scale.name}: {'; '.join(said)}.")
+    seeds = min(len(evidence.records[name]) for name in (row_name("base"), *names))
+    many = f"{seeds} seed{'s' if seeds > 1 else ''}"
+    return Claim(text, decide(held), f"Against base ({evidence.scale.name}, {many}): {'; '.join(said)}.")
 
 
 def _chart(evidence: Evidence) -> Chart:
