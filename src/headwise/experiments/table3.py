@@ -56,7 +56,7 @@ def find(evidence: Evidence) -> Finding:
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
         f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU. BLEU here is that of "
-        "the last validation; where that searches greedily (`training.validate_beam`), the paper's beam search had more.",
+        "the last validation; where that searches greedily (`training.validate_beam`), the paper's beams had more.",
     )  # fmt: skip
     charts = (
         [_chart(evidence)]
