@@ -111,7 +111,7 @@ def _recipe_table(records: Sequence[Record]) -> Table:
         ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware", "command"),
         tuple(_recipe(record) for record in records),
         "Identity: digest of the row's configuration. Data: checksum of the training text. A `+` after a commit: with "
-        "changes that weren't committed. BLEU signatures are in the records.",
+        "changes that weren't committed. Load: processes that wanted a processor while it ran, itself included. BLEU signatures are in the records.",
     )
 
 
@@ -121,6 +121,8 @@ def _recipe(record: Record) -> tuple[str, ...]:
     machine = ", ".join(
         hardware.get("gpus") or [f"{hardware.get('processor')}, {hardware.get('threads')} threads"]
     )
+    if "load" in hardware:
+        machine += f", load {hardware['load']:g}"
     return (
         record.row,
         record.scale,
