@@ -111,7 +111,8 @@ def _recipe_table(records: Sequence[Record]) -> Table:
         ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware", "command"),
         tuple(_recipe(record) for record in records),
         "Identity: digest of the row's configuration. Data: checksum of the training text. A `+` after a commit: with "
-        "changes that weren't committed. Load: processes that wanted a processor while it ran, itself included. BLEU signatures are in the records.",
+        "changes that weren't committed. Load: processes that wanted a processor at its end, itself "
+        "included. BLEU signatures are in the records.",
     )
 
 
