@@ -119,7 +119,7 @@ def test_a_translation_begins_from_it(program: Call, tmp_path: Path) -> None:
 
 def test_an_exercise_is_learned_word_for_word(program: Call, tmp_path: Path) -> None:
     data, run = tmp_path / "copy", tmp_path / "run"
-    assert "2,000 lines" in program("data", "make", "copy", "-o", data, "--pairs", 2000, "--held-out", 40).out
+    program("data", "generate", "copy", "-o", data, "--train", 2000, "--dev", 40, "--test", 40)
     changes = {
         "source": [str(data / "train.source")], "target": [str(data / "train.target")],
         "dev_source": str(data / "dev.source"), "dev_target": str(data / "dev.target"),
@@ -138,5 +138,6 @@ def test_an_exercise_is_learned_word_for_word(program: Call, tmp_path: Path) -> 
     test = ["--source", data / "test.source", "--reference", data / "test.target"]
     report = json.loads(program("evaluate", run, *test, "--beam", 1, "--json").out)
     assert report["exact"] > 50.0
-    error = program("data", "make", "shuffle").error
-    assert error == "data make: expected one of copy, reverse, sort, summary, found 'shuffle'"
+    error = program("data", "generate", "shuffle").error
+    assert error.startswith("data generate: expected one of miniature,")
+    assert error.endswith("found 'shuffle'")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.text.exercises import EXERCISES, make_exercise
+from headwise.text.generated import generate
+from headwise.text.generated.exercises import EXERCISES
 
 ANSWERS = {
     "copy": lambda words: words,
@@ -18,13 +19,14 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_every_line_is_answered_and_stands_in_one_part(name: str, tmp_path: Path) -> None:
-    assert make_exercise(name, tmp_path, pairs=60, held_out=20) == {"dev": 20, "test": 20, "train": 60}
+    generate(name, tmp_path, train=60, dev=20, test=20)
     seen = set()
-    for part in ("train", "dev", "test"):
+    for part, size in (("train", 60), ("dev", 20), ("test", 20)):
         source, target, joined = (
             (tmp_path / f"{part}.{side}").read_text().splitlines() for side in ("source", "target", "joined")
         )
         assert joined == [f"{s} = {t}" for s, t in zip(source, target, strict=True)]
+        assert len(source) == size
         for line, answer in zip(source, target, strict=True):
             assert line not in seen
             seen.add(line)
@@ -34,13 +36,8 @@ def test_every_line_is_answered_and_stands_in_one_part(name: str, tmp_path: Path
                 assert all(line.split().count(fact) == 1 for fact in facts)
             else:
                 assert answer.split() == ANSWERS[name](line.split())
-    before = (tmp_path / "train.source").read_bytes()
-    make_exercise(name, tmp_path, pairs=60, held_out=20)
-    assert (tmp_path / "train.source").read_bytes() == before
-    make_exercise(name, tmp_path, pairs=60, held_out=20, seed=2)
-    assert (tmp_path / "train.source").read_bytes() != before
 
 
-def test_an_unknown_exercise_gets_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="expected one of copy, reverse, sort, summary, found 'shuffle'"):
-        make_exercise("shuffle", tmp_path)
+def test_an_unknown_data_set_gets_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"expected one of miniature, .*, summary, found 'shuffle'"):
+        generate("shuffle", tmp_path)

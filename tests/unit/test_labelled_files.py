@@ -14,7 +14,7 @@ import pytest
 from headwise.config import SubwordConfig
 from headwise.errors import ConfigError, DataError
 from headwise.task_options import ClassificationConfig, QuestionAnsweringConfig, TaggingConfig
-from headwise.text.generated import generate
+from headwise.text.generated import GENERATORS, generate
 from headwise.text.generated.names import names
 from headwise.text.labelled import LabelledTexts
 from headwise.text.questions import Question, Questions, read_question
@@ -296,18 +296,20 @@ def test_a_line_that_asks() -> None:
 # Generated data
 
 
-@pytest.mark.parametrize("name", ["entities", "questions"])
+@pytest.mark.parametrize("name", GENERATORS)
 def test_generated_data_is_the_same_again_and_grows_at_its_end(name: str, tmp_path: Path) -> None:
     sizes = {"train": 60, "dev": 20, "test": 20}
     files = generate(name, tmp_path / "a", **sizes)
+    assert sorted(files) == sorted((tmp_path / "a").iterdir())
     again = generate(name, tmp_path / "b", **sizes)
-    more = generate(name, tmp_path / "c", **sizes | {"train": 90})
-    other = generate(name, tmp_path / "d", **sizes, seed=2)
-    for file, same in zip(files, again, strict=True):
-        assert file.read_bytes() == same.read_bytes()
-    assert more[0].read_bytes().startswith(files[0].read_bytes())
-    assert other[0].read_bytes() != files[0].read_bytes()
-    assert len({file.read_bytes() for file in files}) == 3
+    assert [file.read_bytes() for file in files] == [file.read_bytes() for file in again]
+    generate(name, tmp_path / "c", **sizes | {"train": 90})
+    generate(name, tmp_path / "d", **sizes, seed=2)
+    for file in files:
+        text = file.read_bytes()
+        assert (tmp_path / "c" / file.name).read_bytes().startswith(text)
+        assert (tmp_path / "d" / file.name).read_bytes() != text
+    assert len({file.read_bytes() for file in files if file.suffix == files[0].suffix}) == 3
 
 
 def test_generated_entities_need_their_neighbors(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List and fetch public corpora; generate others, and exercises.",
+    help="List and fetch public corpora; generate others.",
 )
 
 
@@ -89,7 +89,9 @@ def get(
 
 @app.command("generate", epilog="Example: headwise data generate entities -o data/entities")
 def generate(
-    name: Annotated[str, typer.Argument(help="entities (to tag) or questions (to answer).")],
+    name: Annotated[
+        str, typer.Argument(help="miniature, entities, questions, copy, reverse, sort or summary.")
+    ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
     ] = None,
@@ -100,7 +102,11 @@ def generate(
     test: Annotated[int, typer.Option(min=1, help="Test examples.")] = 500,
     seed: Annotated[int, typer.Option(help="Another seed, other examples.")] = 1,
 ) -> None:
-    """Write a data set that is drawn from a grammar: train, dev and test files, the same on every machine."""
+    """Write a data set that is drawn: train, dev and test files, the same on every machine.
+
+    miniature is a small English-German corpus with gold alignments, trees and links; entities are to be tagged,
+    questions to be answered from a text; copy, reverse, sort and summary are pairs of lines with one right answer.
+    """
     from headwise.text.generated import GENERATORS
     from headwise.text.generated import generate as write
 
@@ -108,27 +114,6 @@ def generate(
     for file in files:
         typer.echo(str(file))
     typer.echo(GENERATORS[name].description, err=True)
-
-
-@app.command("make", epilog="Example: headwise data make reverse -o data/reverse")
-def make(
-    name: Annotated[str, typer.Argument(help="copy, reverse, sort or summary.")],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
-    ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Of lines, for training.")] = 20_000,
-    held_out: Annotated[
-        int, typer.Option(min=1, help="Of lines, for development and for the test each.")
-    ] = 500,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other lines.")] = 1,
-) -> None:
-    """Generate an exercise with one right answer, as a corpus of two sides: {train,dev,test}.{source,target}."""
-    from headwise.text.exercises import make_exercise
-
-    directory = out if out is not None else Path("data") / name
-    counts = make_exercise(name, directory, pairs=pairs, held_out=held_out, seed=seed)
-    for part, count in counts.items():
-        typer.echo(f"{directory / part}.source and .target  {count:,} lines")
 
 
 def _describe(corpus: Corpus) -> dict[str, object]:

@@ -37,7 +37,7 @@ COMMANDS = {
         "Store a run's model in 8 bits: a quarter of the size, and faster.",
     ),
     "bench": ("headwise.cli.bench", "Measure speed and memory, against other systems."),
-    "data": ("headwise.cli.data", "List and download public corpora; generate exercises."),
+    "data": ("headwise.cli.data", "List and download public corpora; generate others."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
 }
 

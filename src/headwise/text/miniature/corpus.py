@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -75,21 +75,25 @@ def generate(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1
     return MiniatureCorpus(trained, developed, tested)
 
 
-def write(corpus: MiniatureCorpus, directory: Path) -> None:
-    """Write the corpus as text, one sentence a line.
+def write(corpus: MiniatureCorpus, directory: Path) -> list[Path]:
+    """Write the corpus as text, one sentence a line; returns the files.
 
     Makes train, dev and test `.en` and `.de`; `test.align` and `dev.align` with the alignments in Pharaoh
     format (`source-target`, from 0); and for dev and test `.en.conllu` and `.de.conllu` with the dependency
     trees, where `Antecedent=N` in the last column of a pronoun names the noun it refers to. Raises
     `TrainingError` where the directory can't be written.
     """
+    files: dict[str, Iterable[str]] = {}
     for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
-        write_text(directory / f"{name}.en", "".join(f"{pair.source}\n" for pair in pairs))
-        write_text(directory / f"{name}.de", "".join(f"{pair.target}\n" for pair in pairs))
+        files[f"{name}.en"] = (f"{pair.source}\n" for pair in pairs)
+        files[f"{name}.de"] = (f"{pair.target}\n" for pair in pairs)
         if name != "train":
-            write_text(directory / f"{name}.align", "".join(f"{_pharaoh(pair)}\n" for pair in pairs))
-            write_text(directory / f"{name}.en.conllu", "".join(_conllu(name, pairs, german_side=False)))
-            write_text(directory / f"{name}.de.conllu", "".join(_conllu(name, pairs, german_side=True)))
+            files[f"{name}.align"] = (f"{_pharaoh(pair)}\n" for pair in pairs)
+            files[f"{name}.en.conllu"] = _conllu(name, pairs, german_side=False)
+            files[f"{name}.de.conllu"] = _conllu(name, pairs, german_side=True)
+    for file, lines in files.items():
+        write_text(directory / file, "".join(lines))
+    return [directory / file for file in files]
 
 
 # ------------------------------------------------------------------------------------------------- drawing

@@ -6,12 +6,12 @@ Each is a function from random draws to a pair of lines, and one line in `EXERCI
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from headwise.errors import ConfigError
 from headwise.files import write_text
 
 Pair = tuple[str, str]
@@ -90,30 +90,29 @@ EXERCISES: dict[str, Callable[[np.random.Generator], Pair]] = {
 }
 
 
-def make_exercise(
-    name: str, directory: Path, *, pairs: int = 20_000, held_out: int = 500, seed: int = 1
-) -> dict[str, int]:
-    """Write `{train,dev,test}.{source,target}`, and `.joined`, a pair a line, for language models.
+def write_exercise(name: str, directory: Path, counts: Mapping[str, int], seed: int) -> list[Path]:
+    """Write PART.source, PART.target, and PART.joined, a pair a line, for language models, for every part of `counts`.
 
-    No source line occurs twice, in one file or two. Returns how many pairs each part has.
-
-    Raises:
-        ConfigError: there is no such exercise.
-        TrainingError: the files can't be written.
+    No source line occurs twice, in one file or two. Raises `TrainingError` where the files can't be written.
     """
-    if name not in EXERCISES:
-        raise ConfigError(f"data make: expected one of {', '.join(EXERCISES)}, found {name!r}")
     random, found = np.random.default_rng(seed), dict[str, str]()
-    while len(found) < pairs + 2 * held_out:
+    while len(found) < sum(counts.values()):
         source, target = EXERCISES[name](random)
         found.setdefault(source, target)
-    every = list(found.items())
-    parts = {"dev": every[:held_out], "test": every[held_out : 2 * held_out], "train": every[2 * held_out :]}
-    for part, some in parts.items():
-        for side, lines in zip(("source", "target"), zip(*some, strict=True), strict=True):
-            write_text(directory / f"{part}.{side}", "".join(f"{line}\n" for line in lines))
-        write_text(directory / f"{part}.joined", "".join(f"{source} = {target}\n" for source, target in some))
-    return {part: len(some) for part, some in parts.items()}
+    pairs, files = iter(found.items()), []
+    for part in sorted(
+        counts, key=lambda part: part == "train"
+    ):  # a longer training set begins with a shorter one
+        some = list(islice(pairs, counts[part]))
+        texts = {
+            "source": (source for source, _ in some),
+            "target": (target for _, target in some),
+            "joined": (f"{source} = {target}" for source, target in some),
+        }
+        for side, lines in texts.items():
+            files.append(directory / f"{part}.{side}")
+            write_text(files[-1], "".join(f"{line}\n" for line in lines))
+    return files
 
 
 def _letters(random: np.random.Generator) -> list[str]:
