@@ -49,7 +49,7 @@ def main() -> None:
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.goto(address + "#" + urlencode({**text, **state}))
             expect(page.locator(".head").first).to_be_visible(timeout=30_000)
-            expect(page.locator("#evidence [role=status]")).to_have_count(
+            expect(page.locator("#evidence [role=status]:visible")).to_have_count(
                 0, timeout=120_000
             )  # heads are measured
             expect(page.locator("[aria-busy=true]")).to_have_count(0)

@@ -18,10 +18,11 @@ pytest.importorskip("playwright", reason="the browser tests need playwright: pip
 import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from headwise.analysis.heads import Annotated
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.serve.app import create_app
-from headwise.serve.evidence import Corpus
+from headwise.serve.corpora import Corpus
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen
 from unit.translator_run import ENGLISH, GERMAN, make_run
@@ -130,7 +131,8 @@ def tracer(translator: Translator) -> Tracer:
 
 @pytest.fixture(scope="session")
 def served(run: Path) -> Iterator[Served]:
-    server = Served([run], corpus=Corpus("six sentences", ENGLISH, GERMAN))
+    english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
+    server = Served([run], corpus=Corpus("six sentences", english, german))
     server.start()
     yield server
     server.stop()

@@ -149,7 +149,7 @@ def test_captions_find_their_pictures(program: Call, tmp_path: Path) -> None:
     assert picture.exists()
     assert "never seen together" in program("evaluate", run).out
     error = program("patches", run, "--row", 2, "--text", "a purple seven", "-o", picture).error
-    assert error == "--text: expected words of the captions, found 'purple'"
+    assert error == "caption: expected words that captions have, found 'purple'"
 
 
 @pytest.mark.parametrize(

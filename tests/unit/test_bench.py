@@ -70,6 +70,15 @@ def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture
     assert "one sentence at a time, beam 1, 3 tokens each" in capsys.readouterr().out
 
 
+def test_decoding_with_a_shortlist(tmp_path: Path, text: list[str]) -> None:
+    file = tmp_path / "rows.json"
+    small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]
+    only = ["--only", "headwise:float32 1x1", "--batch", "2", "--beam", "2", "--shortlist"]
+    assert headwise(["bench", "decode", *text, *small, *only, "--json", str(file)]) == 0
+    plain, listed = (str(row["detail"]).split() for row in read(file))
+    assert listed == [*plain, "shortlist"]
+
+
 def test_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "rows.json"
     sizes = [

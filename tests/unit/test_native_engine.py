@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from decoding_models import EOS, SYMBOLS, sentences
 from headwise.config import ModelConfig
@@ -190,18 +193,56 @@ def test_instruction_sets_agree_in_int8() -> None:
         assert same >= 8
 
 
-def test_a_shortlist_bounds_the_outputs(library: Library) -> None:
-    """Probabilities are taken among the listed tokens: what a model with these rows alone would give."""
+def shortlist(source: Sequence[int]) -> NDArray[np.int32]:
+    """A list of its own for every sentence, some so short that a beam runs out of tokens."""
+    chosen = np.random.default_rng(source).permutation(np.arange(4, VOCABULARY))[: 3 + 7 * len(source)]
+    return np.union1d(chosen, EOS).astype(np.int32)
+
+
+@pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES.keys())
+def test_a_shortlist_is_as_if_there_were_no_other_tokens(library: Library, options: SearchOptions) -> None:
     model = readable()
-    listed = [EOS, *range(10, VOCABULARY, 3)]
     fast = native(model, library)
-    sources = sentences(8, VOCABULARY, seed=9)
-    found = fast.search(sources, SearchOptions(), SYMBOLS, sentences=8, shortlist=listed)
-    assert {token for hypotheses in found for token in hypotheses[0].tokens} <= set(listed)
-    with torch.no_grad():
-        others = torch.tensor([token for token in range(VOCABULARY) if token not in listed])
-        restricted = Restricted(model, others)
-    assert_same(found, readable_search(restricted, sources, SearchOptions()))
+    fast.workers = 2
+    sources = sentences(12, VOCABULARY, seed=9)
+    found = fast.search(sources, options, SYMBOLS, sentences=3, lists=[shortlist(each) for each in sources])
+    for source, hypotheses in zip(sources, found, strict=True):
+        listed = shortlist(source)
+        assert {token for hypothesis in hypotheses for token in hypothesis.tokens} <= set(listed.tolist())
+        others = torch.from_numpy(np.setdiff1d(np.arange(VOCABULARY), listed))
+        assert_same([hypotheses], readable_search(Restricted(model, others), [source], options))
+    assert_same(found, decode(model, sources, options, SYMBOLS, shortlist=shortlist))
+    assert found == decode(fast, sources, options, SYMBOLS, shortlist=shortlist)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_no_result_with_a_shortlist_depends_on_the_batch(library: Library, precision: str) -> None:
+    fast = native(readable(), library, precision)
+    sources, options = sentences(9, VOCABULARY, seed=10), SearchOptions(n_best=4)
+    lists = [shortlist(source) for source in sources]
+    together = fast.search(sources, options, SYMBOLS, sentences=9, lists=lists)
+    alone = [
+        fast.search([source], options, SYMBOLS, sentences=1, lists=[listed])[0]
+        for source, listed in zip(sources, lists, strict=True)
+    ]
+    assert together == alone
+
+
+def test_a_prefix_and_samples_keep_to_the_shortlist_in_both_engines(library: Library) -> None:
+    model = readable()
+    fast = native(model, library)
+    sources = sentences(5, VOCABULARY, seed=11)
+    prefixes = [[7, 8], [], [9], [149], [4, 5, 6]]
+    found = decode(fast, sources, SearchOptions(), SYMBOLS, prefixes=prefixes, shortlist=shortlist)
+    expected = decode(model, sources, SearchOptions(), SYMBOLS, prefixes=prefixes, shortlist=shortlist)
+    assert_same(found, expected)
+    sampled = SearchOptions(sample=True, n_best=4)
+    found = decode(fast, sources, sampled, SYMBOLS, shortlist=shortlist)
+    assert_same(found, decode(model, sources, sampled, SYMBOLS, shortlist=shortlist))
+    for source, prefix, hypotheses in zip(sources, prefixes, expected, strict=True):
+        tokens = hypotheses[0].tokens
+        assert tokens[: len(prefix)] == tuple(prefix)
+        assert set(tokens) <= {*shortlist(source).tolist(), *prefix}
 
 
 class Restricted(Transformer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import shutil
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +17,12 @@ import pytest
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 import httpx
+from image_run import make_image_run
 
 from headwise.analysis.tracer import Tracer
+from headwise.analysis.viewer import open_viewer
 from headwise.cli.main import run as command_line
+from headwise.config import Config
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.serve.app import create_app
@@ -84,6 +88,50 @@ def test_a_run_says_what_it_can_do(client: Client) -> None:
     told = client("GET", "/api/run?run=small").json()
     assert told["can"] == {"translate": True, "products": True, "language_model": False, "vision": False}
     assert told["parts"]["cross"] == {"layers": 2, "heads": 2}
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")
+    return make_image_run(tmp_path_factory.mktemp("runs") / "digits", "image_classification", patch=2)
+
+
+def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
+    client = Client(create_app(open_runs([digits], "cpu")))
+    told = client("GET", "/api/run?run=digits").json()
+    assert told["can"] == {"translate": False, "products": False, "language_model": False, "vision": True}
+    assert (told["images"], told["shape"], told["parts"]) == (
+        599,
+        [1, 8, 8],
+        {"encoder": {"layers": 2, "heads": 2}},
+    )
+    viewer = open_viewer(digits, Config.load(digits / "config.yaml"), "cpu")
+    held = viewer.held_out(7)
+    expected = viewer.view(held.pixels, "")
+    found = client.post("/api/patches", run="digits", image=7).json()
+    assert np.abs(np.array(found["attention"]) - expected.seen.attention).max() <= 5.1e-7
+    assert np.array(found["pixels"]).shape == (1, 8, 8)
+    assert found["truth"] == held.truth
+    for question, sentence in (
+        ({"image": 599}, "image: expected a number below 599, found 599"),
+        ({"pixels": "AAAA"}, "pixels: expected 64 bytes (channels, height, width: (1, 8, 8)), found 3"),
+        ({"pixels": "?"}, "pixels: expected base64, found something else"),
+    ):
+        answer = client.post("/api/patches", run="digits", **question)
+        assert (answer.status_code, answer.json()["error"]) == (400, sentence)
+    assert (
+        "expected a run of the task translation"
+        in client.post("/api/trace", run="digits", text="a").json()["error"]
+    )
+
+
+def test_without_its_images_a_run_still_looks_at_others(digits: Path, tmp_path: Path) -> None:
+    shutil.copytree(digits, tmp_path / "digits", ignore=shutil.ignore_patterns("prepared"))
+    client = Client(create_app(open_runs([tmp_path / "digits"], "cpu")))
+    assert client("GET", "/api/run?run=digits").json()["images"] == 0
+    assert "prepared" in client.post("/api/patches", run="digits").json()["error"]
+    pixels = base64.b64encode(bytes(range(64))).decode()
+    assert len(client.post("/api/patches", run="digits", pixels=pixels).json()["probabilities"]) == 10
 
 
 MISTAKES = [

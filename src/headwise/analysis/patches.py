@@ -13,45 +13,85 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.errors import ConfigError
 from headwise.files import atomic_file
 from headwise.models.contrastive import ImageText
-from headwise.models.vision import ImageClassifier
+from headwise.models.vision import ImageClassifier, VisionTransformer
 from headwise.nn.multihead import recording
 
 Maps = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Looked:
-    """How a classifier looked at one image; every map sums to 1.
+class Seen:
+    """What the heads of a model of images looked at in one image.
 
-    probabilities: (classes,); heads: (layers, heads, rows, columns) of patches, the attention of the class token to the
-    patches, or, without one, the mean of all patches' attention; rollout: (rows, columns), the same through all layers.
-    The class token's attention to itself is left out.
+    Tokens are the class token, where there is one, and the patches row by row. attention: (layers, heads, tokens,
+    tokens), a row looks and a column is looked at; through: (tokens, tokens), the same through all layers (`rollout`).
+    Every row sums to 1. grid: rows and columns of patches.
     """
 
+    attention: Maps
+    through: Maps
+    grid: tuple[int, int]
+    class_token: bool
+
+    @property
+    def heads(self) -> Maps:
+        """Maps of patches (layers, heads, rows, columns), each of which sums to 1.
+
+        They show what the class token looked at, its look at itself left out; without one, the mean of all patches.
+        """
+        return self._maps(self.attention)
+
+    @property
+    def rollout(self) -> Maps:
+        """The same through all layers, (rows, columns)."""
+        return self._maps(self.through)
+
+    def _maps(self, weights: Maps) -> Maps:
+        rows = weights[..., 0, 1:] if self.class_token else weights.mean(axis=-2)
+        shares = rows / np.maximum(rows.sum(axis=-1, keepdims=True), 1e-12)
+        return shares.reshape(*rows.shape[:-1], *self.grid)
+
+
+@dataclass(frozen=True)
+class Looked(Seen):
+    """How a classifier looked at one image; probabilities: (classes,)."""
+
     probabilities: Maps
-    heads: Maps
-    rollout: Maps
 
 
 @torch.no_grad()
 def look(model: ImageClassifier, image: Tensor) -> Looked:
-    """Classify a normalized image (channels, height, width), and record the attention."""
+    """Classify a normalized image (channels, height, width), and record the attention.
+
+    Raises `ConfigError` for a model with a layer that has no attention weights, and so does `look_at`.
+    """
     with recording(model) as records:
         logits = model(image[None])
-    # (layers, heads, query, key)
+    probabilities = logits[0].float().softmax(dim=-1).cpu().numpy()
+    return Looked(*_recorded(records), *_shape(model.vision), probabilities=probabilities)
+
+
+@torch.no_grad()
+def look_at(model: VisionTransformer, image: Tensor) -> Seen:
+    """Record the attention of an encoder of images to one of them, (channels, height, width)."""
+    with recording(model) as records:
+        model(image[None])
+    return Seen(*_recorded(records), *_shape(model))
+
+
+def _recorded(records: dict[str, list[Tensor]]) -> tuple[Maps, Maps]:
+    """Stack what was recorded of one pass over one image, and follow it through the layers."""
+    if lacking := [name for name, entries in records.items() if not entries]:
+        raise ConfigError(f"patches: expected attention weights of every layer, found none of {lacking[0]}")
     layers = torch.stack([entries[0][0].float().cpu() for entries in records.values()])
-    own = model.vision.class_token is not None
-    grid = model.vision.grid
-    rows = layers[:, :, 0, 1:] if own else layers.mean(dim=2)
-    through = rollout(layers)
-    flow = through[0, 1:] if own else through.mean(dim=0)
-    return Looked(
-        logits[0].float().softmax(dim=-1).cpu().numpy(),
-        _as_map(rows, grid),
-        _as_map(flow, grid),
-    )
+    return layers.numpy(), rollout(layers).numpy()
+
+
+def _shape(vision: VisionTransformer) -> tuple[tuple[int, int], bool]:
+    return vision.grid, vision.class_token is not None
 
 
 def rollout(layers: Tensor) -> Tensor:
@@ -123,11 +163,6 @@ def draw_words(maps: Maps, words: Sequence[str], picture: Maps, file: Path, *, t
         axis.set_title(f"{word}  {weights.sum():+.3f}", fontsize=8)
     figure.suptitle(title, fontsize=10)
     _save(figure, file)
-
-
-def _as_map(weights: Tensor, grid: tuple[int, int]) -> Maps:
-    shares = weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-12)
-    return shares.reshape(*weights.shape[:-1], *grid).numpy()
 
 
 def _image(axis: Axes, image: Maps) -> None:

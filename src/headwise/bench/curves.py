@@ -67,7 +67,8 @@ def measure(points: Sequence[Point], rounds: int, say: Say) -> list[Row]:
             f"{point.kind}, {point.batch} x {point.length}: skipped, its scores need {point.kept / 2**30:.0f} GiB"
         )
     points = [point for point in points if point not in skipped]
-    processes = {_curve(point): Process("headwise.bench.curves", point.kind) for point in points}
+    curves = dict.fromkeys(map(_curve, points))
+    processes = {curve: Process("headwise.bench.curves", curve.kind) for curve in curves}
     try:
         found = [
             _row(point, processes[_curve(point)].ask({**asdict(point), "rounds": rounds})) for point in points

@@ -51,7 +51,8 @@ def bench_training(
 def _flops(workload: Workload) -> float:
     """Operations of training by formula, for one target token with its share of the source."""
     pairs = [(len(s), len(t) + 1) for s, t in zip(workload.sources, workload.targets, strict=True)]
-    passes = sum(forward_flops(workload.config.model, workload.target_size, n, m) for n, m in pairs)
+    model = workload.config.model
+    passes = sum(forward_flops(model, workload.target_size, n, m) for n, m in pairs)
     return TRAINING * passes / sum(m for _, m in pairs)
 
 

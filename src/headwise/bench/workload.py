@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
 from headwise.errors import ConfigError, DataError
@@ -19,8 +20,12 @@ from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_p
 from headwise.text.miniature import generate
 from headwise.text.subword import EOS, Subwords
 
+if TYPE_CHECKING:
+    from headwise.text.shortlist import Shortlist
+
 _FILE = "workload.json"
 _CONFIG = "config.yaml"
+_SHORTLIST = "shortlist.safetensors"
 WEIGHTS = "model.safetensors"
 _FEWEST = 60  # subwords that a corpus is tried with
 _LEARN_FROM = 40_000  # pairs; more change a benchmark's subwords little
@@ -47,6 +52,13 @@ class Workload:
     def config(self) -> Config:
         """The configuration of model, batches and training."""
         return Config.load(self.folder / _CONFIG)
+
+    @property
+    def shortlist(self) -> Shortlist:
+        """What `keep_shortlist` kept."""
+        from headwise.text.shortlist import Shortlist
+
+        return Shortlist.load(self.folder / _SHORTLIST, self.model)
 
     @property
     def weights(self) -> Path:
@@ -104,6 +116,37 @@ def run_workload(run: Path, text: Text, folder: Path) -> Workload:
     config = Config.load(run / _CONFIG)
     subwords = Subwords.load(run, config.subwords)
     return _write(config, run.resolve().name, subwords, text, folder, 0, 0, run=run)
+
+
+def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
+    """Put a run's shortlist beside its workload; an untrained model's is learned from the workload's own pairs.
+
+    Raises `CheckpointError` where the run has none.
+    """
+    import numpy as np
+
+    from headwise.text.arrays import Ragged, RaggedWriter
+    from headwise.text.shortlist import FILE, Shortlist, learn_shortlist
+
+    if run is not None:
+        digest = Subwords.load(run, Config.load(run / _CONFIG).subwords).digest()
+        found = Shortlist.load(run / FILE, digest)
+    else:
+        for name, rows in (("source", workload.sources), ("target", workload.targets)):
+            with RaggedWriter(workload.folder / name, np.int32) as writer:
+                for row in rows:
+                    writer.append(np.asarray(row, np.int32), np.asarray([len(row)]))
+        found = learn_shortlist(
+            Ragged(workload.folder / "source", np.int32),
+            Ragged(workload.folder / "target", np.int32),
+            workload.source_size,
+            workload.target_size,
+            candidates=200,
+            common=500,
+            joint=True,
+        )
+    found.save(workload.folder / _SHORTLIST, workload.model)
+    return found
 
 
 def _learn(text: Text, folder: Path, size: int) -> Subwords:

@@ -121,6 +121,13 @@ def bench_decode(
     sentences: Annotated[
         int, typer.Option("--sentences", min=1, help="Sentences in all rounds together.")
     ] = 1000,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Measure ours with the run's shortlist, too; an untrained model's is learned from --source, --target.",
+        ),
+    ] = False,
     rounds: Rounds = 5,
     threads: Threads = 0,
     device: Device = "auto",
@@ -133,8 +140,9 @@ def bench_decode(
     """
     from headwise.bench import report
     from headwise.bench.decode import DecodingJob, bench_decoding
+    from headwise.bench.peers.own import System
     from headwise.bench.pool import prepare
-    from headwise.bench.workload import make_workload, read_text, run_workload
+    from headwise.bench.workload import keep_shortlist, make_workload, read_text, run_workload
 
     room, peers = _room(device, threads), _peers(against)
     text = read_text(source, target)
@@ -150,8 +158,13 @@ def bench_decode(
             able = _able([(peer, []) for peer in peers], workload, "decoding")
             for peer, _ in able:
                 prepare(peer, workload)
+            if shortlist:
+                _tell(f"shortlist: {keep_shortlist(workload, run)}")
             for job in _jobs(batch, beam, length or None):
-                chosen = [(p, _only(p, p.decoding_settings(room, job), only)) for p, _ in able]
+                wanted = [(p, p.decoding_settings(room, job)) for p, _ in able]
+                if shortlist:
+                    wanted += [(own, own.shortlisted(s)) for own, s in wanted if isinstance(own, System)]
+                chosen = [(p, _only(p, settings, only)) for p, settings in wanted]
                 found = bench_decoding(workload, chosen, room, DecodingJob(job, sentences, rounds), _tell)
                 how = f"{length} tokens each" if length else "lengths as they come"
                 many = f"batches of {job.batch}" if job.batch > 1 else "one sentence at a time"

@@ -47,6 +47,13 @@ def command(
     alpha: Annotated[
         float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
     ] = None,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Let RUN search as `headwise translate --shortlist` does; not what it is compared with.",
+        ),
+    ] = False,
     tokenize: Annotated[
         str | None,
         typer.Option(help="sacreBLEU's tokenizer: 13a, zh, ja-mecab, char, …", show_default="13a"),
@@ -94,6 +101,7 @@ def command(
         "samples": samples,
         "beam": beam,
         "alpha": alpha,
+        "shortlist": shortlist,
         "tokenize": tokenize,
         "lowercase": lowercase,
     }
@@ -149,6 +157,7 @@ def _translation(
     samples: int | None = None,
     tokenize: str = "13a",
     lowercase: bool = False,
+    shortlist: bool = False,
     device: str,
     precision: str | None,
     engine: str,
@@ -163,7 +172,7 @@ def _translation(
     bleu_metric(tokenize, lowercase)  # an unknown tokenizer is said before the translating, not after it
     sources, references = list(read_lines(source)), list(read_lines(reference))
     check_lines(sources, references)
-    translator = Translator.load(run, device=device, precision=precision, engine=engine)
+    translator = Translator.load(run, device=device, precision=precision, engine=engine, shortlist=shortlist)
     typer.echo(f"headwise: {translator.engine}", err=True)
     hypotheses = [t.text for t in translator.translate(sources, **search)]
     scores = score_translations(

@@ -36,6 +36,7 @@ COMMANDS = {
         "headwise.cli.quantize",
         "Store a run's model in 8 bits: a quarter of the size, and faster.",
     ),
+    "shortlist": ("headwise.cli.shortlist", "Learn which target subwords a source can need; decode faster."),
     "bench": ("headwise.cli.bench", "Measure speed and memory, against other systems."),
     "data": ("headwise.cli.data", "List and download public corpora; generate others."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),

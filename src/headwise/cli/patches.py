@@ -40,78 +40,39 @@ def command(
         raise ConfigError(
             f"patches: expected either --row or --image, found {'neither' if row is None else 'both'}"
         )
-    config = Config.of_run(run, "image_classification", "image_text")
-    if config.task == "image_text":
-        lines = _words(run, config, row, image, text, device, out)
-    elif text is not None:
+    from headwise.analysis.patches import Looked, draw_looked, draw_words
+    from headwise.analysis.viewer import TASKS, open_viewer
+    from headwise.images.sets import read_image
+
+    config = Config.of_run(run, *TASKS)
+    if config.task == "image_classification" and text is not None:
         raise ConfigError(f"--text: expected none, as {run} is a run of task {config.task}, found {text!r}")
-    else:
-        lines = _attention(run, config, row, image, device, out)
-    typer.echo("\n".join(lines))
-
-
-def _attention(
-    run: Path, config: Config, row: int | None, image: Path | None, device: str, out: Path
-) -> list[str]:
-    import numpy as np
-    import torch
-
-    from headwise.analysis.patches import draw_looked, look
-    from headwise.images.prepared import ImageFormat, PreparedImages
-    from headwise.images.sets import read_image
-    from headwise.tasks.image_classification import load_classifier
-
-    model, form = load_classifier(run, config, device=device), ImageFormat.load(run)
-    gold = ""
+    if config.task == "image_text" and image is not None and text is None:
+        raise ConfigError("patches: expected --text beside --image, found none")
+    viewer = open_viewer(run, config, device)
     if image is not None:
-        pixels, title = read_image(image, form.shape), str(image)
+        pixels, truth, title = read_image(image, viewer.shape), None, str(image)
     else:
-        test = PreparedImages.open(run / "prepared").test
-        place = _place(row, len(test), "held-out images")
-        pixels = test.images[place].astype(np.float32) / form.full
-        gold = form.classes[int(test.labels[place])]
-        title = f"held-out image {row} ({gold})"
-    normalized = torch.from_numpy(form.standardized(pixels)).to(next(model.parameters()).device)
-    looked = look(model, normalized)
-    draw_looked(looked, pixels, form.classes, out, title=title)
-    best = int(looked.probabilities.argmax())
-    right = f" (it is {gold})" if gold else ""
-    return [f"{out}: {form.classes[best]}, probability {looked.probabilities[best]:.3f}{right}"]
-
-
-def _words(
-    run: Path, config: Config, row: int | None, image: Path | None, text: str | None, device: str, out: Path
-) -> list[str]:
-    import torch
-
-    from headwise.analysis.patches import draw_words, word_maps
-    from headwise.images.prepared import ImageFormat, PreparedImages
-    from headwise.images.sets import read_image
-    from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
-    from headwise.text.captions import CaptionWords
-
-    words, canvas = CaptionWords(), config.image_text.canvas
-    if image is not None:
-        if text is None:
-            raise ConfigError("patches: expected --text beside --image, found none")
-        picture, caption = read_image(image, (1, canvas, canvas))[0], text
+        held = viewer.held_out(_place(row, len(viewer)))
+        pixels, truth, title = held.pixels, held.truth, f"held-out image {row} ({held.truth})"
+    if config.task == "image_classification":
+        view = viewer.view(pixels, "")
+        assert isinstance(view.seen, Looked)
+        draw_looked(view.seen, pixels, viewer.classes, out, title=title)
+        best = int(view.seen.probabilities.argmax())
+        right = "" if truth is None else f" (it is {truth})"
+        said = f"{viewer.classes[best]}, probability {view.seen.probabilities[best]:.3f}{right}"
     else:
-        test, form = PreparedImages.open(run / "prepared").test, ImageFormat.load(run)
-        gallery = make_gallery(test, form, config, TEST_SEED, held_out=None)
-        shown = gallery[_place(row, len(gallery), "held-out pictures")]
-        picture, caption = shown.picture, text or shown.facts.caption(0)
-    if unknown := words.unknown(caption):
-        raise ConfigError(f"--text: expected words of the captions, found {unknown[0]!r}")
-    ids = words.encode(caption)
-    maps = word_maps(
-        load_image_text(run, config, device=device), torch.from_numpy(picture)[None] * 2 - 1, ids
-    )
-    draw_words(maps, [words.name(number) for number in ids], picture, out, title=caption)
-    return [f"{out}: similarity {maps.sum():+.3f} of the picture and {caption!r}"]
+        caption = text or truth or ""
+        view = viewer.view(pixels, caption)
+        assert view.shares is not None
+        draw_words(view.shares, view.words, pixels[0], out, title=caption)
+        said = f"similarity {view.shares.sum():+.3f} of the picture and {caption!r}"
+    typer.echo(f"{out}: {said}")
 
 
-def _place(row: int | None, count: int, what: str) -> int:
+def _place(row: int | None, count: int) -> int:
     assert row is not None
-    if row > count:
-        raise ConfigError(f"--row: expected a number from 1 to {count:,} of the {what}, found {row}")
+    if row > count > 0:  # where there are none any more, whoever opens them says so
+        raise ConfigError(f"--row: expected a number from 1 to {count:,} of the held-out images, found {row}")
     return row - 1

@@ -25,6 +25,7 @@ def command(
     """
     from headwise.files import atomic_directory
     from headwise.models.weights import write_quantized
+    from headwise.text.shortlist import FILE as SHORTLIST
 
     if precision not in ("int8", "bfloat16"):
         raise ConfigError(f"precision: expected int8 or bfloat16, found {precision!r}")
@@ -33,7 +34,7 @@ def command(
     if out.exists():
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     with atomic_directory(out) as folder:
-        for file in (run / "config.yaml", *sorted(run.glob("spm*.model"))):
+        for file in (run / "config.yaml", *sorted(run.glob("spm*.model")), *run.glob(SHORTLIST)):
             shutil.copy(file, folder / file.name)
         write_quantized(run / "model.safetensors", folder / "model.safetensors", precision)
     before, after = ((place / "model.safetensors").stat().st_size / 1e6 for place in (run, out))

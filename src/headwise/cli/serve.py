@@ -18,12 +18,23 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     source: Annotated[
         Path | None,
-        typer.Option(help="Sentences to measure the heads on.", show_default="the run's development data"),
+        typer.Option(
+            help="Sentences to measure the heads on, or a .conllu file with trees; plain or .gz.",
+            show_default="the run's development data",
+        ),
     ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations, likewise.")] = None,
     alignments: Annotated[
         Path | None, typer.Option(help="Their gold word alignments (0-0 1-2), for the alignment error rate.")
     ] = None,
+    miniature: Annotated[
+        bool, typer.Option("--miniature", help="Measure on the built-in corpus's test set.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the built-in corpus.")] = 1,
+    tokenized: Annotated[
+        bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
+    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
     """Serve a page that shows what a model does: every head, the beam, each product, live.
@@ -36,15 +47,30 @@ def command(
         raise ConfigError(
             f"serve: needs the packages fastapi and uvicorn, found no {error.name}; run `pip install headwise[serve]`"
         ) from None
-    from headwise.serve.evidence import Corpus
+    from headwise.serve.corpora import MOST_SENTENCES, Corpus
     from headwise.serve.runs import open_runs
 
     def say(address: str) -> None:
         typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
 
-    corpus = None
-    if source is not None and target is not None:
-        corpus = Corpus.read(source, target, alignments)
-    elif source is not None or target is not None or alignments is not None:
+    if (source is None) != (target is None) or (alignments is not None and source is None):
         raise ConfigError("serve: expected --source and --target together, found one of them alone")
+    corpus = None
+    if source is not None or miniature:
+        from headwise.cli.annotated import read_sentences
+
+        found = read_sentences(
+            source,
+            target,
+            miniature="test" if miniature else None,
+            seed=seed,
+            tokenized=tokenized,
+            lowercase=lowercase,
+            limit=MOST_SENTENCES,
+        )
+        name = "the built-in corpus" if source is None else source.name
+        assert found.targets is not None
+        corpus = Corpus(name, found.sources, found.targets, found.gold)
+    if corpus is not None and alignments is not None:
+        corpus = corpus.with_gold(alignments)
     serve(open_runs(runs, device), host, port, say, corpus)

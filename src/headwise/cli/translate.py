@@ -83,6 +83,10 @@ def command(
     workers: Annotated[
         int, typer.Option(min=0, help="Threads that each search sentences; 0: one a processor.")
     ] = 0,
+    shortlist: Annotated[
+        bool,
+        typer.Option("--shortlist", help="Among likely subwords only, as `headwise shortlist` learned them."),
+    ] = False,
     threads: Annotated[
         int, typer.Option(min=0, help="Threads of one product in PyTorch; 0: PyTorch's choice.")
     ] = 0,
@@ -119,7 +123,12 @@ def command(
     changes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     use_threads(threads)
     translator = Translator.load(
-        [run, *(also or [])], device=device, precision=precision, engine=engine, workers=workers
+        [run, *(also or [])],
+        device=device,
+        precision=precision,
+        engine=engine,
+        workers=workers,
+        shortlist=shortlist,
     )
     typer.echo(f"headwise: {translator.engine}", err=True)
     if batch_tokens is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headwise.decoding.constraints import Symbols
@@ -26,25 +28,42 @@ def decode(
     *,
     batch_tokens: int = 4096,
     prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Search every source, ids that end with the end symbol; returns the results in the order of `sources`.
 
     `batch_tokens` bounds a batch's source tokens times the hypotheses of a sentence, padding included; a longer
-    sentence makes a batch of its own. The batches change the speed and nothing else.
+    sentence makes a batch of its own. The batches change the speed and nothing else. `shortlist` gives for a source
+    the only tokens that its outputs may hold, in ascending order, besides those of its prefix; probabilities are then
+    taken among these.
     """
     device = model.device
+    lists = None if shortlist is None else [shortlist(source) for source in sources]
     results: list[list[Hypothesis]] = [[] for _ in sources]
     if isinstance(model, NativeTransformer) and prefixes is None and model.searches(options):
         for rows in similar([len(source) for source in sources]):
             room = batch_tokens // options.rows // len(sources[rows[0]])
-            found = model.search([sources[row] for row in rows], options, symbols, sentences=max(1, room))
+            found = model.search(
+                [sources[row] for row in rows],
+                options,
+                symbols,
+                sentences=max(1, room),
+                lists=None if lists is None else [lists[row] for row in rows],
+            )
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results
     for rows in batches([len(source) for source in sources], batch_tokens // options.rows):
         source, mask = padded([sources[row] for row in rows], symbols.pad, device)
         given = None if prefixes is None else [prefixes[row] for row in rows]
-        found = search(model, source, mask, options, symbols, prefixes=given)
+        listed = None
+        if lists is not None:
+            listed = torch.zeros(len(rows), model.target_size, dtype=torch.bool)
+            for place, row in enumerate(rows):
+                listed[place, torch.from_numpy(lists[row]).long()] = True
+                listed[place, [] if given is None else list(given[place])] = True
+            listed = listed.to(device)
+        found = search(model, source, mask, options, symbols, prefixes=given, listed=listed)
         for row, hypotheses in zip(rows, found, strict=True):
             results[row] = hypotheses
     return results

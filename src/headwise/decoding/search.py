@@ -86,13 +86,16 @@ def search(
     symbols: Symbols,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
+    listed: Tensor | None = None,
     trace: BeamTrace | None = None,
 ) -> list[list[Hypothesis]]:
     """Search the best outputs of a batch of sentences.
 
     `source` and `mask` are (sentences, length); rows end with the end symbol and `mask` is True on real
     tokens. `prefixes` hold the ids with which each sentence's outputs must begin; they count in the score
-    like any other token. The tensor that `model.step` returns is overwritten. `trace` records the beam tree.
+    like any other token. `listed` (sentences, v) is True on the only tokens that a sentence's outputs may hold, the end
+    symbol among them; probabilities are then taken among these. The tensor that `model.step` returns is overwritten.
+    `trace` records the beam tree.
 
     Returns up to `n_best` hypotheses for each sentence, in the order of `source`: by score, best first, or
     when sampling in the order drawn. Raises `CheckpointError` where the model's probabilities are not
@@ -109,6 +112,8 @@ def search(
         step = live.tokens.shape[-1]
         log_probs, state = model.step(previous, state)  # (n·k, v)
         log_probs = log_probs.view(len(live.sentences), k, -1)
+        if listed is not None:
+            log_probs = log_probs.masked_fill(~listed[live.sentences, None], -torch.inf).log_softmax(-1)
         constraints.apply(log_probs, live.tokens)
         if noise is not None:
             chosen = _sample(log_probs, live.totals, noise[:, :, step], options, symbols.eos)

@@ -30,6 +30,8 @@ from headwise.decoding.search import Hypothesis
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
+from headwise.text.shortlist import FILE as SHORTLIST
+from headwise.text.shortlist import Shortlist
 from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
@@ -53,6 +55,7 @@ class Translator:
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
         )
         self.engine = engine
+        self.shortlist: Shortlist | None = None
         self._fast = model
         self._readable: tuple[Seq2Seq, Watch] | None = None
 
@@ -65,12 +68,14 @@ class Translator:
         precision: str | None = None,
         engine: str = "auto",
         workers: int = 0,
+        shortlist: bool = False,
     ) -> Translator:
         """Load a run directory, or several as an ensemble; the first one's configuration gives the defaults.
 
-        For `device`, `precision`, `engine` and `workers` see `headwise.decoding.engines.EngineOptions`. Raises
-        `CheckpointError` where a run is missing, damaged or has other subwords than the first, and `ConfigError` or
-        `DeviceError` where it can't be decoded as asked.
+        For `device`, `precision`, `engine` and `workers` see `headwise.decoding.engines.EngineOptions`. `shortlist`
+        lets translations hold only the subwords that the first run's shortlist gives for their source. Raises
+        `CheckpointError` where a run is missing, damaged, without the shortlist asked for, or has other subwords than
+        the first, and `ConfigError` or `DeviceError` where it can't be decoded as asked.
         """
         paths = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
         options = EngineOptions(engine, precision, device, workers)
@@ -84,7 +89,11 @@ class Translator:
                 )
         models = [each.model for each in opened]
         model = models[0] if len(models) == 1 else Ensemble(models)
-        return cls(model, first.subwords, first.config.decoding, first.engine)
+        translator = cls(model, first.subwords, first.config.decoding, first.engine)
+        if shortlist:
+            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest())
+            translator.engine += f", shortlist ({translator.shortlist})"
+        return translator
 
     @property
     def model(self) -> Seq2Seq:
@@ -153,7 +162,13 @@ class Translator:
         sources = [ids for parts in units for ids in parts]
         forced = None if prefixes is None else self._prefixes(prefixes, units, first_line)
         found = decode(
-            self.searched, sources, options, SYMBOLS, batch_tokens=self.batch_tokens, prefixes=forced
+            self.searched,
+            sources,
+            options,
+            SYMBOLS,
+            batch_tokens=self.batch_tokens,
+            prefixes=forced,
+            shortlist=self.shortlist,
         )
         links = self._links(sources, found) if alignments else itertools.repeat(None)
         translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))

@@ -18,12 +18,14 @@ from headwise.serve.evidence import Evidence
 from headwise.serve.questions import (
     ContinueQuestion,
     ForceQuestion,
+    PatchesQuestion,
     ProductsQuestion,
     Question,
     TextQuestion,
     TraceQuestion,
 )
 from headwise.serve.runs import Run
+from headwise.serve.sight import patches_json
 from headwise.serve.writing import continued_json, next_json
 
 
@@ -37,7 +39,9 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk
         return runs[name]
 
     async def answer(
-        request: Request, question: Question | TextQuestion, work: Callable[[], dict[str, Any]]
+        request: Request,
+        question: Question | TextQuestion | PatchesQuestion,
+        work: Callable[[], dict[str, Any]],
     ) -> Response:
         find(question.run)
         return _json(await desk.serve(request, work))
@@ -87,6 +91,10 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk
     @router.post("/continue")
     async def continuation(request: Request, question: ContinueQuestion) -> Response:
         return await answer(request, question, lambda: continued_json(runs[question.run].generator, question))
+
+    @router.post("/patches")
+    async def patches(request: Request, question: PatchesQuestion) -> Response:
+        return await answer(request, question, lambda: patches_json(runs[question.run].viewer, question))
 
     @router.get("/metrics")
     def metrics(run: str, after: int = 0) -> Response:

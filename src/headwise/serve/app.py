@@ -7,6 +7,7 @@
     POST /api/products             one head's arithmetic at one step
     POST /api/next                 a language model's next token
     POST /api/continue             a language model writes on
+    POST /api/patches              what a model of images looked at in one
     GET  /api/metrics?run=NAME     the curves of its training
     GET  /api/evidence?run=NAME    what was measured of its heads over many sentences
 
@@ -27,8 +28,9 @@ from starlette.responses import JSONResponse, Response
 from headwise import __version__
 from headwise.errors import HeadwiseError
 from headwise.serve.answers import routes
+from headwise.serve.corpora import Corpus
 from headwise.serve.desk import Busy, Desk, Gone
-from headwise.serve.evidence import Corpus, Evidence
+from headwise.serve.evidence import Evidence
 from headwise.serve.guard import Guard
 from headwise.serve.runs import NotReady, Run
 

@@ -2,72 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
 from typing import Any, Literal
 
 from headwise.analysis.alignment import best_rule, error_rate
-from headwise.analysis.attention import Sentence, cross_attention
+from headwise.analysis.attention import cross_attention
 from headwise.analysis.attribution import attribute
 from headwise.analysis.confidence import free_running, teacher_forced
-from headwise.analysis.heads import Annotated, PartReport, measure_heads
-from headwise.analysis.interventions import private_copy
+from headwise.analysis.heads import PartReport, measure_heads
+from headwise.analysis.interventions import attention_parts, private_copy
 from headwise.analysis.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.tracer import Tracer
-from headwise.config import DataConfig
 from headwise.decoding.translator import Translator
-from headwise.errors import DataError, HeadwiseError
-from headwise.evaluation.alignment import read_alignments
-from headwise.serve.runs import Run
-from headwise.text.corpus import pair_files, read_pairs
+from headwise.errors import HeadwiseError
+from headwise.serve.corpora import Corpus
 
-MOST_SENTENCES = 200
-_TRANSLATED = 100  # of them, for the calibration of the model's own output
-_ATTRIBUTED = 25  # of them: each needs the model once for every source word
+_log = logging.getLogger(__name__)
+_TOLD = 200  # sentences for the calibration when the reference is told
+_TRANSLATED = 100  # and of the model's own output
+_ATTRIBUTED = 25  # for attribution: each needs the model once for every source word
 _PLACES = {-1: "previous token", 0: "same position", 1: "next token"}
 _POLITE = 0.2  # seconds between looks whether somebody uses the model
 
 Status = Literal["not measured", "measuring", "measured", "failed"]
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Sentence pairs to measure on; `gold` are their word alignments, where there are some."""
-
-    name: str
-    sources: Sequence[str]
-    targets: Sequence[str]
-    gold: Sequence[frozenset[tuple[int, int]]] | None = None
-
-    @classmethod
-    def read(cls, source: Path, target: Path, alignments: Path | None = None) -> Corpus:
-        """Read the first pairs of two files; raises `DataError` where they, or their alignments, don't fit."""
-        data = DataConfig()
-        pairs = islice(read_pairs(pair_files(source, target), data), MOST_SENTENCES)
-        texts = [
-            (pair.source.decode(errors="replace"), pair.target.decode(errors="replace")) for pair in pairs
-        ]
-        gold = None if alignments is None else [one.sure for one in read_alignments(alignments)][: len(texts)]
-        if gold is not None and len(gold) < len(texts):
-            raise DataError(
-                f"{alignments}: expected a line for each of {len(texts)} pairs, found {len(gold)}"
-            )
-        return cls(source.name, [one for one, _ in texts], [other for _, other in texts], gold)
-
-    @classmethod
-    def of(cls, run: Run) -> Corpus | None:
-        """Take the run's development data, where it is still there."""
-        pairs = run.pairs(MOST_SENTENCES)
-        return (
-            cls("its development data", [p.source for p in pairs], [p.target for p in pairs])
-            if pairs
-            else None
-        )
 
 
 @dataclass
@@ -90,10 +52,8 @@ class Evidence:
         with self._starting:
             if self.corpus is None or self.status != "not measured":
                 return
-            self.status, self.about = (
-                "measuring",
-                f"{len(self.corpus.sources)} sentences of {self.corpus.name}.",
-            )
+            self.status = "measuring"
+            self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
         threading.Thread(target=self._measure, name="evidence", daemon=True).start()
 
     def told(self) -> dict[str, Any]:
@@ -116,6 +76,10 @@ class Evidence:
             # A copy of the modules: recording must not meet anybody else's request.
             translator = Translator(private_copy(shared.model), shared.subwords)
             translator.options = shared.options
+            whole, self.corpus = self.corpus, self.corpus.within(translator)
+            self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
+            if left_out := len(whole.sources) - len(self.corpus.sources):
+                self.about += f" {left_out} more are longer than the model reads."
             for measure in (_heads, _alignment, _calibration, _attribution):
                 while not self.idle():
                     time.sleep(_POLITE)
@@ -123,13 +87,15 @@ class Evidence:
         except HeadwiseError as error:
             self.status, self.about = "failed", f"{error}."
             return
+        except Exception:  # a bug of ours, which must not look as if it went on
+            _log.exception("measuring failed")
+            self.status, self.about = "failed", "The server’s log says why."
+            return
         self.status = "measured"
 
 
 def _heads(translator: Translator, corpus: Corpus) -> dict[str, Any]:
-    reports = measure_heads(
-        translator, [*map(Annotated.of, corpus.sources)], [*map(Annotated.of, corpus.targets)]
-    )
+    reports = measure_heads(translator, corpus.sources, corpus.targets)
     return {"heads": {report.part: _layers(report) for report in reports}}
 
 
@@ -153,7 +119,9 @@ def _roles(head: HeadRoles) -> list[dict[str, Any]]:
     found = {
         "position": _role(_place(head.offset), f"{head.offset:+d}".replace("-", "−"), head.position),
         "rare": _role("rarest token", "rare", head.rare),
-        "coreference": _relation(head.coreference, "coref"),
+        "coreference": None
+        if head.coreference is None
+        else _role("pronoun → its noun", "coref", head.coreference.found),
         "relation": _relation(head.relation, head.relation.relation if head.relation else ""),
     }
     named = ("position", "rare", "coreference")
@@ -184,9 +152,9 @@ def _place(offset: int) -> str:
 
 def _alignment(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     """Choose the rule on every other sentence and measure it on the rest."""
-    if corpus.gold is None or len(corpus.gold) < 2:
+    if corpus.gold is None or len(corpus.gold) < 2 or not attention_parts(translator.model)["cross"]:
         return {}
-    sources, targets = ([*map(Sentence.of, side)] for side in (corpus.sources, corpus.targets))
+    sources, targets = ([one.sentence for one in side] for side in (corpus.sources, corpus.targets))
     attentions = cross_attention(translator, sources, targets)
     rule = best_rule(attentions[::2], corpus.gold[::2])
     rate = error_rate(attentions[1::2], corpus.gold[1::2], rule)
@@ -195,8 +163,8 @@ def _alignment(translator: Translator, corpus: Corpus) -> dict[str, Any]:
 
 def _calibration(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     """Tell how often the model is right when it is so sure: about the references, and about what it writes itself."""
-    told = teacher_forced(translator, corpus.sources, corpus.targets)
-    free = free_running(translator, corpus.sources[:_TRANSLATED], corpus.targets[:_TRANSLATED])
+    told = teacher_forced(translator, *corpus.texts(_TOLD))
+    free = free_running(translator, *corpus.texts(_TRANSLATED))
     named = {"told the reference": told, "in its own words": free}
     return {
         "calibration": [
@@ -219,7 +187,7 @@ def _attribution(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     """Tell how far attention, averaged over all layers and heads, ranks source words as two measures of use do."""
     tracer = Tracer(translator)
     sums: dict[str, list[tuple[float, int]]] = {"gradient": [], "deletion": []}
-    for source, target in islice(zip(corpus.sources, corpus.targets, strict=True), _ATTRIBUTED):
+    for source, target in zip(*corpus.texts(_ATTRIBUTED), strict=True):
         if not source.split() or not target.split():
             continue
         correlations = attribute(tracer, source, target).correlations()

@@ -12,6 +12,7 @@ from headwise.errors import ConfigError
 MOST_CHARACTERS = 5_000  # of a text; what is beyond the model's subwords isn't looked into anyway
 MOST_BEAM = 16
 MOST_CHANGES = 512  # heads of a large model
+MOST_PIXELS = 200_000  # characters that encode an image's bytes
 MOST_WORDS = 8  # forced ones: each needs a search of its own
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
@@ -66,6 +67,21 @@ class ContinueQuestion(TextQuestion):
 
     tokens: Annotated[int, Field(ge=1, le=200)] = 40
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+
+
+class PatchesQuestion(BaseModel):
+    """Look at an image: a held-out one, counted from 0, or `pixels`, base64 of a byte each (channels, height, width).
+
+    `caption` is for a model of images and texts; without one it reads the held-out image's own.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: Annotated[str, Field(max_length=200)]
+    image: Annotated[int, Field(ge=0, lt=10_000_000)] = 0
+    pixels: Annotated[str, Field(max_length=MOST_PIXELS)] | None = None
+    caption: Text = ""
+    arrays: Arrays = "lists"
 
 
 class ForceQuestion(Question):

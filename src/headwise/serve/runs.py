@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from headwise.analysis.interventions import attention_parts, heads_of
 from headwise.analysis.tracer import Tracer
+from headwise.analysis.viewer import TASKS, Viewer, open_viewer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.decoding.translator import Translator
@@ -37,10 +38,18 @@ def _load_generator(path: Path, device: str) -> Generator:
     return Generator.load(path, device=device)
 
 
+def _load_viewer(path: Path, device: str) -> Viewer:
+    return open_viewer(path, Config.of_run(path, *TASKS), device)
+
+
+Model = Tracer | Generator | Viewer
+_Kind = TypeVar("_Kind", Tracer, Generator, Viewer)
+
 # A task whose runs can be shown is one line here, an answer in `answers.py`, and a panel of the page.
-_LOADERS: dict[str, Callable[[Path, str], Tracer | Generator]] = {
+_LOADERS: dict[str, Callable[[Path, str], Model]] = {
     "translation": _load_tracer,
     "language_model": _load_generator,
+    **dict.fromkeys(TASKS, _load_viewer),
 }
 
 
@@ -55,7 +64,7 @@ class Run:
     path: Path
     config: Config
     device: str = "auto"
-    _model: Tracer | Generator | None = None
+    _model: Model | None = None
     _samples: list[str] | None = None
     _loading: threading.Lock = field(default_factory=threading.Lock)
 
@@ -64,7 +73,7 @@ class Run:
         """Whether there is a model."""
         return self._model is not None or (self.path / "model.safetensors").is_file()
 
-    def _loaded(self) -> Tracer | Generator:
+    def _loaded(self) -> Model:
         """Load the model when it is first asked for."""
         with self._loading:
             if self._model is None:
@@ -75,25 +84,26 @@ class Run:
                 self._model = _LOADERS[self.config.task](self.path, self.device)
             return self._model
 
+    def _loaded_as(self, kind: type[_Kind], task: str) -> _Kind:
+        model = self._loaded()
+        if not isinstance(model, kind):
+            raise ConfigError(f"{self.name}: expected a run of the task {task}, found {self.config.task}")
+        return model
+
     @property
     def tracer(self) -> Tracer:
         """The translator, to look into; raises `NotReady` where there is none yet, `ConfigError` for another task."""
-        model = self._loaded()
-        if not isinstance(model, Tracer):
-            raise ConfigError(
-                f"{self.name}: expected a run of the task translation, found {self.config.task}"
-            )
-        return model
+        return self._loaded_as(Tracer, "translation")
 
     @property
     def generator(self) -> Generator:
         """The language model; raises as `tracer`."""
-        model = self._loaded()
-        if not isinstance(model, Generator):
-            raise ConfigError(
-                f"{self.name}: expected a run of the task language_model, found {self.config.task}"
-            )
-        return model
+        return self._loaded_as(Generator, "language_model")
+
+    @property
+    def viewer(self) -> Viewer:
+        """The model of images; raises as `tracer`."""
+        return self._loaded_as(Viewer, " or ".join(TASKS))
 
     def load(self) -> None:
         """Load the model if there is one, so that mistakes show now."""
@@ -115,10 +125,13 @@ class Run:
         }
         if not self.ready:
             return told
-        if self.config.task == "language_model":
+        model = self._loaded()
+        if isinstance(model, Generator):
             told["can"]["language_model"] = True
-            told["parameters"] = _parameters(self.generator.model)
-            return told
+            return told | {"parameters": _parameters(model.model)}
+        if isinstance(model, Viewer):
+            told["can"]["vision"] = True
+            return told | _described_viewer(model)
         return told | self._described(told["can"])
 
     def _described(self, can: dict[str, bool]) -> dict[str, Any]:
@@ -166,6 +179,19 @@ class Run:
             return list(islice(clean_pairs(read_pairs(files, data), data.cleaning, CleaningReport()), most))
         except DataError:
             return []
+
+
+def _described_viewer(viewer: Viewer) -> dict[str, Any]:
+    """Say what a model of images consists of, and how many there are to look at."""
+    attentions = [module for module in viewer.vision.modules() if isinstance(module, MultiHeadAttention)]
+    parts = {"encoder": {"layers": len(attentions), "heads": attentions[0].heads}} if attentions else {}
+    return {
+        "parts": parts,
+        "parameters": _parameters(viewer.model),
+        "images": len(viewer),
+        "shape": viewer.shape,
+        "classes": viewer.classes,
+    }
 
 
 def open_runs(paths: Sequence[Path], device: str = "auto") -> dict[str, Run]:

@@ -9,7 +9,7 @@ import uvicorn
 
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
-from headwise.serve.evidence import Corpus
+from headwise.serve.corpora import Corpus
 from headwise.serve.runs import Run
 
 

@@ -14,12 +14,14 @@ from headwise.bench.workload import Workload
 from headwise.config import Config
 from headwise.decoding.native.library import PRECISIONS, find_library
 
-NATIVE = "native"  # the detail of a setting of the native engine
+NATIVE = "native"  # in the detail of a setting of the native engine
+SHORTLIST = "shortlist"  # in the detail of a setting that searches with the workload's shortlist
 
 if TYPE_CHECKING:
     from headwise.decoding.options import SearchOptions
     from headwise.models.base import Seq2Seq
     from headwise.text.batches import Batch
+    from headwise.text.shortlist import Shortlist
     from headwise.training.loss import LossSum
 
 
@@ -43,21 +45,29 @@ class System(Peer):
         workers = [1] if job.batch == 1 else room.thread_counts
         return readable + [Setting(p, 1, count, NATIVE) for p in PRECISIONS for count in workers]
 
+    def shortlisted(self, settings: Sequence[Setting]) -> list[Setting]:
+        """Return the same settings with the workload's shortlist."""
+        return [replace(each, detail=f"{each.detail} {SHORTLIST}".lstrip()) for each in settings]
+
     def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:  # noqa: D102
         return _Trainee(workload, setting, device)
 
     def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
+        words = setting.detail.split()
         model: Seq2Seq = (
-            _native(workload, setting) if setting.detail else load_model(workload, setting, device)
+            _native(workload, setting) if NATIVE in words else load_model(workload, setting, device)
         )
+        shortlist = workload.shortlist if SHORTLIST in words else None
 
         def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
-            return _search(model.eval(), sources, job)
+            return _search(model.eval(), sources, job, shortlist)
 
         return run
 
 
-def _search(model: Seq2Seq, sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
+def _search(
+    model: Seq2Seq, sources: Sequence[list[int]], job: Decoding, shortlist: Shortlist | None
+) -> list[list[int]]:
     """Decode in batches of the job's size, longest first; the native engine holds as many sentences a worker."""
     from headwise.decoding.engine import decode
     from headwise.decoding.native.transformer import NativeTransformer
@@ -71,10 +81,11 @@ def _search(model: Seq2Seq, sources: Sequence[list[int]], job: Decoding) -> list
         rows = order[start : start + size]
         batch = [sources[row] for row in rows]
         if isinstance(model, NativeTransformer):
-            results = model.search(batch, options, SYMBOLS, sentences=job.batch)
+            lists = None if shortlist is None else [shortlist(source) for source in batch]
+            results = model.search(batch, options, SYMBOLS, sentences=job.batch, lists=lists)
         else:
             room = len(batch) * len(batch[0]) * options.rows  # all of them in one batch
-            results = decode(model, batch, options, SYMBOLS, batch_tokens=room)
+            results = decode(model, batch, options, SYMBOLS, batch_tokens=room, shortlist=shortlist)
         for row, found in zip(rows, results, strict=True):
             outputs[row] = list(found[0].tokens)
     return outputs

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 1  # of the interface, as in native.cpp
+VERSION = 2  # of the interface, as in native.cpp
 # Instruction sets by level, as headwise_level() in native.cpp counts them.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
@@ -61,7 +61,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
         c_char_p,
         *(c_void_p, c_void_p, c_void_p, c_int32),
         *(POINTER(Options), POINTER(Symbols)),
-        *(c_void_p, c_int32),
+        *(c_void_p, c_void_p),
         POINTER(c_void_p),
     ),
     "job_run": (c_char_p, c_void_p, c_void_p, c_int32),

@@ -201,6 +201,8 @@ class Inputs {
     Buffer<float> scales_;
 };
 
+constexpr float NEVER = -1e30f;  // the logit of a column that is no token
+
 template <class P>
 class Linear {
   public:
@@ -208,8 +210,8 @@ class Linear {
 
     // Pack weight (outputs, inputs) and bias (outputs) or none. The last panel's columns behind the last output come
     // out as `beyond`.
-    Linear(const float* weight, const float* bias, int outputs, int inputs, float beyond = 0)
-        : Linear(outputs, inputs, beyond) {
+    Linear(const float* weight, const float* bias, int outputs, int inputs, float beyond = 0) {
+        make_room(outputs, inputs, beyond);
         std::vector<float> row(words_ * P::PER_WORD);
         for (int n = 0; n < outputs; ++n) {
             std::memcpy(row.data(), weight + size_t(n) * inputs, inputs * sizeof(float));
@@ -221,30 +223,34 @@ class Linear {
         }
     }
 
-    // The same map with these outputs only.
-    Linear selected(const int32_t* outputs, int count, float beyond = 0) const {
-        Linear part(count, inputs_, beyond);
+    // Become `whole` with these outputs only.
+    void select(const Linear& whole, const int32_t* outputs, int count, float beyond = 0) {
+        make_room(count, whole.inputs_, beyond);
         for (int n = 0; n < count; ++n) {
-            for (int g = 0; g < words_; ++g) *part.word(n, g) = *word(outputs[n], g);
-            part.scales_[n] = scales_[outputs[n]];
-            part.bias_[n] = bias_[outputs[n]];
-            part.sums_[n] = sums_[outputs[n]];
+            for (int g = 0; g < words_; ++g) *word(n, g) = *whole.word(outputs[n], g);
+            scales_[n] = whole.scales_[outputs[n]];
+            bias_[n] = whole.bias_[outputs[n]];
+            sums_[n] = whole.sums_[outputs[n]];
         }
-        return part;
     }
 
     int outputs() const { return outputs_; }
     int inputs() const { return inputs_; }
 
-    // Hand every vector panel of the result to `take(row, column, Floats[PANEL_VECTORS])`.
+    // Hand every vector panel of the result to `take(row, column, Floats[PANEL_VECTORS])`, for `rows` rows from `begin`.
     template <class Take>
-    void operator()(const Inputs<P>& x, int rows, Take&& take) const {
+    void operator()(const Inputs<P>& x, int begin, int rows, Take&& take) const {
         const int blocks = (rows + TILE_ROWS - 1) / TILE_ROWS;
         for (int column = 0; column < outputs_; column += PANEL)
             for (int block = 0; block < blocks; ++block) {
                 const int first = rows * block / blocks, last = rows * (block + 1) / blocks;
-                tiles<TILE_ROWS>(x, column, first, last - first, take);
+                tiles<TILE_ROWS>(x, column, begin + first, last - first, take);
             }
+    }
+
+    template <class Take>
+    void operator()(const Inputs<P>& x, int rows, Take&& take) const {
+        (*this)(x, 0, rows, take);
     }
 
     void store(const Inputs<P>& x, int rows, Rows to) const {
@@ -261,8 +267,8 @@ class Linear {
     }
 
   private:
-    Linear(int outputs, int inputs, float beyond)
-        : outputs_(outputs), inputs_(inputs), words_(round_up(inputs, 16) / P::PER_WORD) {
+    void make_room(int outputs, int inputs, float beyond) {
+        outputs_ = outputs, inputs_ = inputs, words_ = round_up(inputs, 16) / P::PER_WORD;
         const int columns = round_up(outputs, PANEL);
         packed_.grow(size_t(columns) * words_);
         scales_.grow(columns);

@@ -140,13 +140,7 @@ class EngineOf : public Engine {
     }
 
     void run(Job& job, int places) const override {
-        if (job.shortlist.empty()) {
-            Search<P>(model_, job, model_.vocabulary, places).run();
-            return;
-        }
-        const int count = int(job.shortlist.size());
-        const Linear<P> part = model_.vocabulary.selected(job.shortlist.data(), count, NEVER);
-        Search<P>(model_, job, part, places).run();
+        Search<P>(model_, job, places).run();
     }
 
   private:
@@ -155,8 +149,6 @@ class EngineOf : public Engine {
         std::vector<std::unique_ptr<Sentence<P>>> sentences;
         Workspace<P> work;
     };
-    static constexpr float NEVER = -1e30f;  // the logit of columns that are no token
-
     Transformer<P> model_;
     std::map<std::string, Linear<P>*> linears_;
     std::map<std::string, Buffer<float>*> vectors_;
@@ -178,7 +170,7 @@ using namespace headwise;
 extern "C" {
 
 // Changes whenever a function below does.
-int32_t headwise_version() { return 1; }
+int32_t headwise_version() { return 2; }
 
 // Tell what this processor can run: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -244,16 +236,19 @@ const char* headwise_keep(const Engine* engine, State* state, const int64_t* sen
 
 void headwise_drop(State* state) { delete state; }
 
-// A job of `count` sentences; `shortlist` has `shortlist_size` tokens.
+// A job of `count` sentences; `lists` says where in `listed` the only tokens of each one's output begin; null: any.
 const char* headwise_job_new(const int32_t* ids, const int64_t* offsets, const int32_t* limits, int32_t count,
-                             const Options* options, const Symbols* symbols, const int32_t* shortlist,
-                             int32_t shortlist_size, Job** job) {
+                             const Options* options, const Symbols* symbols, const int32_t* listed,
+                             const int64_t* lists, Job** job) {
     return guarded([&] {
         auto made = std::make_unique<Job>();
         made->ids.assign(ids, ids + offsets[count]);
         made->offsets.assign(offsets, offsets + count + 1);
         made->limits.assign(limits, limits + count);
-        made->shortlist.assign(shortlist, shortlist + shortlist_size);
+        if (lists) {
+            made->listed.assign(listed, listed + lists[count]);
+            made->lists.assign(lists, lists + count + 1);
+        }
         made->options = *options;
         made->symbols = *symbols;
         made->outputs.resize(count);

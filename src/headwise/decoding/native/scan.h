@@ -39,22 +39,23 @@ struct Symbols {
 template <class P>
 class Scan {
   public:
-    // `tokens` says which token each column of the projection is, in ascending order; without, they are their own.
-    Scan(const Symbols& symbols, const int32_t* tokens, int columns)
-        : symbols_(symbols), tokens_(tokens), end_(symbols.eos) {
-        if (tokens) end_ = int(std::lower_bound(tokens, tokens + columns, symbols.eos) - tokens);
-    }
+    explicit Scan(const Symbols& symbols) : symbols_(symbols) {}
 
-    // Find the `wanted` best tokens of each row; may_end(row) says whether the end symbol may be among them.
+    // Find the `wanted` best tokens of `rows` rows from `first`; may_end(row) says whether the end symbol may be among
+    // them. `tokens` says which token each column of the projection is, in ascending order; null: its number.
     template <class MayEnd>
-    const Best* operator()(const Linear<P>& vocabulary, const Inputs<P>& inputs, int rows, int wanted,
-                           const MayEnd& may_end) {
+    const Best* operator()(const Linear<P>& vocabulary, const int32_t* tokens, const Inputs<P>& inputs, int first,
+                           int rows, int wanted, const MayEnd& may_end) {
+        tokens_ = tokens;
+        end_ = tokens ? int(std::lower_bound(tokens, tokens + vocabulary.outputs(), symbols_.eos) - tokens)
+                      : symbols_.eos;
         choices_.resize(size_t(rows) * wanted);
         best_.grow(rows);
         for (int row = 0; row < rows; ++row)
-            best_[row] = Best{-FLT_MAX, -FLT_MAX, Floats{}, 0, may_end(row), 0, &choices_[size_t(row) * wanted]};
-        vocabulary(inputs, rows, [&](int row, int column, const Floats* logits) {
-            take(best_[row], column, logits, wanted);
+            best_[row] =
+                Best{NEVER, -FLT_MAX, Floats{}, 0, may_end(first + row), 0, &choices_[size_t(row) * wanted]};
+        vocabulary(inputs, first, rows, [&](int row, int column, const Floats* logits) {
+            take(best_[row - first], column, logits, wanted);
         });
         return best_.data();
     }
@@ -104,8 +105,8 @@ class Scan {
     }
 
     Symbols symbols_;
-    const int32_t* tokens_;
-    int end_;
+    const int32_t* tokens_ = nullptr;
+    int end_ = 0;
     std::vector<Choice> choices_;
     Buffer<Best> best_;
 };

@@ -140,7 +140,8 @@ struct Job {
     std::vector<int32_t> ids;
     std::vector<int64_t> offsets;  // of each sentence in `ids`, and the end
     std::vector<int32_t> limits;   // |Y| of each, the end symbol included
-    std::vector<int32_t> shortlist;  // the only tokens that outputs may hold, ascending; empty: all
+    std::vector<int32_t> listed;    // the only tokens that each sentence's output may hold, ascending
+    std::vector<int64_t> lists;     // of each sentence in `listed`, and the end; empty: all tokens
     Options options;
     Symbols symbols;
     std::atomic<int> next{0};
@@ -148,17 +149,14 @@ struct Job {
 
     int count() const { return int(limits.size()); }
     int length(int number) const { return int(offsets[number + 1] - offsets[number]); }
+    bool has_lists() const { return !lists.empty(); }
 };
 
 template <class P>
 class Search {
   public:
-    Search(const Transformer<P>& model, Job& job, const Linear<P>& vocabulary, int places)
-        : model_(model),
-          job_(job),
-          vocabulary_(vocabulary),
-          scan_(job.symbols, job.shortlist.empty() ? nullptr : job.shortlist.data(), int(job.shortlist.size())),
-          places_(places) {
+    Search(const Transformer<P>& model, Job& job, int places)
+        : model_(model), job_(job), scan_(job.symbols), places_(places) {
         for (Place& place : places_) free_.push_back(&place);
     }
 
@@ -176,12 +174,18 @@ class Search {
                     owners_.push_back(place);
                 }
             model_.step(rows_.data(), int(rows_.size()), work_);
-            const Best* best = scan_(vocabulary_, work_.inputs, int(rows_.size()), 2 * options.beam,
-                                     [&](int row) { return owners_[row]->beam.may_end(options); });
+            const auto may_end = [&](int row) { return owners_[row]->beam.may_end(options); };
+            const auto scan = [&](const Linear<P>& vocabulary, const int32_t* tokens, int first, int rows) {
+                return scan_(vocabulary, tokens, work_.inputs, first, rows, 2 * options.beam, may_end);
+            };
+            const Best* best = job_.has_lists() ? nullptr : scan(model_.vocabulary, nullptr, 0, int(rows_.size()));
             size_t kept = 0;
+            int first = 0;
             for (Place* place : active_) {
                 const int live = place->beam.live();
                 place->started = true;
+                if (job_.has_lists()) best = scan(place->vocabulary, place->tokens, first, live);
+                first += live;
                 if (place->beam.advance(best, options, job_.symbols.eos)) {
                     if (options.beam > 1) place->sentence.reorder(place->beam.parents(), place->beam.live());
                     active_[kept++] = place;
@@ -200,6 +204,8 @@ class Search {
         Sentence<P> sentence;
         Beam beam;
         bool started = false;
+        Linear<P> vocabulary;  // the rows of the sentence's list, and which tokens they are
+        const int32_t* tokens = nullptr;
     };
 
     // Encode the next sentences together and give them the free places.
@@ -215,6 +221,11 @@ class Search {
             place->beam.start(number, job_.limits[number]);
             place->started = false;
             place->sentence.start(model_.shape.decoder_layers, job_.options.beam);
+            if (job_.has_lists()) {
+                place->tokens = job_.listed.data() + job_.lists[number];
+                const int count = int(job_.lists[number + 1] - job_.lists[number]);
+                place->vocabulary.select(model_.vocabulary, place->tokens, count, NEVER);
+            }
             lengths.push_back(job_.length(number));
             ids.insert(ids.end(), &job_.ids[job_.offsets[number]], &job_.ids[job_.offsets[number]] + lengths.back());
             taken.push_back(place);
@@ -232,7 +243,6 @@ class Search {
 
     const Transformer<P>& model_;
     Job& job_;
-    const Linear<P>& vocabulary_;
     Scan<P> scan_;
     std::vector<Place> places_;
     std::vector<Place*> free_, active_;

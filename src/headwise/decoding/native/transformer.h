@@ -264,18 +264,29 @@ class Transformer {
 
     void feed_forward(const Layer<P>& layer, Workspace<P>& work, Rows x, int count) const {
         ready(layer.around_feed_forward, work, x, count);
+        const bool relu = shape.activation == Activation::relu;
         layer.w1(work.inputs, count, [&](int row, int column, const Floats* values) {
-            for (int v = 0; v < PANEL_VECTORS; ++v)
-                write(work.hidden.row(row) + column + v * LANES, activate(values[v]));
+            float* to = work.hidden.row(row) + column;
+            if (relu)
+                for (int v = 0; v < PANEL_VECTORS; ++v) write(to + v * LANES, values[v] < 0.0f ? Floats{} : values[v]);
+            else
+                for (int v = 0; v < PANEL_VECTORS; ++v) write(to + v * LANES, values[v]);
         });
-        add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count, shape.activation == Activation::relu);
+        if (!relu)
+            for (int row = 0; row < count; ++row) activate(work.hidden.row(row));
+        add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count, relu);
     }
 
-    Floats activate(Floats x) const {
-        if (shape.activation == Activation::relu) return x < 0.0f ? Floats{} : x;
-        if (shape.activation == Activation::silu) return x / (exponential(-larger(x, all(-87.0f))) + 1);
-        for (int lane = 0; lane < LANES; ++lane) x[lane] *= 0.5f * (1 + std::erf(x[lane] * float(M_SQRT1_2)));
-        return x;
+    // Apart from the product, whose sums would have to leave their registers for the calls in here.
+    void activate(float* x) const {
+        for (int i = 0; i < shape.d_ff; i += LANES) {
+            Floats v = load(x + i);
+            if (shape.activation == Activation::silu)
+                v /= exponential(-larger(v, all(-87.0f))) + 1;
+            else
+                for (int lane = 0; lane < LANES; ++lane) v[lane] *= 0.5f * (1 + std::erf(v[lane] * float(M_SQRT1_2)));
+            write(x + i, v);
+        }
     }
 
     // The two halves of a residual connection: what its sub-layer reads, and its result added to x.

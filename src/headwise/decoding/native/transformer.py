@@ -8,11 +8,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import ModelConfig
@@ -216,17 +217,16 @@ class NativeTransformer(Seq2Seq):
         symbols: Symbols,
         *,
         sentences: int,
-        shortlist: Sequence[int] = (),
+        lists: Sequence[NDArray[np.int32]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Search every source, all in native code, `sentences` at once in each of `workers` threads.
 
-        The same results as `headwise.decoding.search.search`, for the options that `searches` accepts. `shortlist`
-        names the only tokens that outputs may hold, in ascending order, the end symbol among them; probabilities are
-        then taken among these. Sources are best given by length.
+        The same results as `headwise.decoding.search.search`, for the options that `searches` accepts. `lists` name
+        the only tokens that each sentence's outputs may hold, in ascending order, the end symbol among them;
+        probabilities are then taken among these. Sources are best given by length.
         """
         assert self.searches(options)
-        offsets = np.zeros(len(sources) + 1, dtype=np.int64)
-        np.cumsum([len(source) for source in sources], out=offsets[1:])
+        offsets = _offsets(sources)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
         longest = math.inf if options.max_length is None else options.max_length + 1
         limits = np.asarray(
@@ -236,7 +236,8 @@ class NativeTransformer(Seq2Seq):
             ],
             dtype=np.int32,
         )
-        allowed = np.asarray(shortlist, dtype=np.int32)
+        listed = np.concatenate([np.zeros(0, np.int32), *(lists or [])])
+        begins = None if lists is None else _offsets(lists)
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
         job = ctypes.c_void_p()
         self.library.call(
@@ -244,7 +245,7 @@ class NativeTransformer(Seq2Seq):
             *(ids.ctypes.data, offsets.ctypes.data, limits.ctypes.data, len(sources)),
             native.Options(options.beam, options.n_best, options.min_length, options.alpha, options.patience),
             native.Symbols(symbols.bos, symbols.eos, (ctypes.c_int32 * 3)(*banned), len(banned)),
-            *(allowed.ctypes.data, len(allowed)),
+            *(listed.ctypes.data, None if begins is None else begins.ctypes.data),
             ctypes.byref(job),
         )
         try:
@@ -379,6 +380,13 @@ class NativeTransformer(Seq2Seq):
     def _table(self, name: str, values: Tensor) -> None:
         values = values.detach().float().contiguous()
         self.library.call("table", self.handle, name.encode(), values.data_ptr(), len(values))
+
+
+def _offsets(rows: Sequence[Sized]) -> NDArray[np.int64]:
+    """Return where each row begins when they stand one after the other, and the end."""
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    return offsets
 
 
 def padded_heads(weight: Tensor, heads: int) -> Tensor:

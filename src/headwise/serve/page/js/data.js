@@ -9,6 +9,12 @@ import { ask, Slot } from "./api.js";
  */
 
 const TYPING = 120; // milliseconds
+// What another answer is needed for when it changes.
+const GROUND = [
+  ...["text", "beam", "alpha", "changes", "base"],
+  ...["temperature", "topk", "topp"],
+  ...["image", "pixels", "caption"],
+];
 
 /**
  * @param {import("./state.js").State} state
@@ -51,6 +57,8 @@ export class Data {
   next = new Slot();
   /** What it went on to write. @type {Slot<{ text: string }>} */
   written = new Slot();
+  /** What a model of images makes of one. @type {Slot<import("./types.js").Sight>} */
+  sight = new Slot();
   /** @type {Slot<import("./types.js").Curves>} */
   curves = new Slot();
 
@@ -77,6 +85,7 @@ export class Data {
       this.curves,
       this.next,
       this.written,
+      this.sight,
     ];
   }
 
@@ -120,12 +129,9 @@ export class Data {
       return;
     }
     if (changed.has("text")) this.written.clear(); // what would go on from another text
-    if (
-      ["text", "beam", "alpha", "changes", "base", "temperature", "topk", "topp"].some((key) =>
-        changed.has(key),
-      )
-    ) {
-      this.#ground(changed.has("text") || changed.has("beam") ? TYPING : 0);
+    if (GROUND.some((key) => changed.has(key))) {
+      const typed = ["text", "beam", "caption"].some((key) => changed.has(key));
+      this.#ground(typed ? TYPING : 0);
     }
     if (["node", "part", "layer", "head", "query"].some((key) => changed.has(key))) this.#above();
   }
@@ -135,6 +141,11 @@ export class Data {
     const run = this.run.value;
     const { state } = this.store;
     if (this.run.status === "ready" && run?.can.language_model) this.next.ask("next", this.drawing(), delay);
+    if (this.run.status === "ready" && run?.can.vision) {
+      const { image, pixels, caption } = state;
+      const which = pixels === null ? { image } : { pixels };
+      this.sight.ask("patches", { run: run.name, ...which, caption }, delay);
+    }
     if (this.run.status !== "ready" || !run?.can.translate) return;
     const now = { run: run.name, ...question(settingsOf(state)) };
     const before = { run: run.name, ...question(baselineOf(state)) };

@@ -4,8 +4,8 @@
 const painted = new Map();
 
 /**
- * Paint weights from 0 to 1; what can't be seen is left empty with a dot. Shades go by the square root, so that small
- * weights can be told from none.
+ * Paint weights from 0 to 1, or to −1 in the color of the caret; what can't be seen is left empty. Shades go by the
+ * square root, so that small weights can be told from none.
  * @param {HTMLCanvasElement} canvas
  * @param {import("./tensor.js").Tensor} matrix (rows, columns)
  * @param {(row: number, column: number) => boolean} [seen]
@@ -18,12 +18,13 @@ export function paint(canvas, matrix, seen = () => true) {
     const context = canvas.getContext("2d");
     if (!context || rows * columns === 0) return;
     const image = context.createImageData(columns, rows);
-    const [red, green, blue] = colorOf(canvas, "color");
+    const [above, below] = [colorOf(canvas, "color"), colorOf(canvas, "caret-color")];
     for (let row = 0; row < rows; row++) {
       for (let column = 0; column < columns; column++) {
         const place = row * columns + column;
-        const shade = seen(row, column) ? Math.sqrt(Math.min(1, Math.max(0, matrix.data[place]))) : 0;
-        image.data.set([red, green, blue, Math.round(255 * shade)], 4 * place);
+        const value = matrix.data[place];
+        const shade = seen(row, column) ? Math.sqrt(Math.min(1, Math.abs(value))) : 0;
+        image.data.set([...(value < 0 ? below : above), Math.round(255 * shade)], 4 * place);
       }
     }
     context.putImageData(image, 0, 0);

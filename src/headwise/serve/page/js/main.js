@@ -7,11 +7,12 @@ import { repaint } from "./heat.js";
 import { keysDialog, listen } from "./keys.js";
 import { beamPanel } from "./panels/beam.js";
 import { evidencePanel } from "./panels/evidence.js";
-import { headsPanel, silence } from "./panels/heads.js";
+import { hasAttention, headsPanel, silence } from "./panels/heads.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
 import { learnPanel } from "./panels/learn.js";
 import { microscopePanel } from "./panels/microscope.js";
+import { patchesPanel } from "./panels/patches.js";
 import { ribbonPanel } from "./panels/ribbon.js";
 import { trainingPanel } from "./panels/training.js";
 import { translatePanel } from "./panels/translate.js";
@@ -22,6 +23,7 @@ import { PARTS } from "./types.js";
 const PANELS = [
   translatePanel,
   languagePanel,
+  patchesPanel,
   ribbonPanel,
   headsPanel,
   microscopePanel,
@@ -126,15 +128,21 @@ function keys() {
     });
   const step = (/** @type {number} */ by) => {
     const all = heads();
-    const { part, layer, head } = store.state;
+    const { layer, head } = store.state;
+    const part = data.run.value?.parts?.[store.state.part] ? store.state.part : all[0]?.part;
     const now = all.findIndex((one) => one.part === part && one.layer === layer && one.head === head);
-    if (all.length) store.set({ ...all[(now + by + all.length) % all.length], query: null, key: null });
+    if (all.length === 0) return;
+    const next = all[(now + by + all.length) % all.length];
+    if (data.run.value?.can.vision) store.set({ ...next, over: "head" });
+    else store.set({ ...next, query: null, key: null });
   };
   const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
+  const translates = () => data.run.value?.can.translate;
+  const attends = () => data.run.value !== null && hasAttention(data.run.value);
   /** @type {Record<string, () => void>} */
   const actions = {
-    x: () => silence(store, store.state.part, store.state.layer, store.state.head),
-    u: () => store.undo(),
+    x: () => attends() && silence(store, store.state.part, store.state.layer, store.state.head),
+    u: () => translates() && store.undo(),
     "[": () => step(-1),
     "]": () => step(1),
     "?": () => dialog.showModal(),
@@ -191,8 +199,12 @@ async function begin() {
   keys();
   recover();
   data.run.on(({ value, status }) => {
+    if (status !== "ready" || !value?.can.translate) return;
+    const [part] = PARTS.filter((one) => value.parts?.[one]);
+    if (part && !value.parts?.[store.state.part])
+      store.set({ part, layer: 0, head: 0, query: null, key: null });
     const { state } = store;
-    if (status !== "ready" || !value?.can.translate || state.text !== "") return;
+    if (state.text !== "") return;
     // The last but one layer's cross-attention aligns best (Garg et al. 2019).
     const layer = state.layer || Math.max(0, (value.parts?.cross?.layers ?? 1) - 2);
     const { node, query, key, word } = state; // a link may pin them without naming the text

@@ -2,7 +2,7 @@
 
 import { fill, h } from "./dom.js";
 import { paint } from "./heat.js";
-import { number, piece } from "./text.js";
+import { number } from "./text.js";
 
 /**
  * @typedef {object} Matrix
@@ -10,6 +10,7 @@ import { number, piece } from "./text.js";
  * @property {string[]} rows
  * @property {string[]} columns
  * @property {(row: number, column: number) => boolean} seen
+ * @property {((row: number, column: number) => string)} [text]  written in the cell
  */
 
 /**
@@ -21,6 +22,7 @@ export function matrixView({ move, pin }) {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const cursor = h("span", { class: "cell cursor", hidden: true });
   const pinned = h("span", { class: "cell pinned", hidden: true });
+  const texts = h("div", { class: "texts", "aria-hidden": "true" });
   const cells = h(
     "div",
     {
@@ -31,6 +33,7 @@ export function matrixView({ move, pin }) {
       "data-key": "matrix",
     },
     canvas,
+    texts,
     pinned,
     cursor,
   );
@@ -104,30 +107,31 @@ export function matrixView({ move, pin }) {
       const [height, width] = matrix.weights.shape;
       root.style.setProperty("--rows", String(height));
       root.style.setProperty("--columns", String(width));
-      fill(rows, ...matrix.rows.map((name) => h("li", {}, h("span", { dir: "auto" }, piece(name)))));
-      fill(columns, ...matrix.columns.map((name) => h("li", {}, h("span", { dir: "auto" }, piece(name)))));
+      fill(rows, ...matrix.rows.map((name) => h("li", {}, h("span", { dir: "auto" }, name))));
+      fill(columns, ...matrix.columns.map((name) => h("li", {}, h("span", { dir: "auto" }, name))));
+      const { text } = matrix;
+      const written = text ? [...Array(height * width).keys()] : [];
+      fill(texts, ...written.map((i) => h("span", {}, text?.(Math.floor(i / width), i % width))));
       paint(canvas, matrix.weights, matrix.seen);
     },
+    move: go,
     /**
-     * Put cursor and pin where the state says.
+     * Put the cursor where the state says, and the pin where one is.
      * @param {number} r
      * @param {number} c
-     * @param {boolean} fixed
+     * @param {[row: number, column: number] | null} at
      */
-    place(r, c, fixed) {
+    place(r, c, at) {
       [row, column] = [r, c];
       put(cursor, r, c);
-      put(pinned, r, c);
-      pinned.hidden = !fixed;
+      put(pinned, ...(at ?? [0, 0]));
+      if (at === null) pinned.hidden = true;
     },
     /** @returns {[string | number, ...(string | number)[]][]} */
     table() {
       if (!shown) return [];
       const { weights, rows: names } = shown;
-      return names.map((name, i) => [
-        piece(name),
-        ...[...weights.at(i).data].map((value) => number(value, 4)),
-      ]);
+      return names.map((name, i) => [name, ...[...weights.at(i).data].map((value) => number(value, 4))]);
     },
   };
 }

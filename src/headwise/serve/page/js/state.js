@@ -24,6 +24,9 @@
  * @property {number} topk  0: all tokens
  * @property {number} topp
  * @property {number} seed
+ * @property {number} image  of those that were held out, from 0
+ * @property {string | null} pixels  one's own picture in its place: a byte each, in base64
+ * @property {string} caption  that a model of images and texts reads; empty: the picture's own
  * @property {"auto" | "light" | "dark"} theme
  */
 
@@ -51,13 +54,16 @@ export const START = {
   topk: 0,
   topp: 1,
   seed: 1,
+  image: 0,
+  pixels: null,
+  caption: "",
   theme: "auto",
 };
 
 // What a change of these makes meaningless.
 const DEPENDENT = ["node", "query", "key", "word"];
 const GROUND = ["run", "text", "beam", "alpha", "changes"];
-const OF_RUN = ["beam", "alpha", "changes", "base"];
+const OF_RUN = ["beam", "alpha", "changes", "base", "image", "pixels", "caption"];
 
 /** @typedef {(state: State, changed: Set<string>) => void} Listener */
 
@@ -155,7 +161,20 @@ export function fromFragment(fragment) {
     shift: ["0", "1"],
     words: ["true", "false"],
   };
-  const whole = ["beam", "node", "layer", "head", "query", "key", "stage", "tour", "shift", "topk", "seed"];
+  const whole = [
+    "beam",
+    "node",
+    "layer",
+    "head",
+    "query",
+    "key",
+    "stage",
+    "tour",
+    "shift",
+    "topk",
+    "seed",
+    "image",
+  ];
   for (const key of Object.keys(START)) {
     const text = read.get(key);
     if (text === null) continue;

@@ -91,6 +91,9 @@
  * @property {number} [alpha]
  * @property {number} [longest]
  * @property {string[]} [samples]
+ * @property {number} [images]  held-out ones, of a model of images
+ * @property {[channels: number, height: number, width: number]} [shape]  of an image
+ * @property {string[]} [classes]  none, where it reads captions
  *
  * @typedef {object} NextToken
  * @property {number} read
@@ -98,6 +101,19 @@
  * @property {number} kept
  * @property {number} entropy
  * @property {{ id: number, piece: string, text: string, probability: number, drawn: number }[]} tokens
+ *
+ * @typedef {object} Sight  what a model of images looked at in one
+ * @property {number | null} image
+ * @property {string | null} truth  its class or caption, of a held-out one
+ * @property {import("./tensor.js").Tensor} pixels  (channels, height, width), from 0 to 1
+ * @property {[rows: number, columns: number]} grid  of patches
+ * @property {boolean} class_token
+ * @property {import("./tensor.js").Tensor} attention  (layers, heads, tokens, tokens)
+ * @property {import("./tensor.js").Tensor} rollout  (tokens, tokens)
+ * @property {number[] | null} probabilities
+ * @property {string} caption
+ * @property {string[]} words
+ * @property {import("./tensor.js").Tensor | null} shares  (words, rows, columns)
  *
  * @typedef {{ kind: string, step: number } & Record<string, number | null>} MetricsRecord
  * @typedef {{ records: any[], count: number, max_steps: number, going_on: boolean }} Curves

@@ -71,7 +71,7 @@ export function evidencePanel({ store, data }) {
         "Alignment error rate",
         evidence.alignment
           ? `${number(evidence.alignment.error, 3)} (${evidence.alignment.rule}, ${counted(evidence.alignment.sentences)} sentences)`
-          : "not measured: needs gold alignments",
+          : "not measured: needs gold alignments and cross-attention",
       ],
       ...evidence.attribution.map((one) => [
         `Attention and ${one.name}`,

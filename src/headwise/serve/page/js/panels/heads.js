@@ -10,6 +10,14 @@ import { PART_NAMES, PARTS } from "../types.js";
 
 /** @typedef {import("../types.js").Part} Part */
 
+/**
+ * Whether a run translates, and has heads to look at while it does.
+ * @param {import("../types.js").Run} run
+ */
+export function hasAttention({ can, parts }) {
+  return can.translate && Object.keys(parts ?? {}).length > 0;
+}
+
 /** @param {import("../types.js").App} app */
 export function headsPanel({ store, data }) {
   const made = panel(
@@ -31,7 +39,7 @@ export function headsPanel({ store, data }) {
   const show = () => {
     const { state } = store;
     const parts = data.run.value?.parts ?? {};
-    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    made.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
     fill(
       tabs,
       ...PARTS.filter((part) => parts[part]).map((part) =>

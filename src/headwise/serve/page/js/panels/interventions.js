@@ -7,6 +7,7 @@ import { byRole } from "../roles.js";
 import { number, percent, signed } from "../text.js";
 import { PARTS } from "../types.js";
 import { changesBetween } from "./difference.js";
+import { hasAttention } from "./heads.js";
 
 const KINDS = /** @type {[string, string][]} */ ([
   ["silence", "Silence"],
@@ -87,31 +88,35 @@ export function interventionsPanel({ store, data, say }) {
     if (!places.some(([name]) => name === where)) where = "head";
     const needs = kind === "zero" || kind === "shuffle" || kind === "shift";
     const names = { zero: "Position, from 1", shuffle: "Seed", shift: "By" };
+    const attends = !data.run.value || hasAttention(data.run.value);
+    const ofHeads = h(
+      "form",
+      { class: "row", onsubmit: submit(() => add(targets())) },
+      select(
+        KINDS,
+        kind,
+        (value) => {
+          kind = value;
+          showForms();
+        },
+        { "aria-label": "What to do", "data-key": "kind" },
+      ),
+      select(
+        places,
+        where,
+        (value) => {
+          where = value;
+        },
+        { "aria-label": "Where", "data-key": "where" },
+      ),
+      needs && field(names[/** @type {"zero" | "shuffle" | "shift"} */ (kind)], amount),
+      h("button", { class: "primary", "data-key": "apply" }, "Apply"),
+    );
     fill(
       forms,
-      h(
-        "form",
-        { class: "row", onsubmit: submit(() => add(targets())) },
-        select(
-          KINDS,
-          kind,
-          (value) => {
-            kind = value;
-            showForms();
-          },
-          { "aria-label": "What to do", "data-key": "kind" },
-        ),
-        select(
-          places,
-          where,
-          (value) => {
-            where = value;
-          },
-          { "aria-label": "Where", "data-key": "where" },
-        ),
-        needs && field(names[/** @type {"zero" | "shuffle" | "shift"} */ (kind)], amount),
-        h("button", { class: "primary", "data-key": "apply" }, "Apply"),
-      ),
+      attends
+        ? ofHeads
+        : h("p", { class: "detail" }, "This model has no attention; only its output can be changed."),
       h(
         "form",
         {
@@ -188,7 +193,12 @@ export function interventionsPanel({ store, data, say }) {
     if (store.state.changes.length === 0 && store.state.base === null) {
       fill(
         result,
-        h("p", { class: "muted" }, "Nothing is changed. x silences the head that is looked into."),
+        h(
+          "p",
+          { class: "muted" },
+          "Nothing is changed.",
+          data.run.value && hasAttention(data.run.value) && " x silences the head that is looked into.",
+        ),
       );
     } else if (settled && trace && base && trace.hypotheses.length && base.hypotheses.length) {
       const [now, before] = [trace.hypotheses[0], base.hypotheses[0]];

@@ -45,7 +45,7 @@ export function learnPanel(app) {
     const { tour } = store.state;
     const arrived = tour !== last;
     last = tour;
-    card.hidden = tour === null || tour >= STEPS.length;
+    card.hidden = tour === null || tour >= STEPS.length || made.root.hidden;
     for (const one of document.querySelectorAll(".panel"))
       one.classList.toggle("toured", tour !== null && one.id === STEPS[tour]?.panel);
     if (tour === null || card.hidden) return;

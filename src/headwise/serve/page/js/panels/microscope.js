@@ -7,7 +7,7 @@ import { panel, tableOf, twin, watch } from "../panel.js";
 import { biased, changed, STAGES } from "../stages.js";
 import { number, piece } from "../text.js";
 import { PART_NAMES } from "../types.js";
-import { isSilent } from "./heads.js";
+import { hasAttention, isSilent } from "./heads.js";
 
 /** @typedef {import("../types.js").Products} Products */
 
@@ -41,7 +41,7 @@ export function microscopePanel({ store, data }) {
     return (
       weights && {
         caption: `Weights of ${name()}: rows look, columns are looked at`,
-        head: ["Looks", ...weights.columns.map(piece)],
+        head: ["Looks", ...weights.columns],
         rows: view.table(),
       }
     );
@@ -59,8 +59,8 @@ export function microscopePanel({ store, data }) {
     if (!reading || !source || !weights || layer >= weights.shape[0] || head >= weights.shape[1]) return null;
     return {
       weights: weights.at(layer, head),
-      rows: part === "encoder" ? source.pieces : reading.reads.pieces,
-      columns: part === "decoder" ? reading.reads.pieces : source.pieces,
+      rows: (part === "encoder" ? source.pieces : reading.reads.pieces).map(piece),
+      columns: (part === "decoder" ? reading.reads.pieces : source.pieces).map(piece),
       seen: (/** @type {number} */ row, /** @type {number} */ column) => part !== "decoder" || column <= row,
     };
   };
@@ -84,15 +84,15 @@ export function microscopePanel({ store, data }) {
     const hidden = !found.seen(row, column);
     fill(
       readout,
-      h("strong", {}, piece(found.rows[row])),
+      h("strong", {}, found.rows[row]),
       " looks at ",
-      h("strong", {}, piece(found.columns[column])),
+      h("strong", {}, found.columns[column]),
       ": ",
       h("data", { value: weight, id: "weight" }, hidden ? "masked, exactly 0" : number(weight, 4)),
     );
   };
   const showMatrix = () => {
-    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    made.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
     const found = matrix();
     const silent = isSilent(store.state.changes, store.state.part, store.state.layer, store.state.head);
     fill(
@@ -102,7 +102,7 @@ export function microscopePanel({ store, data }) {
     view.show(found, `Weights of ${name()}. Arrow keys move, Enter pins.`);
     const [row, column] = cell();
     if (found) {
-      view.place(row, column, store.state.query !== null);
+      view.place(row, column, store.state.query === null ? null : [row, column]);
       tell(row, column);
     }
     refresh();

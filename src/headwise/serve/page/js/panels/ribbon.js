@@ -117,7 +117,7 @@ export function ribbonPanel({ store, data, say }) {
     const { reading } = data;
     const source = data.trace.value?.source;
     shown = reading && source ? links(state, source, reading) : null;
-    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    made.root.hidden = data.run.value !== null && !data.run.value.parts?.cross;
     if (!shown)
       fill(
         chart,

@@ -1,0 +1,148 @@
+"""Looking at images with the model of a run: the held-out ones, or others of the same size."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from headwise.analysis.patches import Maps, Seen, look, look_at, word_maps
+from headwise.config import Config
+from headwise.errors import CheckpointError, ConfigError
+from headwise.images.prepared import ImageFormat, PreparedImages
+from headwise.images.sets import Labeled
+from headwise.models.vision import VisionTransformer
+from headwise.tasks.image_classification import load_classifier
+from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
+from headwise.text.captions import CaptionWords
+
+TASKS = ("image_classification", "image_text")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A held-out image (channels, height, width), from 0 to 1, and what is true of it: a class, or a caption."""
+
+    pixels: Maps
+    truth: str
+
+
+@dataclass(frozen=True)
+class View:
+    """What a model made of an image.
+
+    probabilities: of each class, (classes,), of a classifier. words: of a caption, with their shares of its
+    similarity to the image, (words, rows, columns), of a model of images and texts (`word_maps`).
+    """
+
+    seen: Seen
+    probabilities: Maps | None = None
+    words: tuple[str, ...] = ()
+    shares: Maps | None = None
+
+
+class Viewer(ABC):
+    """The model of one run, and the images that were held out from it."""
+
+    shape: tuple[int, int, int]  # of an image: channels, height, width
+    classes: tuple[str, ...]
+    model: nn.Module
+    vision: VisionTransformer
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many images were held out; 0 where the run's prepared images aren't there any more."""
+
+    @abstractmethod
+    def held_out(self, row: int) -> Held:
+        """Return a held-out image, counted from 0; raises `CheckpointError` where there are none any more."""
+
+    @abstractmethod
+    def view(self, pixels: Maps, caption: str) -> View:
+        """Look at an image (channels, height, width), from 0 to 1; `caption` is for a model that reads one.
+
+        Raises `ConfigError` for a caption that the model can't read, or that it has no use for.
+        """
+
+    @cached_property
+    def _test(self) -> Labeled:
+        return PreparedImages.open(self.run / "prepared").test
+
+
+class ClassifierViewer(Viewer):
+    """A run of task image_classification."""
+
+    def __init__(self, run: Path, config: Config, device: str = "auto") -> None:
+        super().__init__(run)
+        self._form = ImageFormat.load(run)
+        self.model = self._classifier = load_classifier(run, config, device=device)
+        self.vision, self.shape, self.classes = self._classifier.vision, self._form.shape, self._form.classes
+
+    def __len__(self) -> int:
+        try:
+            return len(self._test)
+        except CheckpointError:
+            return 0
+
+    def held_out(self, row: int) -> Held:  # noqa: D102
+        pixels = self._test.images[row].astype(np.float32) / self._form.full
+        return Held(pixels, self.classes[int(self._test.labels[row])])
+
+    def view(self, pixels: Maps, caption: str = "") -> View:  # noqa: D102
+        if caption:
+            raise ConfigError(f"caption: expected none, as a classifier reads none, found {caption!r}")
+        image = torch.from_numpy(self._form.standardized(pixels))
+        looked = look(self._classifier, image.to(next(self.model.parameters()).device))
+        return View(looked, looked.probabilities)
+
+
+class CaptionViewer(Viewer):
+    """A run of task image_text; its held-out images are digits drawn into pictures, each with a caption."""
+
+    classes = ()
+
+    def __init__(self, run: Path, config: Config, device: str = "auto") -> None:
+        super().__init__(run)
+        self._config, self._words = config, CaptionWords()
+        self.model = self._pairs = load_image_text(run, config, device=device)
+        canvas = config.image_text.canvas
+        self.vision, self.shape = self._pairs.vision, (1, canvas, canvas)
+
+    @cached_property
+    def _gallery(self) -> Sequence[Held]:
+        form = ImageFormat.load(self.run)
+        drawn = make_gallery(self._test, form, self._config, TEST_SEED, held_out=None)
+        return [Held(shown.picture[None], shown.facts.caption(0)) for shown in drawn]
+
+    def __len__(self) -> int:
+        try:
+            return len(self._gallery)
+        except CheckpointError:
+            return 0
+
+    def held_out(self, row: int) -> Held:  # noqa: D102
+        return self._gallery[row]
+
+    def view(self, pixels: Maps, caption: str) -> View:  # noqa: D102
+        if unknown := self._words.unknown(caption):
+            raise ConfigError(f"caption: expected words that captions have, found {unknown[0]!r}")
+        image = torch.from_numpy(pixels) * 2 - 1
+        ids = self._words.encode(caption)
+        seen = look_at(self.vision, image.to(next(self.model.parameters()).device))
+        words = tuple(map(self._words.name, ids))
+        return View(seen, words=words, shares=word_maps(self._pairs, image, ids))
+
+
+def open_viewer(run: Path, config: Config, device: str = "auto") -> Viewer:
+    """Load the model of a run of one of `TASKS`; raises `CheckpointError` and `DeviceError`."""
+    kind = ClassifierViewer if config.task == "image_classification" else CaptionViewer
+    return kind(run, config, device)

@@ -1,0 +1,62 @@
+"""`headwise shortlist`: which target subwords a source sentence can need, learned from a run's training text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.errors import CheckpointError
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A trained run directory, with its prepared text.")],
+    candidates: Annotated[
+        int, typer.Option(min=1, help="Target subwords of each source subword, by IBM Model 1.")
+    ] = 200,
+    common: Annotated[int, typer.Option(min=0, help="Most frequent target subwords, in every list.")] = 500,
+) -> None:
+    """Learn a shortlist of target subwords for every sentence, which `translate --shortlist` searches alone.
+
+    Large vocabularies gain most. Translations may differ where a word would be needed that isn't listed: `headwise
+    evaluate RUN --shortlist …` tells what it costs. The list is kept in RUN/shortlist.safetensors.
+
+    Example: headwise shortlist runs/de
+    """
+    from headwise.config import Config
+    from headwise.text.shortlist import FILE, learn_shortlist
+    from headwise.text.store import PreparedData
+    from headwise.text.subword import Subwords
+
+    config = Config.of_run(run, "translation")
+    if not (run / "prepared").is_dir():
+        raise CheckpointError(
+            f"{run}/prepared: expected the text that the run was trained with, found none; "
+            f"`headwise train` makes it, and a copied run has to bring it along"
+        )
+    data = PreparedData.open(run / "prepared")
+    subwords = Subwords.load(run, config.subwords)
+    if data.subwords.digest() != subwords.digest():
+        raise CheckpointError(
+            f"{run}/prepared: expected text in the run's subwords ({subwords.digest()}), found others "
+            f"({data.subwords.digest()})"
+        )
+    learned = learn_shortlist(
+        data.train.source_table,
+        data.train.target_table,
+        subwords.source_size,
+        subwords.target_size,
+        candidates=candidates,
+        common=common,
+        joint=subwords.joint,
+    )
+    learned.save(run / FILE, subwords.digest())
+    told = f"headwise: {run / FILE}: {learned}, from {len(data.train):,} pairs"
+    if len(data.dev):
+        length, covered = learned.coverage(data.dev.source_table, data.dev.target_table)
+        told += (
+            f"; in the development text a sentence's list has {length:.0f} of the {subwords.target_size:,} target "
+            f"subwords, and {100 * covered:.1f} % of those in its translation"
+        )
+    typer.echo(told, err=True)

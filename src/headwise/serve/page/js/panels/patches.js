@@ -1,0 +1,362 @@
+/** A model of images: what it makes of one, and which patches each of its heads looked at. */
+
+import { button, field, fill, h } from "../dom.js";
+import { paint } from "../heat.js";
+import { oneStop, roving } from "../keys.js";
+import { matrixView } from "../matrix.js";
+import { panel, twin, watch } from "../panel.js";
+import { pictureView, pixelsOf } from "../picture.js";
+import {
+  asker,
+  looked,
+  patchOf,
+  placed,
+  scaled,
+  sharesOf,
+  sharesTable,
+  sum,
+  tokenName,
+  weights,
+  weightsTable,
+  within,
+} from "../sight.js";
+import { counted, percent, signed } from "../text.js";
+
+/** @typedef {import("../types.js").Sight} Sight */
+
+const WRITTEN = 8; // columns of patches up to which numbers fit into them
+const CLASSES = 10; // that are shown
+
+/** @param {import("../types.js").App} app */
+export function patchesPanel({ store, data }) {
+  const made = panel(
+    "patches",
+    "Patches",
+    1,
+    "What the model makes of an image, and which of its patches each head looked at.",
+  );
+  const pin = (/** @type {number} */ row, /** @type {number} */ column) => {
+    const sight = data.sight.value;
+    if (!sight) return;
+    const token = Number(sight.class_token) + row * sight.grid[1] + column;
+    store.set({ query: store.state.query === token ? null : token, word: null });
+  };
+  const view = matrixView({ move: (row, column) => tell(row, column), pin });
+  const picture = pictureView((row, column) => view.move(row, column), pin);
+  const row = h("input", {
+    type: "number",
+    min: 1,
+    step: 1,
+    id: "image",
+    oninput: () => row.value !== "" && store.set({ image: row.valueAsNumber - 1, pixels: null }),
+  });
+  const step = (/** @type {number} */ by) => {
+    const { images = 1 } = data.run.value ?? {};
+    store.set({ image: (store.state.image + by + images) % images, pixels: null });
+  };
+  const of = h("span", { class: "muted" });
+  const file = h("input", { type: "file", accept: "image/*", hidden: true, "aria-label": "Own picture" });
+  const refused = h("p", { class: "detail", role: "status" });
+  const own = button("Own picture…", () =>
+    store.state.pixels === null ? file.click() : store.set({ pixels: null }),
+  );
+  const steps = h(
+    "div",
+    { class: "row" },
+    button("‹", () => step(-1), { "aria-label": "Previous image" }),
+    button("›", () => step(1), { "aria-label": "Next image" }),
+    field("Image", row, of),
+    own,
+    file,
+  );
+  const caption = h("input", {
+    type: "text",
+    maxlength: 500,
+    oninput: () => store.set({ caption: caption.value }),
+  });
+  const asked = field("Caption", caption);
+  const answer = h("div", { class: "answer" });
+  const title = h("p", { class: "where" });
+  const readout = h("p", { class: "detail", "aria-live": "polite" });
+  const grid = h("div", { class: "heads", role: "group", "aria-label": "Heads" });
+  const chart = h("div", {}, view.root);
+  made.body.append(
+    h(
+      "div",
+      { class: "sides" },
+      h("div", { class: "ask look" }, steps, refused, picture.root, asked, answer),
+      h("div", { class: "look" }, title, chart, readout, grid),
+    ),
+  );
+  watch(made.body, [data.run, data.sight]);
+  roving(grid, ".head");
+  roving(answer, ".unit");
+  const refresh = twin(made, chart, () => {
+    const sight = data.sight.value;
+    if (!sight) return null;
+    return word() === null ? weightsTable(sight, store.state, name()) : sharesTable(sight);
+  });
+
+  /** @type {number | null} */
+  let hovered = null;
+  /** The word whose shares are shown: the one that is pointed at, or the pinned one. */
+  const word = () => {
+    const pinned = /^w(\d+)$/.exec(store.state.word ?? "");
+    const chosen = hovered ?? (pinned ? Number(pinned[1]) : null);
+    return chosen !== null && chosen < (data.sight.value?.words.length ?? 0) ? chosen : null;
+  };
+  const name = () => {
+    const { over } = store.state;
+    const [layer, head] = data.sight.value ? within(data.sight.value, store.state) : [0, 0];
+    if (over === "all") return "all layers (rollout)";
+    return over === "layer" ? `layer ${layer + 1}, mean of heads` : `layer ${layer + 1}, head ${head + 1}`;
+  };
+
+  const showState = () => {
+    const { image, pixels } = store.state;
+    const run = data.run.value;
+    if (document.activeElement !== row) row.value = String(image + 1);
+    row.max = String(run?.images ?? 1);
+    fill(of, `of ${counted(run?.images ?? 0)} held out`);
+    own.textContent = pixels === null ? "Own picture…" : "Back to the held-out images";
+    if (document.activeElement !== caption) caption.value = store.state.caption;
+    asked.hidden = (run?.classes?.length ?? 0) > 0;
+  };
+  const showPicture = () => {
+    const sight = data.sight.value;
+    if (!sight) return;
+    const [rows, columns] = sight.grid;
+    const [, height, width] = sight.pixels.shape;
+    const what = sight.image === null ? "Own picture" : `Held-out image ${sight.image + 1}: ${sight.truth}`;
+    picture.show(
+      sight.pixels,
+      sight.grid,
+      `${what}. ${width} × ${height} pixels in ${columns} × ${rows} patches.`,
+    );
+    caption.placeholder = sight.truth ?? "a bright seven at the top left";
+    fill(answer, ...(sight.probabilities ? classes(sight, data.run.value?.classes ?? []) : words(sight)));
+    oneStop(answer.querySelectorAll(".unit"), (unit) => unit.getAttribute("aria-pressed") === "true");
+  };
+  /** @param {Sight} sight */
+  const words = (sight) => {
+    const { shares } = sight;
+    if (!shares) return [];
+    const total = sum(shares.data);
+    return [
+      h("p", {}, "Similarity of picture and caption: ", h("strong", {}, signed(total, 3))),
+      h(
+        "div",
+        { class: "words", role: "group", "aria-label": "Words and their shares" },
+        sight.words.map((one, i) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: "unit",
+              "data-key": `word-${i}`,
+              "aria-pressed": String(store.state.word === `w${i}`),
+              onclick: () => store.set({ word: store.state.word === `w${i}` ? null : `w${i}` }),
+              onfocus: () => hover(i),
+              onblur: () => hover(null),
+              onmouseenter: () => hover(i),
+              onmouseleave: () => hover(null),
+            },
+            one,
+            h("span", { class: "figures" }, signed(sum(shares.at(i).data), 3)),
+          ),
+        ),
+      ),
+      h("p", { class: "detail" }, "Point at a word to see what each patch adds to it; Enter pins it."),
+    ];
+  };
+  /** @param {number | null} place */
+  const hover = (place) => {
+    hovered = place;
+    showMap();
+  };
+
+  /** What is shown: the shares of a word, or the weights of the head. @param {Sight} sight */
+  const mapOf = (sight) => {
+    const chosen = word();
+    return chosen === null ? looked(sight, store.state) : sharesOf(sight, chosen);
+  };
+  const showMap = () => {
+    const sight = data.sight.value;
+    if (!sight) return;
+    const chosen = word();
+    const map = mapOf(sight);
+    const [rows, columns] = sight.grid;
+    const text = (/** @type {number} */ r, /** @type {number} */ c) => {
+      const value = map.data[r * columns + c];
+      return chosen === null ? String(Math.round(100 * value)) : value < 0 ? "−" : "+";
+    };
+    const titled =
+      chosen === null
+        ? `What ${tokenName(sight, asker(sight, store.state))} looked at, in ${name()}, in percent`
+        : `What each patch adds to “${sight.words[chosen]}”`;
+    fill(title, titled);
+    view.show(
+      {
+        weights: scaled(map),
+        rows: Array.from({ length: rows }, (_, i) => String(i + 1)),
+        columns: Array.from({ length: columns }, (_, i) => String(i + 1)),
+        seen: () => true,
+        ...(columns <= WRITTEN ? { text } : {}),
+      },
+      `${titled}. Arrow keys move, Enter lets the patch look.`,
+    );
+    const pinned = chosen === null ? patchOf(sight, asker(sight, store.state)) : null;
+    const best = map.data.indexOf(Math.max(...map.data));
+    view.place(Math.floor(best / columns), best % columns, pinned);
+    picture.pinned(pinned);
+    tell(Math.floor(best / columns), best % columns);
+    refresh();
+  };
+
+  /**
+   * @param {number} r
+   * @param {number} c
+   */
+  const tell = (r, c) => {
+    const sight = data.sight.value;
+    if (!sight) return;
+    picture.cursor([r, c]);
+    const chosen = word();
+    const map = mapOf(sight);
+    const value = map.data[r * sight.grid[1] + c];
+    const shown = h("data", { value, id: "patch" }, chosen === null ? percent(value) : signed(value, 4));
+    const place = h("strong", {}, placed(r, c));
+    if (chosen !== null) {
+      fill(
+        readout,
+        place,
+        " adds ",
+        shown,
+        ` to the ${signed(sum(map.data), 3)} of “${sight.words[chosen]}”.`,
+      );
+    } else {
+      const first = sight.class_token ? percent(weights(sight, store.state)[0]) : null;
+      fill(readout, place, " gets ", shown, first && `, the class token ${first}`, ".");
+    }
+  };
+
+  const showGrid = () => {
+    const sight = data.sight.value;
+    if (!sight) return;
+    const [layers, count] = sight.attention.shape;
+    grid.style.setProperty("--heads", String(count + 1));
+    const { state } = store;
+    /** @type {[string, { over: "head" | "layer" | "all", layer: number, head: number }, string, number, number][]} */
+    const cells = [["rollout", { ...state, over: "all" }, "Rollout, through all layers", 0, 0]];
+    for (let layer = 0; layer < layers; layer++) {
+      const label = `Layer ${layer + 1}, `;
+      cells.push(["mean", { ...state, over: "layer", layer }, `${label}mean of heads`, layer + 1, 0]);
+      for (let head = 0; head < count; head++) {
+        const cell = { ...state, over: /** @type {const} */ ("head"), layer, head };
+        cells.push([`${layer + 1}.${head + 1}`, cell, `${label}head ${head + 1}`, layer + 1, head + 1]);
+      }
+    }
+    const now = within(sight, state);
+    /** @type {[HTMLCanvasElement, import("../tensor.js").Tensor][]} */
+    const maps = [];
+    fill(
+      grid,
+      cells.flatMap(([name, { over, layer, head }, label, r, c]) => {
+        const canvas = h("canvas", { "aria-hidden": "true" });
+        const chosen =
+          over === state.over &&
+          (over === "all" || (layer === now[0] && (over === "layer" || head === now[1])));
+        const cell = h(
+          "button",
+          {
+            type: "button",
+            class: "head",
+            "data-key": `patch-head-${r}-${c}`,
+            "data-row": r,
+            "data-column": c,
+            "aria-pressed": String(chosen),
+            "aria-label": label,
+            onclick: () => store.set({ part: "encoder", over, layer, head }),
+          },
+          h("span", { class: "map" }, canvas),
+          h("span", { class: "name" }, name),
+        );
+        maps.push([canvas, scaled(looked(sight, { ...state, over, layer, head }))]);
+        canvas.style.aspectRatio = `${sight.grid[1]} / ${sight.grid[0]}`;
+        return c === 0
+          ? [h("span", { class: "layer" }, r === 0 ? "All layers" : `Layer ${r}`), cell]
+          : [cell];
+      }),
+    );
+    for (const [canvas, map] of maps) paint(canvas, map);
+    oneStop(grid.querySelectorAll(".head"), (one) => one.getAttribute("aria-pressed") === "true");
+  };
+
+  file.addEventListener("change", async () => {
+    const [chosen] = file.files ?? [];
+    const shape = data.run.value?.shape;
+    if (!chosen || !shape) return;
+    fill(refused);
+    try {
+      store.set({ pixels: await pixelsOf(chosen, shape) });
+    } catch {
+      fill(refused, `${chosen.name} is no picture that this browser can read.`);
+    }
+    file.value = "";
+  });
+  store.on((_, changed) => {
+    showState();
+    if (changed.has("word"))
+      for (const unit of /** @type {NodeListOf<HTMLElement>} */ (answer.querySelectorAll(".unit")))
+        unit.setAttribute("aria-pressed", String(unit.dataset.key === `word-${store.state.word?.slice(1)}`));
+    if (["query", "over", "layer", "head", "word"].some((key) => changed.has(key))) {
+      showMap();
+      showGrid();
+    }
+  });
+  data.run.on(({ value }) => {
+    made.root.hidden = !value?.can.vision;
+    showState();
+  });
+  data.sight.on(({ status }) => {
+    if (status !== "ready") return;
+    showPicture();
+    showMap();
+    showGrid();
+  });
+  made.root.hidden = true;
+  return made.root;
+}
+
+/**
+ * The likeliest classes, as bars.
+ * @param {Sight} sight
+ * @param {string[]} names
+ */
+function classes(sight, names) {
+  const found = (sight.probabilities ?? [])
+    .map((probability, i) => ({ probability, name: names[i] }))
+    .sort((a, b) => b.probability - a.probability);
+  return [
+    h(
+      "ol",
+      { class: "nexts", "aria-label": "Classes" },
+      found
+        .slice(0, CLASSES)
+        .map(({ probability, name }) =>
+          h(
+            "li",
+            { class: "next", style: { "--own": probability, "--drawn": 0 } },
+            h(
+              "span",
+              { class: "piece" },
+              name,
+              name === sight.truth && h("span", { class: "badge" }, " ✓ true"),
+            ),
+            h("span", { class: "bar" }),
+            h("span", { class: "figures" }, percent(probability)),
+          ),
+        ),
+    ),
+  ];
+}

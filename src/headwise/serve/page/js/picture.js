@@ -1,0 +1,89 @@
+/** Pictures: shown pixel by pixel with a grid of patches over them, and read from a file. */
+
+import { h } from "./dom.js";
+
+/**
+ * An image with its patches; pointing at one moves the cursor, a click pins it.
+ * @param {(row: number, column: number) => void} move
+ * @param {(row: number, column: number) => void} pin
+ */
+export function pictureView(move, pin) {
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  const cursor = h("span", { class: "cell cursor" });
+  const pinned = h("span", { class: "cell pinned", hidden: true });
+  const root = h("div", { class: "picture", role: "img" }, canvas, pinned, cursor);
+  let [rows, columns] = [1, 1];
+  const at = (/** @type {MouseEvent} */ event) => {
+    const box = root.getBoundingClientRect();
+    const place = (/** @type {number} */ share, /** @type {number} */ count) =>
+      Math.max(0, Math.min(count - 1, Math.floor(share * count)));
+    return /** @type {[number, number]} */ ([
+      place((event.clientY - box.top) / box.height, rows),
+      place((event.clientX - box.left) / box.width, columns),
+    ]);
+  };
+  root.addEventListener("pointermove", (event) => move(...at(event)));
+  root.addEventListener("click", (event) => pin(...at(event)));
+  const put = (/** @type {HTMLElement} */ mark, /** @type {[number, number] | null} */ place) => {
+    mark.hidden = place === null;
+    mark.style.setProperty("--row", String(place?.[0] ?? 0));
+    mark.style.setProperty("--column", String(place?.[1] ?? 0));
+  };
+  return {
+    root,
+    /**
+     * @param {import("./tensor.js").Tensor} pixels (channels, height, width), from 0 to 1
+     * @param {[number, number]} grid
+     * @param {string} label
+     */
+    show(pixels, grid, label) {
+      [rows, columns] = grid;
+      root.style.setProperty("--rows", String(rows));
+      root.style.setProperty("--columns", String(columns));
+      root.setAttribute("aria-label", label);
+      const [channels, height, width] = pixels.shape;
+      [canvas.width, canvas.height] = [width, height];
+      const context = canvas.getContext("2d");
+      const image = context?.createImageData(width, height);
+      if (!context || !image) return;
+      const size = width * height;
+      for (let place = 0; place < size; place++) {
+        const color = [0, 1, 2].map((one) => 255 * pixels.data[(one % channels) * size + place]);
+        image.data.set([...color, 255], 4 * place);
+      }
+      context.putImageData(image, 0, 0);
+    },
+    /** @param {[number, number] | null} place */
+    cursor: (place) => put(cursor, place),
+    /** @param {[number, number] | null} place */
+    pinned: (place) => put(pinned, place),
+  };
+}
+
+/**
+ * Read a picture from a file, cut to the shape around its middle and scaled: a byte a pixel and channel, in base64.
+ * Rejects for what is no picture.
+ * @param {Blob} file
+ * @param {[channels: number, height: number, width: number]} shape
+ */
+export async function pixelsOf(file, [channels, height, width]) {
+  const bitmap = await createImageBitmap(file);
+  const context = h("canvas", { width, height }).getContext("2d", { willReadFrequently: true });
+  if (!context) return "";
+  const scale = Math.min(bitmap.width / width, bitmap.height / height);
+  const [across, down] = [scale * width, scale * height];
+  context.imageSmoothingQuality = "high";
+  context.fillRect(0, 0, width, height); // what is transparent becomes black
+  context.drawImage(
+    bitmap,
+    ...[(bitmap.width - across) / 2, (bitmap.height - down) / 2, across, down],
+    ...[0, 0, width, height],
+  );
+  const { data } = context.getImageData(0, 0, width, height);
+  const bytes = Array.from({ length: channels * height * width }, (_, i) => {
+    const place = 4 * (i % (height * width));
+    if (channels > 1) return data[place + Math.floor(i / (height * width))];
+    return Math.round((data[place] + data[place + 1] + data[place + 2]) / 3);
+  });
+  return btoa(bytes.map((byte) => String.fromCharCode(byte)).join(""));
+}

@@ -1,0 +1,164 @@
+"""Recurrent and convolutional translators on the page: what they can do is shown, and what they can't isn't offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Browser, expect
+
+from browser.conftest import TEXT, Served, Visit, make_visit, number
+from browser.test_journeys import axe
+from headwise.analysis.heads import Annotated
+from headwise.analysis.interventions import parse_interventions
+from headwise.analysis.tracer import Tracer
+from headwise.decoding.translator import Translator
+from headwise.nn.multihead import recording
+from headwise.serve.corpora import Corpus
+from headwise.text.subword import BOS, EOS
+from unit.translator_run import ENGLISH, GERMAN, make_run
+
+MODELS = {
+    "recurrent": {"architecture": "recurrent"},
+    "convolutional": {"architecture": "convolutional"},
+    "forgetful": {
+        "architecture": "recurrent",
+        "recurrent": {"attention": "none", "reading": "backward", "readout": "state"},
+    },
+}
+ATTENDING = ("recurrent", "convolutional")
+SHOWN = 6e-4  # three decimals
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return {name: make_run(folder / name, seed=3, **changes) for name, changes in MODELS.items()}
+
+
+@pytest.fixture(scope="module")
+def zoo(runs: dict[str, Path]) -> Iterator[Served]:
+    server = Served([*runs.values()])
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def visit(browser: Browser, zoo: Served) -> Iterator[Visit]:
+    visit = make_visit(browser, zoo.address)
+    yield visit
+    visit.page.context.close()
+    assert visit.complaints == []
+
+
+@torch.inference_mode()
+def cross(translator: Translator, target: list[int]) -> np.ndarray:
+    """Cross-attention (layers, target, source) of one pass that is told the target."""
+    model = translator.model
+    ids = torch.tensor([[*translator.subwords.encode_source(TEXT), EOS]])
+    with recording(model) as records:
+        model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *target[:-1]]]))  # pyright: ignore[reportCallIssue]
+    found = [
+        torch.cat(entries, dim=2)[0, 0]
+        for name, entries in records.items()
+        if name.endswith("cross_attention")
+    ]
+    return torch.stack(found).numpy()
+
+
+def ribbon(visit: Visit) -> np.ndarray:
+    return np.array([[number(cell) for cell in row[1:]] for row in visit.table("ribbon")[1:]])
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_translation_alignment_and_beam_are_the_models(
+    visit: Visit, runs: dict[str, Path], name: str
+) -> None:
+    translator = Translator.load(runs[name], device="cpu")
+    found = translator.translate([TEXT], n_best=3)[0].outputs
+    page = visit.open(f"run={name}&text={TEXT}&over=head&words=false&part=encoder")
+    assert page.locator(".hypothesis > span:first-child").all_inner_texts() == [one.text for one in found]
+    expected = cross(translator, [*found[0].tokens, EOS])
+    shown = ribbon(visit)
+    assert np.abs(shown - expected[0]).max() < SHOWN
+    assert np.abs(shown.sum(1) - 1).max() < SHOWN * shown.shape[1]
+    page.locator("#ribbon .tools button", has_text="Table").click()
+    # A losing hypothesis has an attention of its own.
+    page.locator(".hypothesis").nth(2).click()
+    visit.settled()
+    assert "node" in visit.state()
+    assert np.abs(ribbon(visit) - cross(translator, [*found[2].tokens, EOS])[0]).max() < SHOWN
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Path], name: str) -> None:
+    page = visit.open(f"run={name}&text={TEXT}&part=decoder&tour=3")
+    panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
+    assert panels == [
+        "translate",
+        "ribbon",
+        "heads",
+        "microscope",
+        "beam",
+        "interventions",
+        "evidence",
+        "training",
+    ]
+    expect(page.locator(".tour")).to_be_hidden()
+    assert page.locator("#heads [role=tab]").all_inner_texts() == ["Cross"]
+    expect(page.locator("#stage")).to_contain_text("isn’t softmax(QKᵀ/√d_k)")
+    expect(page.locator("#microscope .cells")).to_be_visible()
+    layers = len(cross(Translator.load(runs[name], device="cpu"), [BOS, EOS]))
+    assert page.locator(".head").count() == layers
+    page.keyboard.press("]")
+    assert visit.state().get("layer", "0") == str(1 % layers)
+    page.keyboard.press("[")
+    page.keyboard.press("x")
+    visit.settled()
+    assert visit.state()["changes"] == "silence:cross.1.1"
+    tracer = Tracer(Translator.load(runs[name], device="cpu"))
+    best = tracer.trace(TEXT).hypotheses[0]
+    under = tracer.force(TEXT, [*best.ids, EOS], parse_interventions(["silence:cross.1.1"]))
+    row = page.locator("#interventions .result tbody tr").first.locator("th, td").all_inner_texts()
+    assert number(row[2]) == pytest.approx(under.log_probability, abs=2e-4)
+    page.keyboard.press("u")
+    visit.settled()
+    assert axe(page) == ""
+
+
+def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs: dict[str, Path]) -> None:
+    page = visit.open(f"run=forgetful&text={TEXT}")
+    panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
+    assert panels == ["translate", "beam", "interventions", "evidence", "training"]
+    expect(page.locator("#interventions")).to_contain_text("This model has no attention")
+    page.keyboard.press("x")
+    assert "changes" not in visit.state()
+    page.locator("#interventions input[aria-label='Begin the output with']").fill("Zwei Hunde")
+    page.locator("[data-key=force-prefix]").click()
+    visit.settled()
+    assert page.locator(".hypothesis > span").first.inner_text().startswith("Zwei Hunde")
+    page.locator("#run").select_option("convolutional")
+    visit.settled()
+    expect(page.locator("#ribbon .target .unit").first).to_be_visible()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_evidence_is_what_there_is(browser: Browser, runs: dict[str, Path], name: str) -> None:
+    english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
+    gold = [frozenset({(0, 0)})] * len(ENGLISH)
+    server = Served([runs[name]], corpus=Corpus("six sentences", english, german, gold))
+    server.start()
+    visit = make_visit(browser, server.address)
+    page = visit.open()
+    evidence = page.locator("#evidence")
+    expect(evidence).to_contain_text("6 sentences of six sentences")
+    expect(evidence).to_contain_text("Calibration, in its own words")
+    expect(evidence).to_contain_text("not measured" if name == "forgetful" else "3 sentences)")
+    assert ("Attention and deleting the word" in evidence.inner_text()) == (name != "forgetful")
+    page.context.close()
+    server.stop()
+    assert visit.complaints == []

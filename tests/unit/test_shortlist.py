@@ -1,0 +1,179 @@
+"""Shortlists against IBM Model 1 as it is defined, on pairs small enough to see through."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from headwise.cli.main import run as headwise
+from headwise.config import DataConfig, SubwordConfig
+from headwise.decoding.translator import Translator
+from headwise.errors import CheckpointError
+from headwise.text import shortlist
+from headwise.text.arrays import Ragged, RaggedWriter
+from headwise.text.shortlist import FILE, Shortlist, learn_shortlist, translation_probabilities
+from headwise.text.store import prepare
+from headwise.text.subword import EOS, UNK, Subwords
+from translator_run import ENGLISH, GERMAN, make_run
+
+Pairs = list[tuple[list[int], list[int]]]
+SIZE = 20
+
+
+def tables(folder: Path, pairs: Pairs) -> tuple[Ragged, Ragged]:
+    for side, name in enumerate(("source", "target")):
+        with RaggedWriter(folder / name, np.uint16) as writer:
+            for pair in pairs:
+                writer.append(np.array(pair[side], np.uint16), np.array([len(pair[side])]))
+    return Ragged(folder / "source", np.uint16), Ragged(folder / "target", np.uint16)
+
+
+def random_pairs(seed: int, count: int = 30) -> Pairs:
+    numbers = np.random.default_rng(seed)
+
+    def side(least: int) -> list[int]:
+        return numbers.integers(4, SIZE, numbers.integers(least, 7)).tolist()
+
+    return [([*side(0), EOS], side(0)) for _ in range(count)]
+
+
+def model_1(pairs: Pairs, iterations: int) -> dict[tuple[int, int], float]:
+    """t(f | e) by expectation and maximization, word for word (Brown et al. 1993, section 4.1)."""
+    t = {(e, f): 1.0 for source, target in pairs for e in source for f in target}
+    for _ in range(iterations):
+        counts: dict[tuple[int, int], float] = defaultdict(float)
+        totals: dict[int, float] = defaultdict(float)
+        for source, target in pairs:
+            for f in target:
+                total = sum(t[e, f] for e in source)
+                for e in source:
+                    counts[e, f] += t[e, f] / total
+                    totals[e] += t[e, f] / total
+        t = {(e, f): count / totals[e] for (e, f), count in counts.items()}
+    return t
+
+
+@pytest.mark.parametrize("chunk", [4_000_000, 50, 1])
+def test_probabilities_are_those_of_model_1(tmp_path: Path, monkeypatch, chunk: int) -> None:
+    monkeypatch.setattr(shortlist, "_CHUNK", chunk)
+    pairs = random_pairs(1)
+    e, f, probability = translation_probabilities(*tables(tmp_path, pairs), SIZE, 4)
+    found = dict(zip(zip(e.tolist(), f.tolist(), strict=True), probability.tolist(), strict=True))
+    assert found == pytest.approx(model_1(pairs, 4))
+
+
+def test_candidates_are_the_likeliest(tmp_path: Path) -> None:
+    pairs = random_pairs(2, 60)
+    found = learn_shortlist(
+        *tables(tmp_path, pairs), SIZE, SIZE, candidates=3, common=0, joint=False, iterations=4
+    )
+    expected = model_1(pairs, 4)
+    for e in {e for source, _ in pairs for e in source}:
+        likeliest = sorted((f for o, f in expected if o == e), key=lambda f: -expected[e, f])[:3]
+        chosen = [expected[e, f] for f in found.candidates[e].tolist()]
+        assert chosen == pytest.approx([expected[e, f] for f in likeliest])
+
+
+def test_a_word_that_explains_another_is_found(tmp_path: Path) -> None:
+    """The textbook's pairs: das Haus, the house; das Buch, the book; ein Buch, a book."""
+    das, haus, buch, ein = range(4, 8)
+    the, house, book, a = range(10, 14)
+    pairs = [([das, haus, EOS], [the, house]), ([das, buch, EOS], [the, book]), ([ein, buch, EOS], [a, book])]
+    found = learn_shortlist(
+        *tables(tmp_path, pairs), SIZE, SIZE, candidates=1, common=0, joint=False, iterations=20
+    )
+    assert found.candidates[[das, buch, ein, haus], 0].tolist() == [the, book, a, house]
+
+
+def test_a_list_has_common_ids_candidates_and_copies(tmp_path: Path) -> None:
+    pairs: Pairs = [([4, EOS], [14, 15, 15]), ([5, EOS], [16, 15, 15, 14])]
+    found = learn_shortlist(*tables(tmp_path, pairs), SIZE, SIZE, candidates=2, common=1, joint=True)
+    assert found.common.tolist() == [UNK, EOS, 15]
+    listed = found([5, 9, EOS])
+    assert listed.dtype == np.int32
+    assert listed.tolist() == sorted({UNK, EOS, 15, 5, 9, *found.candidates[5], *found.candidates[EOS]})
+    assert 9 in found([9])  # a subword that was never seen may still be copied
+    source, target = tables(tmp_path, [([5, EOS], [16, 19])])
+    assert found.coverage(source, target) == (len(found([5, EOS])), 0.5)
+
+
+def test_of_long_text_pairs_from_all_over_are_read(tmp_path: Path, monkeypatch) -> None:
+    pairs: Pairs = [([4 + row // 10, EOS], [4 + row // 10]) for row in range(100)]
+    monkeypatch.setattr(shortlist, "_LINKS", 40)
+    e, _, _ = translation_probabilities(*tables(tmp_path, pairs), SIZE, 1)
+    assert set(e.tolist()) == {*range(4, 14), EOS}
+
+
+def test_it_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    found = learn_shortlist(
+        *tables(tmp_path, random_pairs(3)), SIZE, SIZE, candidates=4, common=3, joint=True
+    )
+    found.save(tmp_path / FILE, "abc")
+    again = Shortlist.load(tmp_path / FILE, "abc")
+    assert np.array_equal(again([4, 5, EOS]), found([4, 5, EOS]))
+    with pytest.raises(
+        CheckpointError, match=r"for the run's subwords \(xyz\), found one for others \(abc\)"
+    ):
+        Shortlist.load(tmp_path / FILE, "xyz")
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-9])
+    with pytest.raises(CheckpointError, match="expected a shortlist, found a damaged file"):
+        Shortlist.load(tmp_path / FILE, "abc")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with the text that it was trained with."""
+    run = make_run(tmp_path / "run")
+    for side, lines in (("en", ENGLISH), ("de", GERMAN)):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    config = DataConfig(source=[str(tmp_path / "en")], target=[str(tmp_path / "de")], dev_pairs=1)
+    prepare(config, SubwordConfig(size=150), run / "prepared", subwords=Subwords.load(run))
+    return run
+
+
+def test_a_run_learns_it_and_translates_with_it(run: Path, capsys) -> None:
+    assert headwise(["shortlist", str(run), "--candidates", "2", "--common", "5"]) == 0
+    assert (
+        "up to 3 target subwords for each source subword, 7 for all, from 5 pairs" in capsys.readouterr().err
+    )
+    learned = Shortlist.load(run / FILE, Subwords.load(run).digest())
+    translator = Translator.load(run, shortlist=True)
+    assert translator.engine.endswith(
+        "shortlist (up to 3 target subwords for each source subword, 7 for all)"
+    )
+    subwords = translator.subwords
+    for text, translation in zip(ENGLISH, translator.translate(ENGLISH, n_best=3), strict=True):
+        listed: NDArray[np.int32] = learned([*subwords.encode_source(text), EOS])
+        for output in translation.outputs:
+            assert set(output.tokens) <= set(listed.tolist())
+    readable = Translator.load(run, shortlist=True, engine="readable")
+    assert [t.text for t in readable.translate(ENGLISH)] == [t.text for t in translator.translate(ENGLISH)]
+    free = Translator.load(run).translate(ENGLISH)
+    assert [t.text for t in free] != [t.text for t in readable.translate(ENGLISH)]
+
+
+def test_a_quantized_run_brings_it_along(run: Path, tmp_path: Path, capsys) -> None:
+    assert headwise(["shortlist", str(run)]) == 0
+    assert headwise(["quantize", str(run), "-o", str(tmp_path / "small"), "--precision", "bfloat16"]) == 0
+    assert Translator.load(tmp_path / "small", shortlist=True).shortlist is not None
+
+
+def test_what_is_missing_is_said(run: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "text").write_text("Two dogs.\n")
+    assert headwise(["translate", str(run), str(tmp_path / "text"), "--shortlist"]) == 2
+    assert f"{FILE}: expected a shortlist, found no such file; `headwise shortlist {run}` learns it" in (
+        capsys.readouterr().err
+    )
+    bare = make_run(tmp_path / "bare")
+    assert headwise(["shortlist", str(bare)]) == 2
+    assert f"{bare}/prepared: expected the text that the run was trained with, found none" in (
+        capsys.readouterr().err
+    )
+    (run / "prepared").rename(bare / "prepared")
+    make_other = make_run(bare, size=140)
+    assert headwise(["shortlist", str(make_other)]) == 2
+    assert "expected text in the run's subwords" in capsys.readouterr().err
