@@ -17,6 +17,8 @@ from headwise.experiments.report import write_report
 from headwise.experiments.rows import Machine, Place, TrainingRow
 from headwise.experiments.runner import Job, collect, plan, run
 from headwise.experiments.scales import SCALES, Scale, scaled_changes
+from headwise.experiments.systems import ARCHITECTURES, TINY
+from headwise.experiments.test_sets import TestSet
 from headwise.presets import PRESETS, preset
 from system.program import call
 from toy import Toy
@@ -34,10 +36,9 @@ def toy_scale(toy: Toy) -> Scale:
     return replace(
         SCALES["tiny"],
         name="toy",
-        systems={"transformer": (str(toy.config), ())},
+        comparison=replace(TINY, alike=(), models={"transformer": (str(toy.config), ())}, rates={}),
         base=(str(toy.config), ()),
-        test_source=toy.source,
-        test_target=toy.target,
+        test=TestSet(toy.source, toy.target),
         sentence=6,
     )
 
@@ -179,6 +180,43 @@ def test_systems_are_compared_at_equal_sizes() -> None:
         transformer = sizes["table2-transformer"]
         assert len(sizes) == 6
         assert all(abs(size / transformer - 1) < 0.02 for size in sizes.values()), sizes
+
+
+@pytest.mark.parametrize("name", ["tiny", "multi30k"])
+@pytest.mark.parametrize("kind", ["table2-", "table2-time-"])
+def test_systems_differ_in_their_models_and_rates_alone(name: str, kind: str) -> None:
+    """Whatever one of the configurations is tuned with, the comparison gives all of them the same."""
+    rows = {row.name: row for row in find_experiment("table2").rows(SCALES[name])}
+    trees = []
+    for system in ARCHITECTURES:
+        row = rows[f"{kind}{system}"]
+        assert isinstance(row, TrainingRow)
+        tree = row.configuration().model_dump()
+        assert tree["training"]["r_drop"] == 0.0
+        tree["model"] = {"dropout": tree["model"]["dropout"], "d_model": tree["model"]["d_model"]}
+        assert tree["schedule"].pop("peak") == SCALES[name].comparison.rates[system]
+        trees.append(tree)
+    assert all(tree == trees[0] for tree in trees)
+
+
+def test_tuning_tries_the_same_with_every_system_and_never_sees_the_test_set() -> None:
+    scale = SCALES["tiny"]
+    rows = [row for row in find_experiment("tuning").rows(scale) if isinstance(row, TrainingRow)]
+    tried = [(row.configuration().schedule.peak, row.configuration().training.max_steps) for row in rows]
+    rates = scale.comparison.tried
+    assert tried == [(rate, scale.comparison.steps) for _ in ARCHITECTURES for rate in rates]
+    assert not any(row.scored for row in rows)
+    assert find_experiment("tuning").rows(SCALES["wmt14"]) == []
+
+
+def test_what_looks_into_a_run_is_another_when_the_run_is() -> None:
+    scale = SCALES["tiny"]
+    wider = replace(scale, comparison=replace(scale.comparison, steps=1, rates={"transformer": 0.1}))
+    before, after = (
+        {row.name: row.identity(1) for row in find_experiment("figures").rows(one)} for one in (scale, wider)
+    )
+    assert before["figures-shift"] == after["figures-shift"]
+    assert before["figures-attention"] != after["figures-attention"]
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "tiny"])
@@ -327,7 +365,8 @@ def test_the_report_is_made_from_records_alone(tmp_path: Path) -> None:
     assert "a \\| b" in text
     page = (tmp_path / "docs" / "reproduction.html").read_text(encoding="utf-8")
     assert "a &lt;GPU&gt;" in page
-    assert page.count("<table") == page.count("</table>") > 5
+    assert page.count("<table") == page.count("</table>") >= 4  # claims, Table 3, label smoothing, recipes
+    assert "Nothing of it is recorded yet." in page
     images = [file for file in files if file.suffix == ".png"]
     assert images
     assert all(f"images/reproduction/{image.name}" in page for image in images)

@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 from headwise.cli.data import app
 from headwise.errors import ConfigError, DataError
-from headwise.text.public import CORPORA, Corpus, PublicFile
+from headwise.text.catalog import Corpus, PublicFile
+from headwise.text.public import CORPORA
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 
@@ -68,7 +70,8 @@ def test_list_json_has_every_file_with_its_checksum() -> None:
     assert {entry["name"] for entry in listed} == set(CORPORA)
     for entry in listed:
         for described, file in zip(entry["files"], CORPORA[entry["name"]].files, strict=True):
-            assert described == {"name": file.name, "url": file.url, "sha256": file.sha256, "md5": file.md5}
+            assert described == json.loads(json.dumps(asdict(file)))
+            assert (described["sha256"], described["md5"]) == (file.sha256, file.md5)
 
 
 def test_get_writes_to_data_name_and_says_how_to_train(toy: Corpus) -> None:

@@ -24,8 +24,9 @@ import pytest
 from headwise.errors import ConfigError, DataError
 from headwise.text import download
 from headwise.text.acquire import MANIFEST, get_corpus
+from headwise.text.catalog import Corpus, PublicFile
 from headwise.text.download import ATTEMPTS, fetch
-from headwise.text.public import CORPORA, Corpus, PublicFile, find_corpus
+from headwise.text.public import CORPORA, find_corpus
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 TEXT = (
@@ -480,8 +481,10 @@ def test_catalog_entries_are_complete(corpus: Corpus) -> None:
     names = [file.name for file in corpus.files]
     assert len(set(names)) == len(names) > 0
     for file in corpus.files:
-        assert re.fullmatch(r"https://[\w.-]+/[\w./~-]+", file.url)
-        assert file.url.removesuffix(".gz").endswith("/" + file.name)
+        assert bool(file.url) != bool(file.parts)
+        for url in [file.url] if file.url else [part.archive.url for part in file.parts]:
+            assert re.fullmatch(r"https://[\w.-]+/[\w./~-]+", url)
+        assert file.parts or file.url.removesuffix(".gz").endswith("/" + file.name)
         assert file.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", file.sha256)
         assert file.md5 is None or re.fullmatch(r"[0-9a-f]{32}", file.md5)
     assert corpus.pair is None or set(corpus.pair) <= set(names)

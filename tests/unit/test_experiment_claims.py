@@ -105,7 +105,6 @@ def test_compounds_are_split_and_rejoined() -> None:
     assert split == "die Nord ##AT##-##AT## Süd ##AT##-##AT## Achse - ein 3 ##AT##-##AT## D-Modell"
     assert split_compounds(split) == split
     assert rejoin_compounds(split) == line
-    assert rejoin_compounds("er &apos;s &quot; &amp; &#91;") == "er 's \" & ["
     right, half = ["eine Nord-Süd-Achse hier"], ["eine Nord-Ost-Achse hier"]
     counted = [
         bleu([split_compounds(s) for s in half], [split_compounds(s) for s in right], tokenize="none").score

@@ -15,8 +15,8 @@ import typer
 
 if TYPE_CHECKING:
     from headwise.text.acquire import Acquired
+    from headwise.text.catalog import Corpus
     from headwise.text.download import Progress
-    from headwise.text.public import Corpus
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -67,7 +67,7 @@ def command(
             typer.echo(str(file))
         return
     from headwise.experiments.registry import find_experiment
-    from headwise.experiments.rows import Machine, Place
+    from headwise.experiments.rows import Machine, Place, TrainingRow
     from headwise.experiments.runner import collect, plan, run
     from headwise.experiments.scales import find_scale
 
@@ -78,7 +78,7 @@ def command(
         _estimate(jobs, place)
         return
     if any(job.row.folder == chosen.name for job in jobs):
-        chosen.prepare()
+        chosen.prepare({job.row.test for job in jobs if isinstance(job.row, TrainingRow)} or {""})
     run(jobs, place, lambda line: typer.echo(line, err=True))
     finding = experiment.find(collect(experiment, chosen, results, _seeds(seeds)))
     for table in finding.tables:

@@ -1,110 +1,98 @@
-"""What a trained Transformer attends to, for the figures: the maps of one sentence, and a summary of every head."""
+"""What a trained Transformer attends to, for the figures: the maps of one sentence, and the roles of every head."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
+from headwise.analysis.heads import Annotated, measure_heads
+from headwise.analysis.interventions import PARTS, Part
+from headwise.analysis.roles import HeadRoles
+from headwise.analysis.tracer import stacked
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments.gradient_flow import trained_run
 from headwise.experiments.rows import Place
-from headwise.experiments.scoring import test_pairs
+from headwise.experiments.test_sets import TestSet
 from headwise.models.weights import read_recipe
 from headwise.nn.multihead import recording
+from headwise.text.conllu import read_trees
 from headwise.text.subword import BOS, EOS
 
-PARTS = {
-    "encoder": "encoder.{}.self_attention",
-    "decoder": "decoder.{}.self_attention",
-    "cross": "decoder.{}.cross_attention",
-}
 _SHORTEST, _LONGEST = 7, 10  # subwords of the sentence that is shown
 
 
 def measure(*, seed: int, place: Place, sentences: int) -> dict[str, Any]:
-    """Record one short test sentence, and summarize the heads over the first `sentences` of the test set."""
-    run = trained_run(place, "transformer", seed)
+    """Record one short test sentence, and measure the heads over the first `sentences` of the test set."""
+    run, test = trained_run(place, "transformer", seed), place.scale.test
     translator = Translator.load(run, device="cpu")
-    pairs = list(zip(*test_pairs(place.scale), strict=True))[:sentences]
-    encoded = [_encode(translator, *pair) for pair in pairs]
-    shown = next(
-        (pair for pair in encoded if all(_SHORTEST <= len(side) - 1 <= _LONGEST for side in pair)), None
-    )
-    if shown is None:
-        raise DataError(
-            f"{place.scale.test_source}: expected a sentence pair of {_SHORTEST} to {_LONGEST} subwords among the "
-            f"first {sentences}, found none"
-        )
-    maps = _weights(translator, *shown)
-    layers = translator.model.config.encoder_layers  # type: ignore[union-attr]
+    sources, references = test.pairs()
+    sides = sources[:sentences], references[:sentences]
+    source, target = _short(translator, *sides, test)
+    maps = _maps(translator, source, target)
+    annotated = [_annotated(file, side) for file, side in zip((test.source, test.target), sides, strict=True)]
+    reports = measure_heads(translator, *annotated)
     return {
-        "source": [*translator.subwords.source_pieces(shown[0][:-1]), "</s>"],
-        "target": ["<s>", *translator.subwords.target_pieces(shown[1][1:])],
-        "maps": {part: [(weights * 1000).round().int().tolist() for weights in maps[part]] for part in PARTS},
-        "layers": layers,
-        "heads": list(_summaries(translator, encoded)),
-        "sentences": len(encoded),
+        "source": [*translator.subwords.source_pieces(source[:-1]), "</s>"],
+        "target": ["<s>", *translator.subwords.target_pieces(target[1:])],
+        "maps": {part: (weights * 1000).round().astype(int).tolist() for part, weights in maps.items()},
+        "heads": [_summary(report.part, head) for report in reports for head in report.heads],
+        "sentences": len(sides[0]),
         "checksums": read_recipe(run / "model.safetensors"),
     }
 
 
-def _encode(translator: Translator, source: str, target: str) -> tuple[list[int], list[int]]:
-    """Ids as the encoder and the decoder read them."""
+def _short(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], test: TestSet
+) -> tuple[list[int], list[int]]:
+    """Return the ids of the first pair that fits into a figure, as the encoder and the decoder read them."""
     subwords = translator.subwords
-    return [*subwords.encode_source(source), EOS], [BOS, *subwords.encode_target(target)]
+    for source, reference in zip(sources, references, strict=True):
+        ids = subwords.encode_source(source), subwords.encode_target(reference)
+        if all(_SHORTEST <= len(side) <= _LONGEST for side in ids):
+            return [*ids[0], EOS], [BOS, *ids[1]]
+    raise DataError(
+        f"{test.source}: expected a sentence pair of {_SHORTEST} to {_LONGEST} subwords among the first "
+        f"{len(sources)}, found none"
+    )
+
+
+def _annotated(file: Path, lines: Sequence[str]) -> list[Annotated]:
+    """Take sentences with the trees that lie beside their file, where there are some."""
+    trees = file.with_name(f"{file.name}.conllu")
+    if not trees.exists():
+        return [Annotated.of(line) for line in lines]
+    return [Annotated.of_tree(tree) for tree in read_trees(trees)[: len(lines)]]
 
 
 @torch.no_grad()
-def _weights(translator: Translator, source: Sequence[int], target: Sequence[int]) -> dict[str, list[Tensor]]:
-    """Return for each part the weights of its layers, (heads, query, key)."""
+def _maps(translator: Translator, source: Sequence[int], target: Sequence[int]) -> dict[Part, NDArray]:
+    """Return for each part the weights, (layers, heads, query, key)."""
     ids = torch.tensor([source])
     with recording(translator.model) as records:
         translator.model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([target]))
-    found: dict[str, list[Tensor]] = {}
-    for part, pattern in PARTS.items():
-        layers = sum(1 for number in range(len(records)) if pattern.format(number) in records)
-        found[part] = [records[pattern.format(number)][0][0] for number in range(layers)]
-    return found
+    maps = stacked(records)
+    return {part: maps[part] for part in PARTS}
 
 
-def _summaries(
-    translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
-) -> Iterator[dict[str, Any]]:
-    """Say of each head how often it looks most at one fixed offset, how sharply, and how much at the end or start.
-
-    The decoder's first query, which sees only itself, isn't counted.
-    """
-    offsets: dict[tuple[str, int, int], Counter[int]] = {}
-    sums: dict[tuple[str, int, int], Tensor] = {}
-    for source, target in pairs:
-        for part, layers in _weights(translator, source, target).items():
-            for layer, weights in enumerate(layers):
-                rows = weights[:, 1:] if part == "decoder" else weights
-                first = 1 if part == "decoder" else 0
-                place = torch.arange(first, first + rows.size(1))
-                border = rows[..., 0 if part == "decoder" else -1]
-                entropy = -torch.special.xlogy(rows, rows).sum(-1)
-                for head, best in enumerate(rows.argmax(-1)):
-                    key = (part, layer, head)
-                    offsets.setdefault(key, Counter()).update((best - place).tolist())
-                    sums.setdefault(key, torch.zeros(2)).add_(
-                        torch.stack([entropy[head].sum(), border[head].sum()])
-                    )
-    for key, counts in offsets.items():
-        offset, often = counts.most_common(1)[0]
-        rows_seen = sum(counts.values())
-        entropy, border = (sums[key] / rows_seen).tolist()
-        yield {
-            "part": key[0],
-            "layer": key[1],
-            "head": key[2],
-            "offset": offset,
-            "share": often / rows_seen,
-            "entropy": entropy,
-            "border": border,
-        }
+def _summary(part: Part, head: HeadRoles) -> dict[str, Any]:
+    relation = head.relation
+    return {
+        "part": part,
+        "layer": head.layer,
+        "head": head.head,
+        "offset": head.offset,
+        "share": head.position.rate,
+        "share_by_chance": head.position.baselines["chance"],
+        "entropy": head.entropy.rate,
+        "entropy_if_uniform": head.entropy.baselines["uniform"],
+        "border": head.end.rate,
+        "relation": None if relation is None else relation.name,
+        "relation_found": None if relation is None else relation.found.rate,
+        "relation_by_offset": None if relation is None else relation.found.baselines["offset"],
+        "roles": list(head.roles),
+    }

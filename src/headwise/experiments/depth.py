@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
 from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow
+from headwise.experiments.rows import TrainingRow, replaced
 from headwise.experiments.scales import Scale
 
 _DEPTHS = (6, 12, 18, 24)
@@ -26,12 +26,15 @@ def rows(scale: Scale) -> list[TrainingRow]:
             f"{norm}-norm, {depth} layers",
             scale.name,
             file,
-            (
-                *changes,
-                f"model.norm={norm}",
-                f"model.encoder_layers={depth}",
-                f"model.decoder_layers={depth}",
-                "training.average_last=1",
+            replaced(
+                changes,
+                (
+                    *scale.deep,
+                    f"model.norm={norm}",
+                    f"model.encoder_layers={depth}",
+                    f"model.decoder_layers={depth}",
+                    "training.average_last=1",
+                ),
             ),
         )
         for depth in _DEPTHS

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from headwise.analysis.interventions import PARTS
 from headwise.config import ScheduleConfig
-from headwise.experiments.attention_maps import PARTS, measure
+from headwise.experiments import table2
+from headwise.experiments.attention_maps import measure
 from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
 from headwise.experiments.registry import Evidence, Experiment
 from headwise.experiments.rows import MeasuredRow
@@ -43,7 +45,13 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     return [
         MeasuredRow(_SHIFT, "sinusoids are shifted by a matrix", measure_shift, shift, "figures"),
         MeasuredRow(
-            _ATTENTION, "attention of a trained model", measure, {"sentences": 200}, "figures", scale.name
+            _ATTENTION,
+            "attention of a trained model",
+            measure,
+            {"sentences": 200},
+            "figures",
+            scale.name,
+            tuple(row for row in table2.systems(scale) if row.name == "table2-transformer"),
         ),
     ]
 
@@ -81,34 +89,44 @@ def _roles_claim(evidence: Evidence) -> Claim:
             f"It needs the Transformer of `headwise reproduce table2 --scale {evidence.scale.name}`.",
         )
     heads = record.result["heads"]
-    fixed = [head for head in heads if head["share"] > 0.5]
-    offsets = sorted({head["offset"] for head in fixed})
+    named = [head for head in heads if head["roles"]]
+    roles = sorted({role for head in named for role in head["roles"]})
     spread = [head["entropy"] for head in heads]
     because = (
-        f"{len(fixed)} of {len(heads)} heads look mostly at one fixed offset (offsets {', '.join(map(str, offsets))}); "
+        f"{len(named)} of {len(heads)} heads have a role that passes its threshold ({', '.join(roles) or 'none'}); "
         f"mean entropies range from {min(spread):.2f} to {max(spread):.2f} nats ({evidence.scale.name})."
     )
-    return Claim(text, decide(len(offsets) > 1 and max(spread) > 2 * min(spread)), because)
+    return Claim(text, decide(len(roles) > 1), because)
 
 
 def _heads(result: dict[str, Any], scale: Scale) -> Table:
     return Table(
         f"Heads of a trained Transformer over {result['sentences']} test sentences ({scale.name})",
-        ("part", "layer", "head", "commonest offset", "share of it", "entropy", "weight on </s> or <s>"),
-        tuple(
-            (
-                _TITLES[head["part"]],
-                str(head["layer"] + 1),
-                str(head["head"] + 1),
-                f"{head['offset']:+d}",
-                f"{head['share']:.0%}",
-                f"{head['entropy']:.2f}",
-                f"{head['border']:.2f}",
-            )
-            for head in result["heads"]
+        (
+            "part", "layer", "head", "commonest offset", "share of it (chance)", "entropy (uniform)",
+            "weight on </s> or <s>", "best relation", "found (best offset)", "roles",
         ),
+        tuple(_head(head) for head in result["heads"]),
         "Offset: where the largest weight lies, key less query. Entropy in nats, a mean over queries. The end symbol "
-        "for the source, the start symbol for earlier words.",
+        "for the source, the start symbol for earlier words. Relation: the gold link that the head's largest weight "
+        "follows most, beside the best fixed offset. Roles and thresholds: `headwise heads`.",
+    )  # fmt: skip
+
+
+def _head(head: dict[str, Any]) -> tuple[str, ...]:
+    relation = ("–", "–")
+    if head["relation"] is not None:
+        relation = (head["relation"], f"{head['relation_found']:.0%} ({head['relation_by_offset']:.0%})")
+    return (
+        _TITLES[head["part"]],
+        str(head["layer"] + 1),
+        str(head["head"] + 1),
+        f"{head['offset']:+d}",
+        f"{head['share']:.0%} ({head['share_by_chance']:.0%})",
+        f"{head['entropy']:.2f} ({head['entropy_if_uniform']:.2f})",
+        f"{head['border']:.2f}",
+        *relation,
+        ", ".join(head["roles"]),
     )
 
 

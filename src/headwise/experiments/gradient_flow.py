@@ -90,13 +90,11 @@ def measure_untrained(
 
 def measure_trained(*, seed: int, place: Place, systems: Sequence[str], length: int) -> dict[str, Any]:
     """Measure trained runs of table 2 on test sentences of at least `length` subwords, cut to it."""
-    from headwise.experiments.scoring import test_pairs
-
     found = {}
     for name in systems:
         run = trained_run(place, name, seed)
         translator = Translator.load(run, device="cpu")
-        source, target = _long_sentences(translator, *test_pairs(place.scale), length)
+        source, target = _long_sentences(translator, *place.scale.test.pairs(), length)
         found[name] = flow(translator.model, source, target)
     return found
 

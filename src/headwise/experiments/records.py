@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import re
 import subprocess
@@ -72,14 +73,17 @@ def digest(values: Any) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Describe this machine and the code, for a record's recipe."""
+    """Describe this machine, what else it is doing, and the code, for a record's recipe.
+
+    `load` is the mean number of processes that wanted a processor in the last minute, where the system tells it.
+    """
     import torch
 
     from headwise import __version__
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
-        "hardware": {"processor": _processor(), "threads": torch.get_num_threads(), "gpus": gpus},
+        "hardware": {"processor": _processor(), "threads": torch.get_num_threads(), "gpus": gpus, **_load()},
         "version": {
             "headwise": __version__,
             "commit": _commit(),
@@ -96,6 +100,13 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _load() -> dict[str, float]:
+    try:
+        return {"load": round(os.getloadavg()[0], 1)}
+    except (AttributeError, OSError):  # Windows has none
+        return {}
 
 
 def _commit() -> str | None:

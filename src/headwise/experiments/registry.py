@@ -25,6 +25,7 @@ NAMES = {
         "Time, operations and memory of a layer against n and d.",
     ),
     "table2": ("headwise.experiments.table2", "The Transformer against the systems that it replaced."),
+    "tuning": ("headwise.experiments.tuning", "The learning rates that table 2's systems were tuned with."),
     "table3": ("headwise.experiments.table3", "Every variation of the Transformer, relative to its base."),
     "figures": (
         "headwise.experiments.figures",

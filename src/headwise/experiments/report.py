@@ -20,6 +20,7 @@ _ABOUT = (
     "says stands beside what was measured here, and every number's recipe is at the end. The paper's values come from "
     "WMT 2014 with 4.5 million pairs; ours from far smaller corpora, so signs and orders compare, values don't."
 )
+_NOTHING = "Nothing of it is recorded yet."
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a;
   background: #fff; }
@@ -39,7 +40,10 @@ def write_report(results: Path, docs: Path) -> list[Path]:
     that can't be read.
     """
     found = list(_findings(results))
-    images = {chart.name: chart.save(docs / _IMAGES) for _, _, finding in found for chart in finding.charts}
+    charts = [
+        chart for _, evidence, finding in found if any(evidence.records.values()) for chart in finding.charts
+    ]
+    images = {chart.name: chart.save(docs / _IMAGES) for chart in charts}
     for leftover in sorted((docs / _IMAGES).glob("*.png")):
         if leftover.stem not in images:
             leftover.unlink()
@@ -96,8 +100,8 @@ def _claims(found: Sequence[Found]) -> list[tuple[str, Claim]]:
 def _claim_table(found: Sequence[Found]) -> Table:
     return Table(
         "Every claim, in one sentence",
-        ("claim", "found", "because"),
-        tuple((claim.text, claim.status, claim.because) for _, claim in _claims(found)),
+        ("claim", "found", "because", "from"),
+        tuple((claim.text, claim.status, claim.because, heading) for heading, claim in _claims(found)),
     )
 
 
@@ -107,7 +111,8 @@ def _recipe_table(records: Sequence[Record]) -> Table:
         ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware", "command"),
         tuple(_recipe(record) for record in records),
         "Identity: digest of the row's configuration. Data: checksum of the training text. A `+` after a commit: with "
-        "changes that weren't committed. BLEU signatures are in the records.",
+        "changes that weren't committed. Load: processes that wanted a processor at its end, itself "
+        "included. BLEU signatures are in the records.",
     )
 
 
@@ -117,6 +122,8 @@ def _recipe(record: Record) -> tuple[str, ...]:
     machine = ", ".join(
         hardware.get("gpus") or [f"{hardware.get('processor')}, {hardware.get('threads')} threads"]
     )
+    if "load" in hardware:
+        machine += f", load {hardware['load']:g}"
     return (
         record.row,
         record.scale,
@@ -135,11 +142,14 @@ def _markdown(found: Sequence[Found]) -> str:
     for experiment, evidence, finding in found:
         parts.append(f"## {_heading(experiment, evidence)}")
         parts.append(f"`{_command(experiment, evidence)}`")
+        if not any(evidence.records.values()):
+            parts.append(_NOTHING)
+            continue
         parts += [table.markdown() for table in finding.tables]
         parts += [
             f"![{chart.text}]({_IMAGES}/{chart.name}.png)\n\n*{chart.text}.*" for chart in finding.charts
         ]
-        parts += [f"- {claim.sentence()}" for claim in finding.claims]
+        parts.append("\n".join(f"- {claim.sentence()}" for claim in finding.claims))
     parts += ["## Recipes", _left(_recipe_table(_records(found)))]
     return "\n\n".join(parts) + "\n"
 
@@ -160,6 +170,9 @@ def _html(found: Sequence[Found]) -> str:
     for experiment, evidence, finding in found:
         parts.append(f"<h2>{_inline(_heading(experiment, evidence))}</h2>")
         parts.append(f"<p><code>{html.escape(_command(experiment, evidence))}</code></p>")
+        if not any(evidence.records.values()):
+            parts.append(f"<p>{_NOTHING}</p>")
+            continue
         parts += [_html_table(table) for table in finding.tables]
         parts += [_html_chart(chart) for chart in finding.charts]
         parts.append(

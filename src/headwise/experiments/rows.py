@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ MEASURED = "measured"  # in the place of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
 _INTERRUPTED = 130  # exit code of `headwise train`
 # Keys that say where and how often, not what is computed.
-_ELSEWHERE = ("device", "threads", "precision", "log_every", "tensorboard", "checkpoint_every")
+_ELSEWHERE = ("device", "threads", "precision", "log_every", "tensorboard")
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,24 @@ class Row(ABC):
         """Make the row; returns the result. Raises a `HeadwiseError` where it can't be made."""
 
 
+def replaced(changes: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
+    """Return overrides with others after them, without those whose key is given anew."""
+    anew = {change.partition("=")[0] for change in by}
+    return (*(change for change in changes if change.partition("=")[0] not in anew), *by)
+
+
 @dataclass(frozen=True)
 class TrainingRow(Row):
-    """A configuration file and what this row changes in it."""
+    """A configuration file and what this row changes in it.
+
+    `scored` rows are scored at the end, on the scale's test set or on the one of that name.
+    """
 
     scale: str
     config: str
     changes: tuple[str, ...] = ()
+    scored: bool = True
+    test: str = ""
 
     @property
     def folder(self) -> str:  # noqa: D102
@@ -127,6 +138,7 @@ class TrainingRow(Row):
 
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
         from headwise.experiments.scoring import curve, score_run
+        from headwise.models.weights import read_recipe
 
         trained = self._train(self.command(seed, place))
         if "diverged" in trained:
@@ -138,7 +150,9 @@ class TrainingRow(Row):
             key: trained[key] for key in ("parameters", "steps", "target_tokens", "seconds", "ended", "dev")
         }
         result["curve"] = curve(run, trained["target_tokens"])
-        return result | score_run(run, place.scale, threads=threads, device=device)
+        if not self.scored:
+            return result | {"checksums": read_recipe(run / "model.safetensors")}
+        return result | score_run(run, place.scale.test_set(self.test), threads=threads, device=device)
 
     def _train(self, command: list[str]) -> dict[str, Any]:
         """Train in a process of its own, whose report goes on to our stderr; returns its last line of JSON.
@@ -174,20 +188,23 @@ class TrainingRow(Row):
 class MeasuredRow(Row):
     """A measurement: `measure(seed=…, **settings)` returns the result.
 
-    One that depends on the scale names it in `scale` and gets the `place`, too.
+    One that depends on the scale names it in `scale` and gets the `place`, too. `trained` are the rows whose runs it
+    looks into: where these become others, so does it.
     """
 
     measure: Callable[..., dict[str, Any]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     experiment: str = ""
     scale: str = MEASURED
+    trained: tuple[TrainingRow, ...] = ()
 
     @property
     def folder(self) -> str:  # noqa: D102
         return self.scale
 
     def identity(self, seed: int) -> str:  # noqa: D102
-        return digest({"row": self.name, "seed": seed, **self.settings})
+        runs = {"runs": [row.identity(seed) for row in self.trained]} if self.trained else {}
+        return digest({"row": self.name, "seed": seed, **self.settings, **runs})
 
     def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
         scale = [] if self.scale == MEASURED else ["--scale", self.scale]

@@ -6,24 +6,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from headwise.config import DataConfig
 from headwise.decoding.engine import batches, padded
 from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import CheckpointError
-from headwise.evaluation.translation import count_words, perplexity, score_translations
-from headwise.experiments.compounds import rejoin_compounds, split_compounds
+from headwise.evaluation.translation import count_words, perplexity
+from headwise.experiments.test_sets import TestSet
 from headwise.models.base import Seq2Seq
 from headwise.models.weights import read_recipe
-from headwise.text.corpus import pair_files, read_pairs
 from headwise.text.subword import BOS, EOS, PAD, Subwords
 from headwise.training.monitor import read_metrics
-
-if TYPE_CHECKING:
-    from headwise.experiments.scales import Scale
 
 _BINS = 10  # of the confidence, for calibration
 
@@ -61,59 +56,34 @@ def minutes_to(points: Sequence[dict[str, float]], bleu: float) -> float | None:
     return None
 
 
-def test_pairs(scale: Scale) -> tuple[list[str], list[str]]:
-    """Read the test set of a scale: its source lines and its target lines; raises `DataError` as reading does."""
-    pairs = list(read_pairs(pair_files(scale.test_source, scale.test_target), DataConfig()))
-    return [p.source.decode("utf-8", "replace") for p in pairs], [
-        p.target.decode("utf-8", "replace") for p in pairs
-    ]
-
-
-def score_run(run: Path, scale: Scale, *, threads: int = 0, device: str = "auto") -> dict[str, Any]:
-    """Translate and score the scale's test set with a run.
-
-    `tokenized_bleu` is BLEU as the paper counted it: on tokenized text, compounds split at hyphens where the scale
-    says so. `bleu` is sacreBLEU's default. Raises as reading and translating do.
-    """
+def score_run(run: Path, test: TestSet, *, threads: int = 0, device: str = "auto") -> dict[str, Any]:
+    """Translate and score a test set with a run (see `TestSet.scores`); raises as reading and translating do."""
     if threads:
         torch.set_num_threads(threads)
     translator = Translator.load(run, device=device)
-    sources, references = test_pairs(scale)
+    sources, references = test.pairs()
     began = time.perf_counter()
     translations = translator.translate(sources)
     seconds = time.perf_counter() - began
-    hypotheses = [translation.text for translation in translations]
     scored = translator.score(sources, references)
     total = sum(output.log_probability for output in scored)
     subwords = sum(len(output.pieces) for output in scored)
-    scores = score_translations(
-        hypotheses, references, perplexity=perplexity(total, subwords, count_words(references))
-    ).to_json()
-    if scale.compounds:
-        scores |= _compound_scores(hypotheses, references)
     tokens = sum(len(translation.outputs[0].pieces) for translation in translations)
-    threads = torch.get_num_threads()
     return {
-        "test": {"sentences": len(sources), **scores},
+        "test": {
+            "sentences": len(sources),
+            **test.scores([translation.text for translation in translations]),
+            "perplexity": perplexity(total, subwords, count_words(references)).to_json(),
+        },
         "calibration": calibration(translator, sources, references).to_json(),
         "decoding": {
             "sentences_per_second": len(sources) / seconds,
             "target_tokens_per_second": tokens / seconds,
             "beam": translator.options.beam,
-            "threads": threads,
+            "threads": torch.get_num_threads(),
         },
         "checksums": read_recipe(run / "model.safetensors"),
     }
-
-
-def _compound_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    tokenized = score_translations(
-        *([split_compounds(line) for line in side] for side in (hypotheses, references))
-    )
-    joined = score_translations(
-        *([rejoin_compounds(line) for line in side] for side in (hypotheses, references))
-    )
-    return {"bleu": joined.bleu.to_json(), "tokenized_bleu": tokenized.tokenized_bleu.to_json()}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from headwise.experiments import complexity
+from headwise.experiments import complexity, table2
 from headwise.experiments.gradient_flow import measure_trained, measure_untrained
 from headwise.experiments.layers import (
     KERNEL,
@@ -22,7 +22,8 @@ from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, p
 from headwise.experiments.paper import TABLE_1
 from headwise.experiments.registry import Evidence, Experiment
 from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale
+from headwise.experiments.scales import SCALES, Scale
+from headwise.experiments.systems import ARCHITECTURES
 
 _PATHS, _UNTRAINED, _TRAINED = "table1-paths", "table1-gradient-untrained", "table1-gradient-trained"
 _LENGTHS = (8, 16, 32, 64, 128)
@@ -65,6 +66,7 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     systems = {name: file for name, (file, _) in SCALES["multi30k"].systems.items()}
     untrained = {"systems": systems, "length": 100, "sentences": 8}
     trained = {"systems": list(scale.systems), "length": 10 if scale.name == "tiny" else 20}
+    runs = tuple(table2.systems(scale))
     return [
         MeasuredRow(
             _PATHS,
@@ -75,7 +77,7 @@ def rows(scale: Scale) -> list[MeasuredRow]:
         ),
         *complexity.rows(scale),
         MeasuredRow(_UNTRAINED, "gradient flow, untrained", measure_untrained, untrained, "table1"),
-        MeasuredRow(_TRAINED, "gradient flow, trained", measure_trained, trained, "table1", scale.name),
+        MeasuredRow(_TRAINED, "gradient flow, trained", measure_trained, trained, "table1", scale.name, runs),
     ]
 
 

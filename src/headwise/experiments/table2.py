@@ -11,9 +11,10 @@ from headwise.config import Config
 from headwise.experiments.outcome import Chart, Claim, Finding, Status, Table, decide, plain
 from headwise.experiments.paper import System, system
 from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow
-from headwise.experiments.scales import ARCHITECTURES, Scale
+from headwise.experiments.rows import TrainingRow, replaced
+from headwise.experiments.scales import Scale
 from headwise.experiments.scoring import minutes_to
+from headwise.experiments.systems import ARCHITECTURES
 from headwise.models.flops import training_flops
 
 _PAPER = {
@@ -35,17 +36,30 @@ _TOKENIZED, _SACRE = "test.tokenized_bleu.score", "test.bleu.score"
 
 def rows(scale: Scale) -> list[TrainingRow]:
     """Every system with its own budget of steps, then every system with the same minutes."""
-    equal = [
-        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes)
-        for name, (file, changes) in {**scale.systems, **scale.more}.items()
+    equal = systems(scale)
+    more = [
+        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes, test=test)
+        for name, (file, changes, test) in scale.more.items()
     ]
     timed = [
         TrainingRow(
-            f"table2-time-{name}", _LABELS[name], scale.name, file, (*changes, *_timed(file, changes, scale))
+            f"table2-time-{name}",
+            _LABELS[name],
+            scale.name,
+            file,
+            replaced(changes, _timed(file, changes, scale)),
         )
         for name, (file, changes) in scale.systems.items()
     ]
-    return [*equal, *timed]
+    return [*equal, *more, *timed]
+
+
+def systems(scale: Scale) -> list[TrainingRow]:
+    """Every system at equal parameters."""
+    return [
+        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes)
+        for name, (file, changes) in scale.systems.items()
+    ]
 
 
 def _timed(file: str, changes: Sequence[str], scale: Scale) -> list[str]:
@@ -80,16 +94,49 @@ def find(evidence: Evidence) -> Finding:
 def _level(evidence: Evidence) -> float | None:
     """A development BLEU that every system with attention reaches: the worst one's best, rounded down."""
     names = [name for name in evidence.scale.systems if name != "sutskever"]
-    curves = [_curve(evidence, name) for name in names]
+    records = [evidence.first(f"table2-{name}") for name in names]
     best = [
-        max((point["bleu"] for point in curve if "bleu" in point), default=0.0) for curve in curves if curve
+        max((point["bleu"] for point in record.result.get("curve", []) if "bleu" in point), default=0.0)
+        for record in records
+        if record is not None
     ]
     return float(int(min(best))) if best and min(best) >= 1 else None
 
 
 def _curve(evidence: Evidence, name: str, kind: str = "") -> list[dict[str, float]]:
+    """Return a run's validations; the minutes before each are its tokens at the system's speed, if that is known."""
     record = evidence.first(f"table2-{kind}{name}")
-    return record.result.get("curve", []) if record is not None else []
+    if record is None or "diverged" in record.result:
+        return []
+    clock = _clock(evidence, name)
+    if clock is None:
+        return []
+    minutes = record.result["target_tokens"] / clock["speed"] / 60
+    return [
+        {**point, "minutes": minutes * point["step"] / record.result["steps"]}
+        for point in record.result["curve"]
+    ]
+
+
+def _clock(evidence: Evidence, name: str) -> dict[str, float] | None:
+    """Return target tokens a second in training and sentences a second in decoding.
+
+    They are those of the run by the clock alone, which has to have the machine for itself; the others may share it.
+    """
+    record = evidence.first(f"table2-time-{name}")
+    if record is None:  # as rows of one pair of languages have none
+        record = evidence.first(f"table2-{name}") if name in evidence.scale.more else None
+    if record is None or "diverged" in record.result:
+        return None
+    result = record.result
+    share, minutes = 1.0, result["seconds"] / 60
+    if result["curve"]:  # whose minutes leave validations out
+        last = result["curve"][-1]
+        share, minutes = last["step"] / result["steps"], last["minutes"]
+    return {
+        "speed": result["target_tokens"] * share / minutes / 60,
+        "decoded": result["decoding"]["sentences_per_second"],
+    }
 
 
 def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Table:
@@ -103,10 +150,28 @@ def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Ta
             "operations", "sentences/s decoded", "paper BLEU", "paper operations",
         ),
         tuple(_line(evidence, kind, name, level) for name in names),
-        "BLEU as the paper: tokenized text" + (", compounds split at hyphens" if scale.compounds else "") + ". "
-        "Minutes of training and tokens a second on the machine of the record; operations by formula, forward and "
-        "backward. The paper's columns are newstest2014, another task: compare orders, not values.",
+        f"{_bleu_note(scale)} Minutes and speeds: tokens at the speed of the run by the clock; operations by "
+        "formula, forward and backward. The paper's columns are newstest2014, another task: compare orders, not "
+        "values. "
+        f"Alike for all systems: {scale.comparison.treatment}. {_tuning_note(scale)}",
     )  # fmt: skip
+
+
+def _bleu_note(scale: Scale) -> str:
+    if scale.test.form == "given":
+        return "BLEU as the paper: on the text as it is given, without another tokenization."
+    compounds = ", German compounds split at hyphens" if scale.test.compounds else ""
+    return f"BLEU as the paper: text tokenized as Moses does it{compounds}; sacreBLEU on plain text (wmt14/full)."
+
+
+def _tuning_note(scale: Scale) -> str:
+    rates = ", ".join(f"{rate:g}" for rate in scale.comparison.tried)
+    if not rates:
+        return "Each one's own: its model and its learning rate."
+    return (
+        f"Each one's own: its model, and the learning rate; `headwise reproduce tuning --scale {scale.name}` tries "
+        f"{rates} with all of them for {scale.comparison.steps:,} steps."
+    )
 
 
 def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tuple[str, ...]:
@@ -117,17 +182,18 @@ def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tupl
     if record is not None and "diverged" in record.result:
         ours = ("", "diverged", *("–",) * 6)
     elif record is not None:
-        result = record.result
-        reached = minutes_to(result["curve"], level) if level else None
+        result, clock = record.result, _clock(evidence, name)
+        tokens = result["target_tokens"]
+        reached = minutes_to(_curve(evidence, name, kind), level) if level else None
         ours = (
             f"{result['parameters'] / 1e6:.2f} M",
             evidence.cell(row, _TOKENIZED),
             evidence.cell(row, _SACRE),
-            f"{result['seconds'] / 60:.1f}",
+            "–" if clock is None else f"{tokens / clock['speed'] / 60:.1f}",
             "–" if reached is None else f"{reached:.1f}",
-            f"{result['target_tokens'] / result['seconds']:,.0f}",
+            "–" if clock is None else f"{clock['speed']:,.0f}",
             f"{_flops(evidence, row, result):.1e}",
-            f"{result['decoding']['sentences_per_second']:.1f}",
+            "–" if clock is None else f"{clock['decoded']:.1f}",
         )
     return (_LABELS[name], *ours, *_paper_cells(paper, name.endswith("-fr")))
 
@@ -165,14 +231,14 @@ def _best_claim(evidence: Evidence, kind: str, text: str) -> Claim:
 def _cost_claim(evidence: Evidence, level: float | None) -> Claim:
     text = "The Transformer reaches a given quality with less training than the others"
     names = list(evidence.scale.systems)
-    missing = evidence.missing(*(f"table2-{name}" for name in names))
+    missing = evidence.missing(*(f"table2-{kind}{name}" for name in names for kind in ("", "time-")))
     if missing:
         return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
-    if level is None:
+    times = {name: minutes_to(_curve(evidence, name), level) for name in names} if level else {}
+    reached = {name: minutes for name, minutes in times.items() if minutes is not None}
+    if level is None or not reached:
         status: Status = "not testable at this scale"
         return Claim(text, status, "Not every system with attention reached one BLEU point.")
-    times = {name: minutes_to(_curve(evidence, name), level) for name in names}
-    reached = {name: minutes for name, minutes in times.items() if minutes is not None}
     order = ", ".join(
         f"{_LABELS[name]} {reached[name]:.1f}" for name in sorted(reached, key=lambda n: reached[n])
     )

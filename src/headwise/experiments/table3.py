@@ -8,7 +8,7 @@ from headwise.config import Config
 from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
 from headwise.experiments.paper import TABLE_3, Variation, variation
 from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow
+from headwise.experiments.rows import TrainingRow, replaced
 from headwise.experiments.scales import Scale, scaled_changes
 
 BLEU, PERPLEXITY = "dev.bleu", "dev.perplexity"
@@ -26,12 +26,16 @@ def row(preset: str, scale: Scale) -> TrainingRow:
     file, changes = scale.base
     base = Config.load(file, changes)
     scaled = scaled_changes(preset, base.model, base.training.max_steps, scale.most_dropout)
+    if base.schedule.peak is not None:  # as in the paper's formula, the rate goes with d_model^-0.5
+        width = Config.load(file, (*changes, *scaled)).model.d_model
+        if width != base.model.d_model:
+            scaled.append(f"schedule.peak={base.schedule.peak * (base.model.d_model / width) ** 0.5:.6f}")
     return TrainingRow(
         row_name(preset),
         variation(preset).label,
         scale.name,
         file,
-        (*changes, *scaled, "training.average_last=1"),
+        replaced(changes, (*scaled, "training.average_last=1")),
     )
 
 
@@ -51,7 +55,8 @@ def find(evidence: Evidence) -> Finding:
         tuple(_line(evidence, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
-        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU.",
+        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU. BLEU here is that of "
+        "the last validation; where that searches greedily (`training.validate_beam`), the paper's beams had more.",
     )  # fmt: skip
     charts = (
         [_chart(evidence)]
@@ -145,7 +150,9 @@ def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Cl
             words = f"{difference.text(1, sign=True)} BLEU"
         paper = variation(preset).bleu - TABLE_3[0].bleu
         said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
-    return Claim(text, decide(held), f"Against base on {evidence.scale.name}: {'; '.join(said)}.")
+    seeds = min(len(evidence.records[name]) for name in (row_name("base"), *names))
+    many = f"{seeds} seed{'s' if seeds > 1 else ''}"
+    return Claim(text, decide(held), f"Against base ({evidence.scale.name}, {many}): {'; '.join(said)}.")
 
 
 def _chart(evidence: Evidence) -> Chart:

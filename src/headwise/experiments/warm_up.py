@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from headwise.config import Config
 from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
 from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow
+from headwise.experiments.rows import TrainingRow, replaced
 from headwise.experiments.scales import Scale
 
 _LABELS = {
@@ -20,10 +20,10 @@ BLEU = "dev.bleu"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """Both kinds of normalization with and without; the rate's peak is the paper's formula's, then it falls to 0."""
+    """Both kinds of normalization with and without; the rate peaks as the base's, then falls to 0."""
     file, changes = scale.base
     base = Config.load(file, changes)
-    peak = base.model.d_model**-0.5 * base.schedule.warmup**-0.5
+    peak = base.schedule.peak or base.model.d_model**-0.5 * base.schedule.warmup**-0.5
     made = []
     for name, label in _LABELS.items():
         warmup = 0 if "none" in name else base.schedule.warmup
@@ -34,7 +34,7 @@ def rows(scale: Scale) -> list[TrainingRow]:
             f"schedule.warmup={warmup}",
             "training.average_last=1",
         )
-        made.append(TrainingRow(name, label, scale.name, file, (*changes, *row)))
+        made.append(TrainingRow(name, label, scale.name, file, replaced(changes, row)))
     return made
 
 
@@ -47,7 +47,7 @@ def table(evidence: Evidence) -> Table:
             (label, evidence.cell(name, "dev.perplexity"), evidence.cell(name, BLEU))
             for name, label in _LABELS.items()
         ),
-        "The rate rises to the peak of the paper's formula, or starts there, and falls linearly to zero.",
+        "The rate rises to the peak that the base has, or starts there, and falls linearly to zero.",
     )
 
 

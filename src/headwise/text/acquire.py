@@ -18,8 +18,10 @@ from typing import Any, Literal
 
 from headwise.errors import ConfigError, DataError, TrainingError
 from headwise.files import atomic_file, write_text
+from headwise.text import archives
+from headwise.text.archives import Damaged as _Unfit
+from headwise.text.catalog import Corpus, PublicFile
 from headwise.text.download import BLOCK, Progress, discard, fetch
-from headwise.text.public import Corpus, PublicFile
 
 MANIFEST = "manifest.json"
 _GZIP = b"\x1f\x8b"
@@ -76,10 +78,11 @@ def get_corpus(
         manifest[file.name] = {
             "sha256": item.sha256,
             "bytes": item.bytes,
-            "url": file.url,
+            "url": file.origin,
             "checksum": "known in advance" if item.known else "recorded when the file first arrived",
         }
         _write(directory / MANIFEST, {"corpus": corpus.name, "license": corpus.license, "files": manifest})
+        archives.remove_used(corpus, directory)
     return acquired
 
 
@@ -94,7 +97,13 @@ def _select(corpus: Corpus, only: Sequence[str]) -> list[PublicFile]:
 def _check_source(source: Path, wanted: Sequence[PublicFile], corpus: Corpus) -> None:
     if not source.is_dir():
         raise DataError(f"--from {source}: expected a folder with the files of {corpus.name}, found none")
-    missing = [file.name for file in wanted if _local(source, file) is None]
+    missing = [
+        name
+        for file in wanted
+        if _local(source, file) is None
+        for name in (archives.missing(file, source) if file.parts else [file.name])
+    ]
+    missing = list(dict.fromkeys(missing))
     if missing:
         raise DataError(
             f"--from {source}: expected {', '.join(missing)} there, plain or .gz, found nothing by that name "
@@ -126,18 +135,30 @@ def _acquire(
                 f"{path}: another file is already here ({detail}); move it away, or replace it with --force"
             )
         return Acquired(file.name, path, size, digest, "present", known)
+    local = None if source is None else _local(source, file)
+    if file.parts and local is None:
+        brought = archives.bring(file, directory, source, progress)
+        try:
+            digest, size = _install(archives.assemble(file, brought), file.name, path, expected, progress)
+        except _Unfit:
+            if source is None:  # so that another try fetches them anew
+                for archive in brought.values():
+                    archive.unlink(missing_ok=True)
+            raise
+        return Acquired(
+            file.name, path, size, digest, "copied" if source else "downloaded", file.sha256 is not None
+        )
     if source is not None:
-        local = _local(source, file)
         assert local is not None, "checked before the first file"
         _check_published(local, file)
-        digest, size = _install(local, path, expected, progress)
+        digest, size = _install(_plain(local), str(local), path, expected, progress)
         known = file.sha256 is not None or (file.md5 is not None and _is_published(local, file))
         return Acquired(file.name, path, size, digest, "copied", known)
     part = directory / f"{file.name}.part"
     fetch(file.url, part, progress=progress)
     try:
         _check_published(part, file)
-        digest, size = _install(part, path, expected, None)
+        digest, size = _install(_plain(part), str(part), path, expected, None)
     except _Unfit as unfit:
         discard(part)
         raise DataError(
@@ -163,19 +184,17 @@ def _check_published(path: Path, file: PublicFile) -> None:
         raise _Unfit(f"{path}: the checksum is wrong, expected the published MD5 {file.md5}, found {found}")
 
 
-class _Unfit(DataError):
-    """A file arrived and isn't what it should be."""
-
-
-def _install(origin: Path, path: Path, expected: str | None, progress: Progress | None) -> tuple[str, int]:
-    """Copy `origin` to `path` as plain text, all or nothing; return its SHA-256 and size.
+def _install(
+    blocks: Iterator[bytes], origin: str, path: Path, expected: str | None, progress: Progress | None
+) -> tuple[str, int]:
+    """Write the text of `origin` to `path`, all or nothing; return its SHA-256 and size.
 
     Raises `_Unfit` where it is damaged or its checksum isn't `expected`.
     """
     digest, size = hashlib.sha256(), 0
     try:
         with atomic_file(path) as target:
-            for block in _plain(origin):
+            for block in blocks:
                 target.write(block)
                 digest.update(block)
                 size += len(block)

@@ -11,40 +11,12 @@ None of these data is part of Headwise or covered by its license.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 from headwise.errors import ConfigError
-
-
-@dataclass(frozen=True)
-class PublicFile:
-    """One file: its name here (unpacked), where it is published (plain or `.gz`), and its SHA-256.
-
-    `md5` is the checksum that its publisher gives of the file as it is published, packed or not.
-    """
-
-    name: str
-    url: str
-    sha256: str | None = None
-    md5: str | None = None
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """A public corpus; `pair` names its training files, source first, where it is parallel text."""
-
-    name: str
-    description: str
-    languages: tuple[str, ...]
-    license: str
-    homepage: str
-    megabytes: int  # plain text on disk, about
-    files: tuple[PublicFile, ...]
-    pair: tuple[str, str] | None = None
-
+from headwise.text.catalog import Corpus, PublicFile
+from headwise.text.wmt import STANFORD, WMT14
 
 _GITHUB = "https://raw.githubusercontent.com"
-_STANFORD = "https://nlp.stanford.edu/projects/nmt/data"
 
 _MULTI30K = {
     "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
@@ -83,7 +55,7 @@ def _multi30k_url(name: str) -> str:
 
 
 def _stanford(folder: str, names: str) -> tuple[PublicFile, ...]:
-    return tuple(PublicFile(name, f"{_STANFORD}/{folder}/{name}") for name in names.split())
+    return tuple(PublicFile(name, f"{STANFORD}/{folder}/{name}") for name in names.split())
 
 
 _FASHION_MNIST = {
@@ -127,19 +99,7 @@ _ALL = (
         files=_stanford("iwslt15.en-vi", "train.en train.vi tst2012.en tst2012.vi tst2013.en tst2013.vi"),
         pair=("train.en", "train.vi"),
     ),
-    Corpus(
-        name="wmt14-en-de",
-        description="WMT 2014, 4.5 million training sentences; tokenized, hyphens split as ##AT##-##AT##",
-        languages=("en", "de"),
-        license="as the parts from https://www.statmt.org/wmt14/translation-task.html: research use",
-        homepage="https://nlp.stanford.edu/projects/nmt/",
-        megabytes=1400,
-        files=_stanford(
-            "wmt14.en-de",
-            "train.en train.de newstest2013.en newstest2013.de newstest2014.en newstest2014.de",
-        ),
-        pair=("train.en", "train.de"),
-    ),
+    *WMT14,
     Corpus(
         name="tinyshakespeare",
         description="1.1 million characters of plays, for character language models",

@@ -1,0 +1,89 @@
+"""How each system of table 2 was tuned: all with the same learning rates, for the same number of steps."""
+
+from __future__ import annotations
+
+import math
+
+from headwise.experiments.outcome import Claim, Finding, Table, decide
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.rows import TrainingRow, replaced
+from headwise.experiments.scales import Scale
+from headwise.experiments.systems import ARCHITECTURES
+
+_PERPLEXITY = "dev.perplexity"
+
+
+def row_name(system: str, rate: float) -> str:
+    """Name the row of a system and a rate."""
+    return f"tuning-{system}-{rate:g}"
+
+
+def rows(scale: Scale) -> list[TrainingRow]:
+    """Every system with every rate; none at a scale whose rates come from the literature."""
+    contest = scale.comparison
+    made = []
+    for name in contest.models:
+        for rate in contest.tried:
+            file, changes = contest.system(name, rate)
+            short = (
+                f"training.max_steps={contest.steps}",
+                f"training.validate_every={contest.steps}",
+                "training.validate_bleu=false",
+                "training.best_by=loss",
+            )
+            label = f"{ARCHITECTURES[name]}, rate {rate:g}"
+            made.append(
+                TrainingRow(
+                    row_name(name, rate), label, scale.name, file, replaced(changes, short), scored=False
+                )
+            )
+    return made
+
+
+def best_rate(evidence: Evidence, system: str) -> float | None:
+    """Return the rate with the lowest development perplexity, None where one is missing."""
+    tried = evidence.scale.comparison.tried
+    if not tried or evidence.missing(*(row_name(system, rate) for rate in tried)):
+        return None
+    found = {rate: evidence.mean(row_name(system, rate), _PERPLEXITY) for rate in tried}
+    return min(tried, key=lambda rate: math.inf if (score := found[rate]) is None else score.value)
+
+
+def find(evidence: Evidence) -> Finding:
+    """Lay the scores out, and hold the rates that table 2 takes to the best of them."""
+    contest = evidence.scale.comparison
+    if not contest.tried:
+        text = "Each system's learning rate is the best of those tried"
+        return Finding(claims=[Claim(text, "not testable at this scale", f"Here: {contest.treatment}.")])
+    table = Table(
+        f"Development perplexity after {contest.steps:,} steps by peak learning rate ({evidence.scale.about})",
+        ("system", *(f"{rate:g}" for rate in contest.tried), "taken for table 2"),
+        tuple(
+            (
+                ARCHITECTURES[name],
+                *(evidence.cell(row_name(name, rate), _PERPLEXITY) for rate in contest.tried),
+                f"{contest.rates[name]:g}",
+            )
+            for name in contest.models
+        ),
+        f"Alike for all: {contest.treatment}.",
+    )
+    return Finding([table], (), [_claim(evidence)])
+
+
+def _claim(evidence: Evidence) -> Claim:
+    text = "Each system's learning rate is the best of those tried"
+    contest = evidence.scale.comparison
+    best = {name: best_rate(evidence, name) for name in contest.models}
+    missing = [name for name, rate in best.items() if rate is None]
+    if missing:
+        because = f"Not tried to the end at scale {evidence.scale.name}: {', '.join(missing)}."
+        return Claim(text, "not run yet", because)
+    others = [name for name, rate in best.items() if rate != contest.rates[name]]
+    because = f"{len(contest.tried)} rates for each of {len(best)} systems, {contest.steps:,} steps each"
+    return Claim(
+        text, decide(not others), because + (f"; not so for {', '.join(others)}." if others else ".")
+    )
+
+
+EXPERIMENT = Experiment("tuning", "Tuning of the systems of table 2", rows, find)

@@ -1,0 +1,73 @@
+"""Both kinds of BLEU on a test set, in each form that a model's text may have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import DataError
+from headwise.evaluation.translation import bleu
+from headwise.experiments.compounds import to_stanford
+from headwise.experiments.scales import FRENCH, SCALES
+from headwise.experiments.test_sets import TestSet
+
+SOURCES = ["The North-South axis isn't here.", 'He says: "Yes, Mr. Smith!"']
+GERMAN = ["Die Nord-Süd-Achse ist nicht hier, sondern dort.", 'Er sagt: "Ja, Herr Schmidt, das geht!"']
+FRENCH_LINES = ["L'axe nord-sud n'est pas ici.", "Il dit : « Oui, monsieur ! »"]
+
+
+def written(folder: Path, target: list[str], **changes: object) -> TestSet:
+    for name, lines in (("test.en", SOURCES), ("test.xx", target)):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return TestSet(folder / "test.en", folder / "test.xx", **changes)  # type: ignore[arg-type]
+
+
+def test_stanfords_form_is_for_the_model_and_plain_text_for_sacrebleu(tmp_path: Path) -> None:
+    test = written(tmp_path, GERMAN, form="stanford", compounds=True)
+    sources, references = test.pairs()
+    assert sources[0] == "The North ##AT##-##AT## South axis isn &apos;t here ."
+    assert references == [to_stanford(line, "de") for line in GERMAN]
+    right = test.scores(references)
+    assert right["bleu"]["score"] == pytest.approx(100)
+    assert right["tokenized_bleu"]["score"] == pytest.approx(100)
+    wrong = [references[0].replace("Süd", "Ost"), references[1]]
+    scored = test.scores(wrong)
+    plain = [GERMAN[0].replace("Süd", "Ost"), GERMAN[1]]
+    assert scored["bleu"] == bleu(plain, GERMAN).to_json()  # sacreBLEU on what a reader would see
+    # The paper's: in Stanford's form both sides have been tokenized and split already.
+    assert scored["tokenized_bleu"] == bleu(wrong, references, tokenize="none").to_json()
+    assert "tok:none" in scored["tokenized_bleu"]["signature"]
+
+
+def test_plain_text_is_tokenized_for_the_papers_bleu_alone(tmp_path: Path) -> None:
+    test = written(tmp_path, FRENCH_LINES, form="plain", languages=("en", "fr"))
+    assert test.pairs() == (SOURCES, FRENCH_LINES)
+    scored = test.scores([FRENCH_LINES[0].replace("ici", "là"), FRENCH_LINES[1]])
+    assert (
+        scored["bleu"]
+        == bleu([FRENCH_LINES[0].replace("ici", "là"), FRENCH_LINES[1]], FRENCH_LINES).to_json()
+    )
+    tokens = ["L' axe nord-sud n' est pas ici .", 'Il dit : " Oui , monsieur ! "']
+    wrong = [tokens[0].replace("ici", "là"), tokens[1]]
+    assert scored["tokenized_bleu"]["score"] == pytest.approx(bleu(wrong, tokens, tokenize="none").score)
+
+
+def test_given_text_stays_as_it_is(tmp_path: Path) -> None:
+    test = written(tmp_path, GERMAN)
+    assert test.pairs() == (SOURCES, GERMAN)
+    scored = test.scores([GERMAN[0], "etwas ganz anderes, das nicht da steht"])
+    hypotheses = [GERMAN[0], "etwas ganz anderes, das nicht da steht"]
+    assert scored["tokenized_bleu"] == bleu(hypotheses, GERMAN, tokenize="none").to_json()
+
+
+def test_every_pair_of_wmt14_is_scored_on_its_own_test_set() -> None:
+    scale = SCALES["wmt14"]
+    assert scale.test.target.name.endswith(".de")
+    assert scale.test_set(FRENCH).target.name.endswith(".fr")
+    for name, (file, _, test) in scale.more.items():
+        assert ("en-fr" in file) == name.endswith("-fr") == (test == FRENCH)
+    with pytest.raises(
+        DataError, match=r"newstest2014\.full\.en: .*`headwise data get wmt14-en-fr` brings it"
+    ):
+        scale.prepare({FRENCH})
