@@ -105,8 +105,9 @@ class Visit:
         return [row.locator("th, td").all_inner_texts() for row in rows]
 
     def state(self) -> dict[str, Any]:
-        self.page.wait_for_timeout(100)  # the address follows a moment later
-        return dict(self.page.evaluate("[...new URLSearchParams(location.hash.slice(1))]"))
+        # The address follows a moment later: a timer of the page itself that is longer than that ends after it.
+        read = "done([...new URLSearchParams(location.hash.slice(1))])"
+        return dict(self.page.evaluate(f"new Promise((done) => setTimeout(() => {read}, 100))"))
 
 
 def number(text: str) -> float:
