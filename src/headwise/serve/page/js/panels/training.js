@@ -56,10 +56,7 @@ export function trainingPanel({ data }) {
     fill(
       charts,
       ...[
-        chart("Loss, nats", [
-          line("training", "train", "loss", true),
-          line("development", "dev", "loss"),
-        ]),
+        chart("Loss, nats", [line("training", "train", "loss", true), line("development", "dev", "loss")]),
         chart("Development BLEU", [line("BLEU", "dev", "bleu")]),
         chart("Learning rate", [line("learning rate", "train", "learning_rate")]),
       ],
