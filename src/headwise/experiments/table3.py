@@ -170,9 +170,7 @@ def _chart(evidence: Evidence) -> Chart:
         labels = [f"({line.group}) {line.label}" if line.group else line.label for line in shown]
         axis.set_yticks(range(len(shown)), labels, fontsize=8)
         axis.invert_yaxis()
-        axis.set(
-            xlabel="BLEU relative to base: here (dots, 95 % interval over seeds) and in the paper (crosses)"
-        )
+        axis.set(xlabel="BLEU less base's: here (dots, 95 % interval) and in the paper (crosses)")
 
     return Chart(
         f"table3-{evidence.scale.name}",
