@@ -118,6 +118,9 @@ class EpochStores:
         if self._ahead is not None:
             self._ahead.kill()
             self._ahead.wait()
+            home = self._prepared.directory / "epochs"
+            with alone(home):
+                remove_partial(home / "*")
 
 
 def _main() -> None:
