@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'head
 pytest.importorskip("playwright", reason="the browser tests need playwright: pip install 'headwise[dev]'")
 
 import uvicorn
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from headwise.analysis.heads import Annotated
 from headwise.analysis.tracer import Tracer
@@ -104,6 +105,12 @@ class Visit:
         rows = self.page.locator(f"#{panel} .twin tr").all()
         return [row.locator("th, td").all_inner_texts() for row in rows]
 
+    def refused(self) -> None:
+        """A request was refused, or not answered, as it should be; the browser's own line about it is forgotten."""
+        kept = [line for line in self.complaints if not line.startswith("Failed to load resource")]
+        assert len(kept) < len(self.complaints)
+        self.complaints[:] = kept
+
     def state(self) -> dict[str, Any]:
         # The address follows a moment later: a timer of the page itself that is longer than that ends after it.
         read = "done([...new URLSearchParams(location.hash.slice(1))])"
@@ -132,11 +139,8 @@ def tracer(translator: Translator) -> Tracer:
 
 @pytest.fixture(scope="session")
 def served(run: Path) -> Iterator[Served]:
-    english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
-    server = Served([run], corpus=Corpus("six sentences", english, german))
-    server.start()
-    yield server
-    server.stop()
+    with serving(run, corpus=six_sentences()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -149,26 +153,47 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser, served: Served) -> Iterator[Visit]:
-    """A fresh page; afterwards it must have asked nobody else and complained about nothing."""
-    visit = make_visit(browser, served.address)
-    yield visit
-    visit.page.context.close()
-    assert visit.complaints == []
+    with visiting(browser, served) as visit:
+        yield visit
 
 
-def make_visit(browser: Browser, address: str, **options: Any) -> Visit:
-    page = browser.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
+def six_sentences(gold: Sequence[frozenset[tuple[int, int]]] | None = None) -> Corpus:
+    english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
+    return Corpus("six sentences", english, german, gold)
+
+
+@contextmanager
+def serving(*runs: Path, corpus: Corpus | None = None) -> Iterator[Served]:
+    """Serve runs as long as the block lasts."""
+    server = Served([*runs], corpus=corpus)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def visiting(browser: Browser, served: Served, **options: Any) -> Iterator[Visit]:
+    """Open a fresh page; afterwards it must have asked nobody else and complained about nothing."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    page = context.new_page()
     page.set_default_timeout(15_000)
-    visit = Visit(page, address)
-    page.on(
-        "console",
-        lambda message: (
-            visit.complaints.append(message.text) if message.type in ("error", "warning") else None
-        ),
-    )
+    visit = Visit(page, served.address)
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            visit.complaints.append(message.text)
+
+    def asked(request: Request) -> None:
+        if not request.url.startswith(served.address):
+            visit.complaints.append(request.url)
+
+    page.on("console", said)
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-    page.on(
-        "request",
-        lambda request: None if request.url.startswith(address) else visit.complaints.append(request.url),
-    )
-    return visit
+    page.on("request", asked)
+    try:
+        yield visit
+    finally:
+        context.close()
+    assert visit.complaints == []

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
-from browser.conftest import TEXT, Served, Visit, make_visit
+from browser.conftest import TEXT, Served, Visit, serving, visiting
 from unit.translator_run import ENGLISH, make_run
 
 
@@ -19,7 +19,7 @@ def shown(page: Page) -> list[str]:
     return [panel.inner_text() for panel in page.locator(".panel:visible").all()]
 
 
-def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser) -> None:
+def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser, served: Served) -> None:
     page = visit.open()
     page.locator("#tab-decoder").click()
     page.locator("[data-key=head-1-0]").click()
@@ -42,13 +42,11 @@ def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser) -> 
     page.mouse.move(5, 5)
     before, link = shown(page), page.url
 
-    other = make_visit(browser, visit.address)
-    other.page.goto(link)
-    other.settled()
-    other.page.wait_for_timeout(300)
-    after = shown(other.page)
-    other.page.context.close()
-    assert other.complaints == []
+    with visiting(browser, served) as other:
+        other.page.goto(link)
+        other.settled()
+        other.page.wait_for_timeout(300)
+        after = shown(other.page)
     for now, then in zip(after, before, strict=True):
         assert without_hints(now) == without_hints(then)
 
@@ -153,22 +151,20 @@ def test_the_whole_journey_by_keyboard(visit: Visit) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser: Browser, served: Served, scheme: str) -> None:
-    visit = make_visit(browser, served.address, color_scheme=scheme)
-    page = visit.open(f"text={TEXT}&changes=silence:cross.1.1&query=1&key=1&stage=5&word=t1")
-    page.wait_for_timeout(1500)
-    found = [axe(page)]
-    for toggle in page.locator(".panel:visible .tools button", has_text="Table").all():
-        toggle.click()
-    found.append(axe(page))
-    page.keyboard.press("?")
-    found.append(axe(page))
-    page.keyboard.press("Escape")
-    page.locator(".tour-step").first.click()
-    page.wait_for_timeout(500)
-    found.append(axe(page))
-    page.context.close()
+    with visiting(browser, served, color_scheme=scheme) as visit:
+        page = visit.open(f"text={TEXT}&changes=silence:cross.1.1&query=1&key=1&stage=5&word=t1")
+        page.wait_for_timeout(1500)
+        found = [axe(page)]
+        for toggle in page.locator(".panel:visible .tools button", has_text="Table").all():
+            toggle.click()
+        found.append(axe(page))
+        page.keyboard.press("?")
+        found.append(axe(page))
+        page.keyboard.press("Escape")
+        page.locator(".tour-step").first.click()
+        page.wait_for_timeout(500)
+        found.append(axe(page))
     assert found == [""] * 4
-    assert visit.complaints == []
 
 
 def axe(page: Page) -> str:
@@ -208,8 +204,7 @@ def test_any_text_is_taken(visit: Visit, kind: str) -> None:
         assert page.evaluate(direction) == "rtl"
 
 
-def test_too_much_text_is_refused_in_place_and_can_be_mended(browser: Browser, served: Served) -> None:
-    visit = make_visit(browser, served.address)
+def test_too_much_text_is_refused_in_place_and_can_be_mended(visit: Visit) -> None:
     page = visit.open("")
     page.locator("#source").fill("man " * 1500)
     expect(page.locator("#translate .notice")).to_contain_text("at most 5000 characters")
@@ -217,7 +212,7 @@ def test_too_much_text_is_refused_in_place_and_can_be_mended(browser: Browser, s
     visit.settled()
     expect(page.locator("#translate .notice")).to_be_empty()
     expect(page.locator(".token").first).to_be_visible()
-    page.context.close()
+    visit.refused()
 
 
 def test_stale_answers_are_thrown_away(visit: Visit) -> None:
@@ -242,26 +237,23 @@ def test_stale_answers_are_thrown_away(visit: Visit) -> None:
 
 
 def test_the_server_goes_and_comes_back(browser: Browser, run: Path) -> None:
-    server = Served([run])
-    server.start()
-    visit = make_visit(browser, server.address)
-    page = visit.open()
-    before = page.locator(".hypotheses").inner_text()
-    server.stop()
-    page.locator("#source").fill(ENGLISH[2])
-    expect(page.locator("#translate .notice")).to_contain_text("can’t be reached")
-    expect(page.locator("#translate .notice button")).to_be_visible()
-    page.locator("#translate .notice button").click()
-    expect(page.locator("#translate .notice")).to_contain_text("can’t be reached")
-    server.start()
-    expect(page.locator("#translate .notice")).to_be_empty(timeout=10_000)
-    visit.settled()
-    assert page.locator("#ribbon .source .unit").first.inner_text() == "The"
-    page.locator("#source").fill(TEXT)
-    visit.settled()
-    assert page.locator(".hypotheses").inner_text() == before
-    page.context.close()
-    server.stop()
+    with serving(run) as server, visiting(browser, server) as visit:
+        page = visit.open()
+        before = page.locator(".hypotheses").inner_text()
+        server.stop()
+        page.locator("#source").fill(ENGLISH[2])
+        expect(page.locator("#translate .notice")).to_contain_text("can’t be reached")
+        expect(page.locator("#translate .notice button")).to_be_visible()
+        page.locator("#translate .notice button").click()
+        expect(page.locator("#translate .notice")).to_contain_text("can’t be reached")
+        server.start()
+        expect(page.locator("#translate .notice")).to_be_empty(timeout=10_000)
+        visit.settled()
+        assert page.locator("#ribbon .source .unit").first.inner_text() == "The"
+        page.locator("#source").fill(TEXT)
+        visit.settled()
+        assert page.locator(".hypotheses").inner_text() == before
+        visit.refused()
 
 
 # What reaches beyond the screen, and can't be scrolled by itself.
@@ -274,26 +266,25 @@ WIDER = """
 
 
 @pytest.mark.parametrize("width", [320, 390])  # 1280 at 400 %, and a phone
-def test_nothing_is_cut_off_when_it_is_narrow(browser: Browser, served: Served, width: int) -> None:
-    visit = make_visit(browser, served.address)
+def test_nothing_is_cut_off_when_it_is_narrow(visit: Visit, width: int) -> None:
     visit.page.set_viewport_size({"width": width, "height": 700})
     page = visit.open(f"text={ENGLISH[2]}&changes=silence:cross.1.1")
     assert page.evaluate(WIDER) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     expect(page.locator(".stage.upright")).to_be_visible()
-    page.context.close()
 
 
 def test_motion_and_colors_follow_the_reader(browser: Browser, served: Served) -> None:
     colors = []
     for scheme in ("light", "dark"):
-        visit = make_visit(browser, served.address, color_scheme=scheme, reduced_motion="reduce")
-        page = visit.open()
-        colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        assert page.evaluate("getComputedStyle(document.querySelector('.unit')).transitionDuration") == "0s"
-        page.locator("[aria-label=Colors]").select_option("dark")
-        colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        page.context.close()
+        with visiting(browser, served, color_scheme=scheme, reduced_motion="reduce") as visit:
+            page = visit.open()
+            colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+            assert (
+                page.evaluate("getComputedStyle(document.querySelector('.unit')).transitionDuration") == "0s"
+            )
+            page.locator("[aria-label=Colors]").select_option("dark")
+            colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert colors[0] != colors[1] == colors[2] == colors[3]
 
 
@@ -336,19 +327,14 @@ def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tm
             for n in (1, 2, 3)
         )
     )
-    server = Served([training, run])
-    server.start()
-    visit = make_visit(browser, server.address)
-    page = visit.open("")
-    expect(page.locator("#training")).to_contain_text("In training: step 3 of")
-    assert page.locator(".panel:visible").count() == 1
-    with metrics.open("a") as file:
-        file.write(json.dumps({"kind": "train", "step": 4, "loss": 1.0, "learning_rate": 0.1}) + "\n")
-    expect(page.locator("#training")).to_contain_text("step 4 of", timeout=9_000)
-    assert len(visit.table("training")) == 5
-    page.locator("#run").select_option("small")
-    visit.settled()
-    expect(page.locator("#translate")).to_be_visible()
-    page.context.close()
-    server.stop()
-    assert visit.complaints == []
+    with serving(training, run) as server, visiting(browser, server) as visit:
+        page = visit.open("")
+        expect(page.locator("#training")).to_contain_text("In training: step 3 of")
+        assert page.locator(".panel:visible").count() == 1
+        with metrics.open("a") as file:
+            file.write(json.dumps({"kind": "train", "step": 4, "loss": 1.0, "learning_rate": 0.1}) + "\n")
+        expect(page.locator("#training")).to_contain_text("step 4 of", timeout=9_000)
+        assert len(visit.table("training")) == 5
+        page.locator("#run").select_option("small")
+        visit.settled()
+        expect(page.locator("#translate")).to_be_visible()

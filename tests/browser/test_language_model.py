@@ -9,7 +9,7 @@ import torch
 from playwright.sync_api import Browser, expect
 from safetensors.torch import save_file
 
-from browser.conftest import Served, make_visit, number
+from browser.conftest import number, serving, visiting
 from browser.test_journeys import axe
 from headwise.config import Config
 from headwise.decoding.generation import GenerationOptions, Generator, first_token
@@ -47,35 +47,31 @@ def test_the_next_token_and_what_it_is_drawn_from(browser: Browser, writer: Path
     warm = (scores / 0.5).softmax(0)
     kept = warm.topk(5)
 
-    server = Served([writer])
-    server.start()
-    visit = make_visit(browser, server.address)
-    page = visit.open(f"text={PROMPT}&temperature=0.5&topk=5")
-    assert page.locator(".panel:visible").count() == 2  # the language model, and its training
-    expect(page.locator("#language .detail")).to_contain_text("5 tokens can be drawn")
-    rows = visit.table("language")[1:]
-    for place, (row, i) in enumerate(zip(rows, own.topk(len(rows)).indices.tolist(), strict=True)):
-        assert row[0].replace("␣", " ").replace("↵", "\n") == vocabulary.piece(i)
-        assert number(row[1]) == pytest.approx(float(own[i]), abs=6e-5)
-        drawn = float(warm[i] / kept.values.sum()) if place < 5 else 0.0
-        assert number(row[2]) == pytest.approx(drawn, abs=6e-5)
+    with serving(writer) as served, visiting(browser, served) as visit:
+        page = visit.open(f"text={PROMPT}&temperature=0.5&topk=5")
+        assert page.locator(".panel:visible").count() == 2  # the language model, and its training
+        expect(page.locator("#language .detail")).to_contain_text("5 tokens can be drawn")
+        rows = visit.table("language")[1:]
+        for place, (row, i) in enumerate(zip(rows, own.topk(len(rows)).indices.tolist(), strict=True)):
+            assert row[0].replace("␣", " ").replace("↵", "\n") == vocabulary.piece(i)
+            assert number(row[1]) == pytest.approx(float(own[i]), abs=6e-5)
+            drawn = float(warm[i] / kept.values.sum()) if place < 5 else 0.0
+            assert number(row[2]) == pytest.approx(drawn, abs=6e-5)
 
-    page.locator("#language .tools button", has_text="Table").click()
-    page.locator(".next").first.focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    visit.settled()
-    said = vocabulary.piece(own.topk(2).indices.tolist()[1])
-    assert page.locator("#prompt").input_value() == PROMPT + said
-    page.locator("#language button", has_text="Write on").click()
-    options = GenerationOptions(temperature=0.5, top_k=5, max_tokens=40)
-    expected = PROMPT + said + generator.generate(PROMPT + said, options)[0]
-    expect(page.locator("#prompt")).to_have_value(expected)
-    assert visit.complaints == []
-    assert axe(page) == ""
-    page.locator("#prompt").fill("日本")
-    expect(page.locator("#language .notice")).to_contain_text(
-        "expected characters of the training text, found '日'"
-    )
-    page.context.close()
-    server.stop()
+        page.locator("#language .tools button", has_text="Table").click()
+        page.locator(".next").first.focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        visit.settled()
+        said = vocabulary.piece(own.topk(2).indices.tolist()[1])
+        assert page.locator("#prompt").input_value() == PROMPT + said
+        page.locator("#language button", has_text="Write on").click()
+        options = GenerationOptions(temperature=0.5, top_k=5, max_tokens=40)
+        expected = PROMPT + said + generator.generate(PROMPT + said, options)[0]
+        expect(page.locator("#prompt")).to_have_value(expected)
+        assert axe(page) == ""
+        page.locator("#prompt").fill("日本")
+        expect(page.locator("#language .notice")).to_contain_text(
+            "expected characters of the training text, found '日'"
+        )
+        visit.refused()

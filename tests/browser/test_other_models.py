@@ -10,16 +10,14 @@ import pytest
 import torch
 from playwright.sync_api import Browser, expect
 
-from browser.conftest import TEXT, Served, Visit, make_visit, number
+from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences, visiting
 from browser.test_journeys import axe
-from headwise.analysis.heads import Annotated
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.nn.multihead import recording
-from headwise.serve.corpora import Corpus
 from headwise.text.subword import BOS, EOS
-from unit.translator_run import ENGLISH, GERMAN, make_run
+from unit.translator_run import ENGLISH, make_run
 
 MODELS = {
     "recurrent": {"architecture": "recurrent"},
@@ -40,19 +38,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def zoo(runs: dict[str, Path]) -> Iterator[Served]:
-    server = Served([*runs.values()])
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def visit(browser: Browser, zoo: Served) -> Iterator[Visit]:
-    visit = make_visit(browser, zoo.address)
-    yield visit
-    visit.page.context.close()
-    assert visit.complaints == []
+def served(runs: dict[str, Path]) -> Iterator[Served]:
+    with serving(*runs.values()) as server:
+        yield server
 
 
 @torch.inference_mode()
@@ -148,17 +136,10 @@ def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs
 
 @pytest.mark.parametrize("name", MODELS)
 def test_evidence_is_what_there_is(browser: Browser, runs: dict[str, Path], name: str) -> None:
-    english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
     gold = [frozenset({(0, 0)})] * len(ENGLISH)
-    server = Served([runs[name]], corpus=Corpus("six sentences", english, german, gold))
-    server.start()
-    visit = make_visit(browser, server.address)
-    page = visit.open()
-    evidence = page.locator("#evidence")
-    expect(evidence).to_contain_text("6 sentences of six sentences")
-    expect(evidence).to_contain_text("Calibration, in its own words")
-    expect(evidence).to_contain_text("not measured" if name == "forgetful" else "3 sentences)")
-    assert ("Attention and deleting the word" in evidence.inner_text()) == (name != "forgetful")
-    page.context.close()
-    server.stop()
-    assert visit.complaints == []
+    with serving(runs[name], corpus=six_sentences(gold)) as served, visiting(browser, served) as visit:
+        evidence = visit.open().locator("#evidence")
+        expect(evidence).to_contain_text("6 sentences of six sentences")
+        expect(evidence).to_contain_text("Calibration, in its own words")
+        expect(evidence).to_contain_text("not measured" if name == "forgetful" else "3 sentences)")
+        assert ("Attention and deleting the word" in evidence.inner_text()) == (name != "forgetful")

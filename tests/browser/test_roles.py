@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 
-from browser.conftest import TEXT, Served, Visit, make_visit, number
-from headwise.analysis.heads import Annotated
+from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.nn.positions import shift_matrix
-from headwise.serve.corpora import Corpus
-from unit.translator_run import ENGLISH, GERMAN, make_run
+from unit.translator_run import make_run
 
 WIDTH = 16
 
@@ -36,20 +34,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def planted(run: Path) -> Iterator[Served]:
-    english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
-    server = Served([run], corpus=Corpus("six sentences", english, german))
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def visit(browser: Browser, planted: Served) -> Iterator[Visit]:
-    visit = make_visit(browser, planted.address)
-    yield visit
-    visit.page.context.close()
-    assert visit.complaints == []
+def served(run: Path) -> Iterator[Served]:
+    with serving(run, corpus=six_sentences()) as server:
+        yield server
 
 
 def test_heads_of_a_role_against_as_many_random_ones(visit: Visit, run: Path) -> None:
