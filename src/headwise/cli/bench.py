@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -79,8 +79,7 @@ def bench_train(
 
     room, peers = _room(device, threads), _peers(against)
     text = read_text(source, target)
-    machine = report.machine(room.device, room.threads, peers)
-    _say(report.machine_lines(machine))
+    machine = _machine(room, peers)
     rows = []
     for model in _names(models):
         with tempfile.TemporaryDirectory() as folder:
@@ -146,8 +145,7 @@ def bench_decode(
 
     room, peers = _room(device, threads), _peers(against)
     text = read_text(source, target)
-    machine = report.machine(room.device, room.threads, peers)
-    _say(report.machine_lines(machine))
+    machine = _machine(room, peers)
     rows = []
     for model in [None] if run else _names(models):
         with tempfile.TemporaryDirectory() as folder:
@@ -210,8 +208,7 @@ def bench_attention(
 
     room = _room(device, threads)
     devices.find_precision(precision, devices.find_device(room.device))
-    machine = report.machine(room.device, room.threads, [find_peer(OWN)])
-    _say(report.machine_lines(machine))
+    machine = _machine(room, [find_peer(OWN)])
     shared = {
         "heads": heads,
         "width": width,
@@ -264,8 +261,7 @@ def bench_start(
     from headwise.bench.workload import make_workload, read_text, run_workload
 
     room, peers = _room("cpu", threads), _peers(against)
-    machine = report.machine(room.device, room.threads, peers)
-    _say(report.machine_lines(machine))
+    machine = _machine(room, peers)
     with tempfile.TemporaryDirectory() as folder:
         text = read_text(None, None)
         place = Path(folder)
@@ -318,6 +314,15 @@ def _room(device: str, threads: int) -> Room:
     from headwise.nn.device import find_device
 
     return Room(str(find_device(device)), threads or os.cpu_count() or 1)
+
+
+def _machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
+    """Say what is measured on, and return it for the record."""
+    from headwise.bench import report
+
+    machine = report.machine(room.device, room.threads, peers)
+    _say(report.machine_lines(machine))
+    return machine
 
 
 def _peers(against: str) -> list[Peer]:
