@@ -17,6 +17,7 @@ from headwise.errors import ConfigError
 from headwise.models.convolutional import ConvolutionalSeq2Seq
 from headwise.nn.convolution import GatedConvolution, NormalizedLinear, scale_gradient
 from headwise.nn.multihead import recording
+from headwise.tasks.base import parameter_count
 
 V, E, C = 19, 8, 12  # vocabulary, width of embeddings, width of blocks
 
@@ -152,7 +153,7 @@ def test_parameters_by_formula() -> None:
 
     encoder = map_(E, C) + 2 * map_(3 * C, 2 * C) + map_(C, E)
     decoder = map_(E, C) + 3 * (map_(3 * C, 2 * C) + map_(C, E) + map_(E, C)) + map_(C, E)
-    assert small().parameter_count() == V * E + 2 * 20 * E + encoder + decoder
+    assert parameter_count(small()) == V * E + 2 * 20 * E + encoder + decoder
 
 
 def test_an_even_kernel_is_refused() -> None:

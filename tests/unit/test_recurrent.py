@@ -12,6 +12,7 @@ from headwise.config import Config, ModelConfig, RecurrentConfig
 from headwise.errors import ConfigError
 from headwise.models.build import build_model
 from headwise.nn.recurrence import Recurrence, reverse
+from headwise.tasks.base import parameter_count
 
 V, E, H = 50, 16, 24  # vocabulary, width of embeddings, width of states
 
@@ -19,7 +20,7 @@ V, E, H = 50, 16, 24  # vocabulary, width of embeddings, width of states
 def count(layers: int, **options: Any) -> int:
     shape = {"architecture": "recurrent", "encoder_layers": layers, "decoder_layers": layers, "d_model": E}
     config = ModelConfig.model_validate({**shape, "heads": 2, "recurrent": {"size": H, **options}})
-    return build_model(config, V, V).parameter_count()
+    return parameter_count(build_model(config, V, V))
 
 
 def layer(gates: int, inputs: int) -> int:

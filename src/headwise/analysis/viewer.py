@@ -58,9 +58,15 @@ class Viewer(ABC):
     def __init__(self, run: Path) -> None:
         self.run = run
 
-    @abstractmethod
     def __len__(self) -> int:
         """How many images were held out; 0 where the run's prepared images aren't there any more."""
+        try:
+            return self._count()
+        except CheckpointError:
+            return 0
+
+    @abstractmethod
+    def _count(self) -> int: ...
 
     @abstractmethod
     def held_out(self, row: int) -> Held:
@@ -87,11 +93,8 @@ class ClassifierViewer(Viewer):
         self.model = self._classifier = load_classifier(run, config, device=device)
         self.vision, self.shape, self.classes = self._classifier.vision, self._form.shape, self._form.classes
 
-    def __len__(self) -> int:
-        try:
-            return len(self._test)
-        except CheckpointError:
-            return 0
+    def _count(self) -> int:
+        return len(self._test)
 
     def held_out(self, row: int) -> Held:  # noqa: D102
         pixels = self._test.images[row].astype(np.float32) / self._form.full
@@ -123,11 +126,8 @@ class CaptionViewer(Viewer):
         drawn = make_gallery(self._test, form, self._config, TEST_SEED, held_out=None)
         return [Held(shown.picture[None], shown.facts.caption(0)) for shown in drawn]
 
-    def __len__(self) -> int:
-        try:
-            return len(self._gallery)
-        except CheckpointError:
-            return 0
+    def _count(self) -> int:
+        return len(self._gallery)
 
     def held_out(self, row: int) -> Held:  # noqa: D102
         return self._gallery[row]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from headwise.bench.workload import Workload
 from headwise.text.batches import Batch, plan_batches
+from headwise.text.rows import padded
 from headwise.text.subword import BOS, EOS, PAD
 
 
@@ -20,18 +20,12 @@ def training_batches(workload: Workload, tokens: int, count: int, *, seed: int =
 def _batch(workload: Workload, rows: list[int]) -> Batch:
     sources = [workload.sources[row] for row in rows]
     targets = [workload.targets[row] for row in rows]
-    source = _padded(sources)
+    source = padded(sources)
     return Batch(
         source=source,
         source_mask=source != PAD,
-        target_input=_padded([[BOS, *ids] for ids in targets]),
-        target_output=_padded([[*ids, EOS] for ids in targets]),
+        target_input=padded([[BOS, *ids] for ids in targets]),
+        target_output=padded([[*ids, EOS] for ids in targets]),
         rows=rows,
         target_tokens=sum(map(len, targets)) + len(rows),
     )
-
-
-def _padded(rows: list[list[int]]) -> torch.Tensor:
-    """Return ids (batch, length), padded on the right."""
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])

@@ -15,6 +15,7 @@ from headwise.experiments.rows import Place, Row, TrainingRow
 from headwise.models.build import build_model
 from headwise.models.flops import training_flops
 from headwise.nn.device import find_device, find_precision
+from headwise.tasks.base import parameter_count
 from headwise.training.loss import smoothed_cross_entropy
 
 _PROBE_TOKENS = 1024  # of each side in a timed step
@@ -37,7 +38,7 @@ class Cost:
 def parameters(config: Config) -> int:
     """Count the parameters of the model that a configuration asks for, without memory for it."""
     with torch.device("meta"):
-        return build_model(config.model, config.subwords.size, config.subwords.size).parameter_count()
+        return parameter_count(build_model(config.model, config.subwords.size, config.subwords.size))
 
 
 def estimate(row: Row, seed: int, place: Place) -> Cost:

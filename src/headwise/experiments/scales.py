@@ -58,16 +58,16 @@ class Scale:
     def prepare(self, tests: Iterable[str] = ("",)) -> None:
         """Make sure that the text is there; raises `DataError` saying how to get it."""
         if self.name == "tiny":
-            _write_miniature(self.test.source.parent)
+            _write_miniature(self.test.target)
         for name in sorted(tests):
             self.test_set(name).check()
 
 
-def _write_miniature(folder: Path) -> None:
-    from headwise.text.miniature import generate, write
+def _write_miniature(test: Path) -> None:
+    from headwise.text.generated import generate
 
-    if not (folder / "test.de").exists():
-        write(generate(train=20_000, dev=500, test=500, seed=1), folder)
+    if not test.exists():
+        generate("miniature", test.parent)
 
 
 _TINY_BASE = (

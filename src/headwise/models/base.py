@@ -85,7 +85,3 @@ class Seq2Seq(nn.Module, ABC):
     def readable(self) -> Seq2Seq:
         """The model whose attention can be looked at: itself, or for an engine the one that it stands for."""
         return self
-
-    def parameter_count(self) -> int:
-        """Count the trainable parameters, shared ones once."""
-        return sum(p.numel() for p in self.parameters())

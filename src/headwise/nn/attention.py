@@ -26,6 +26,7 @@ from torch.nn import functional
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.nn.cache import KeyValueCache
+from headwise.nn.device import sum_dtype
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.masks import causal_mask, combine
 from headwise.nn.mixing import Mixer, Role
@@ -312,17 +313,13 @@ def fused(
         if added is not None:
             scores = scores + added
         # In float32: over rows as short as these torch's bfloat16 softmax takes 3 to 9 times as long, both ways.
-        weights = scores.softmax(dim=-1, dtype=_wide(scores)).to(v.dtype)
+        weights = scores.softmax(dim=-1, dtype=sum_dtype(scores)).to(v.dtype)
         out = drop(weights, dropout, training=dropout > 0) @ v
     else:
         out = functional.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout)
     if mask is None or not _may_have_empty_rows(mask):
         return out
     return out * mask.any(dim=-1, keepdim=True)
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)
 
 
 def _additive(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -69,6 +69,11 @@ def find_precision(name: str, device: torch.device) -> torch.dtype:
     return PRECISIONS[name]
 
 
+def sum_dtype(x: torch.Tensor) -> torch.dtype:
+    """Return the dtype to sum in: float32, or float64 where `x` is."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 # Parameters of glibc's mallopt, and how much it may keep.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT, _LARGEST_KEPT = 2**31 - 1, 2**25  # bytes; the second is the most that glibc accepts

@@ -150,14 +150,15 @@ def _acquire(
         )
     if source is not None:
         assert local is not None, "checked before the first file"
-        _check_published(local, file)
+        if _is_published(local, file):
+            archives.check_md5(local, file.md5)
         digest, size = _install(_plain(local), str(local), path, expected, progress)
         known = file.sha256 is not None or (file.md5 is not None and _is_published(local, file))
         return Acquired(file.name, path, size, digest, "copied", known)
     part = directory / f"{file.name}.part"
     fetch(file.url, part, progress=progress)
     try:
-        _check_published(part, file)
+        archives.check_md5(part, file.md5)
         digest, size = _install(_plain(part), str(part), path, expected, None)
     except _Unfit as unfit:
         discard(part)
@@ -172,16 +173,6 @@ def _is_published(path: Path, file: PublicFile) -> bool:
     """Whether a file is packed just as its publisher's is."""
     with open(path, "rb") as content:
         return (content.read(2) == _GZIP) == file.url.endswith(".gz")
-
-
-def _check_published(path: Path, file: PublicFile) -> None:
-    """Raise `_Unfit` where a file that is packed as its publisher's is doesn't have the published MD5."""
-    if file.md5 is None or not _is_published(path, file):
-        return
-    with open(path, "rb") as content:
-        found = hashlib.file_digest(content, "md5").hexdigest()
-    if found != file.md5:
-        raise _Unfit(f"{path}: the checksum is wrong, expected the published MD5 {file.md5}, found {found}")
 
 
 def _install(

@@ -39,30 +39,29 @@ def bring(
 
 def _bring(archive: Archive, directory: Path, source: Path | None, progress: Progress | None) -> Path:
     if source is not None:
-        return _checked(source / archive.name, archive)
+        check_md5(source / archive.name, archive.md5)
+        return source / archive.name
     path = directory / FOLDER / archive.name
     if path.exists():
         return path
     part = path.with_name(f"{archive.name}.part")
     fetch(archive.url, part, progress=progress)
     try:
-        _checked(part, archive)
+        check_md5(part, archive.md5)
     except Damaged:
         discard(part)
         raise
     return part.rename(path)
 
 
-def _checked(path: Path, archive: Archive) -> Path:
-    if archive.md5 is None:
-        return path
+def check_md5(path: Path, published: str | None) -> None:
+    """Raise `Damaged` where a file hasn't the MD5 that its publisher states, if there is one."""
+    if published is None:
+        return
     with open(path, "rb") as content:
         found = hashlib.file_digest(content, "md5").hexdigest()
-    if found != archive.md5:
-        raise Damaged(
-            f"{path}: the checksum is wrong, expected the published MD5 {archive.md5}, found {found}"
-        )
-    return path
+    if found != published:
+        raise Damaged(f"{path}: the checksum is wrong, expected the published MD5 {published}, found {found}")
 
 
 def remove_used(corpus: Corpus, directory: Path) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from headwise.task_options import DenoisingConfig
 from headwise.text.batches import Batch
+from headwise.text.rows import padded
 from headwise.text.subword import BOS, EOS, PAD
 from headwise.text.windows import WindowStream
 
@@ -116,7 +117,7 @@ def make_pairs(pairs: Sequence[tuple[Ids, Ids]], rows: list[int]) -> Batch:
     """Pad damaged texts and targets into a batch; an end symbol closes each."""
     sources = [[*source, EOS] for source, _ in pairs]
     targets = [[*target, EOS] for _, target in pairs]
-    source, output = _padded(sources), _padded(targets)
+    source, output = padded(sources), padded(targets)
     target_input = output.roll(1, dims=1)
     target_input[:, 0] = BOS
     target_input[target_input == EOS] = PAD  # where a row is shorter, what follows its end is padding
@@ -128,11 +129,6 @@ def make_pairs(pairs: Sequence[tuple[Ids, Ids]], rows: list[int]) -> Batch:
         rows=rows,
         target_tokens=sum(map(len, targets)),
     )
-
-
-def _padded(rows: Sequence[Sequence[Any]]) -> torch.Tensor:
-    tensors = [torch.tensor(np.array(row, np.int64)) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=PAD)
 
 
 class DenoisingStream:

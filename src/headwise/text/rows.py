@@ -44,14 +44,15 @@ def make_rows(ids: Sequence[Any], targets: Sequence[Any], rows: Sequence[int]) -
     """Pad rows of ids and their targets."""
     lengths = torch.tensor([len(row) for row in ids])
     return RowBatch(
-        _padded(ids, PAD),
+        padded(ids),
         torch.arange(int(lengths.max())) < lengths[:, None],
-        _padded(targets, -1),
+        padded(targets, -1),
         [int(row) for row in rows],
     )
 
 
-def _padded(rows: Sequence[Any], value: int) -> torch.Tensor:
+def padded(rows: Sequence[Any], value: int = PAD) -> torch.Tensor:
+    """Return rows of ids as (batch, time) int64, the shorter ones filled up on the right."""
     result = np.full((len(rows), max(map(len, rows))), value, np.int64)
     for place, row in enumerate(rows):
         result[place, : len(row)] = row

@@ -23,6 +23,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from headwise.nn.device import sum_dtype
+
 _CHUNK_ELEMENTS = 5_000_000  # logits at a time: 10 MB in bfloat16, which stays in a CPU's last-level cache
 
 
@@ -44,11 +46,6 @@ def _chunks(rows: int, vocabulary: int, multiple: int = 1) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-def _wide(part: Tensor) -> torch.dtype:
-    """Return the dtype to sum in: float32, or float64 where `part` is."""
-    return torch.promote_types(part.dtype, torch.float32)
-
-
 def _normalized(logits: Tensor, at_target: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the wide logsumexp (rows,), and the softmax in the dtype of the logits.
 
@@ -60,7 +57,7 @@ def _normalized(logits: Tensor, at_target: Tensor, targets: Tensor) -> tuple[Ten
     if logits.device.type != "cpu" or bool((chosen < torch.finfo(chosen.dtype).tiny).any()):
         # At least 1/|V|. (A GPU, which would have to be waited for, does this always: it is cheap there.)
         at_target, chosen = logits.amax(dim=-1), probabilities.amax(dim=-1)
-    wide = _wide(logits)
+    wide = sum_dtype(logits)
     return at_target.to(wide) - chosen.to(wide).log(), probabilities
 
 
@@ -91,8 +88,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         rows, vocabulary = hidden.size(0), weight.size(0)
         w = weight.to(hidden.dtype)
         to_hidden = torch.empty_like(hidden)
-        to_weight = torch.zeros_like(weight, dtype=_wide(weight))
-        nll = torch.zeros((), dtype=_wide(hidden), device=hidden.device)
+        to_weight = torch.zeros_like(weight, dtype=sum_dtype(weight))
+        nll = torch.zeros((), dtype=sum_dtype(hidden), device=hidden.device)
         log_sum_exps = torch.zeros_like(nll)
         for part in _chunks(rows, vocabulary):
             x, y = hidden[part], targets[part]
@@ -128,8 +125,8 @@ class _RegularizedDropout(torch.autograd.Function):
         pair = alpha / 4
         w = weight.to(hidden.dtype)
         to_hidden = torch.empty_like(hidden)
-        to_weight = torch.zeros_like(weight, dtype=_wide(weight))
-        nll, log_sum_exps, divergence = torch.zeros(3, dtype=_wide(hidden), device=hidden.device).unbind()
+        to_weight = torch.zeros_like(weight, dtype=sum_dtype(weight))
+        nll, log_sum_exps, divergence = torch.zeros(3, dtype=sum_dtype(hidden), device=hidden.device).unbind()
         for part in _chunks(rows, vocabulary, multiple=3):
             second = slice(part.start + rows, part.stop + rows)
             y = targets[part, None]

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from headwise.nn.attention import register
+from headwise.nn.device import sum_dtype
 from headwise.nn.relative import RelativeBias
 from headwise.options import AttentionOptions
 
@@ -82,7 +83,7 @@ class _Chunked(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job
     ) -> Tensor:
         out = v.new_empty(*q.shape[:3], v.size(3))
-        log_sum = q.new_empty(*q.shape[:3], 1, dtype=_wide(q))
+        log_sum = q.new_empty(*q.shape[:3], 1, dtype=sum_dtype(q))
         for rows in job.rows():
             out[:, :, rows], log_sum[:, :, rows] = _forward_rows(q, k, v, mask, bias, job, rows)
         ctx.save_for_backward(q, k, v, mask, bias, out, log_sum)
@@ -94,8 +95,8 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, mask, bias, out, log_sum = ctx.saved_tensors
         job: _Job = ctx.job
-        dq, dk, dv = (torch.zeros_like(x, dtype=_wide(x)) for x in (q, k, v))
-        db = torch.zeros_like(bias, dtype=_wide(bias)) if ctx.needs_input_grad[4] else None
+        dq, dk, dv = (torch.zeros_like(x, dtype=sum_dtype(x)) for x in (q, k, v))
+        db = torch.zeros_like(bias, dtype=sum_dtype(bias)) if ctx.needs_input_grad[4] else None
         for rows in job.rows():
             delta = (gradient[:, :, rows] * out[:, :, rows]).to(log_sum.dtype).sum(-1, keepdim=True)
             bias_rows = None if bias is None else _cut(bias, 2, rows)
@@ -144,16 +145,11 @@ class _RowBias:
         return result
 
 
-def _wide(x: Tensor) -> torch.dtype:
-    """The dtype of sums: float32 for anything narrower."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 def _scores(
     q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job, rows: slice, cols: slice
 ) -> Tensor:
     """Scores of a tile, with a large negative number where masked; `bias` is already cut to the rows."""
-    scores = ((q[:, :, rows] * q.size(-1) ** -0.5) @ k[:, :, cols].transpose(-2, -1)).to(_wide(q))
+    scores = ((q[:, :, rows] * q.size(-1) ** -0.5) @ k[:, :, cols].transpose(-2, -1)).to(sum_dtype(q))
     if bias is not None:
         scores = scores + job.bias(bias, rows, cols).to(scores.dtype)
     if (allowed := job.allowed(mask, rows, cols, q.device)) is not None:
@@ -167,8 +163,8 @@ def _forward_rows(
     """Return the result (batch, heads, row, d_v) and the log-sum-exp (batch, heads, row, 1) of some queries."""
     bias = None if bias is None else _cut(bias, 2, rows)
     shape = (*q.shape[:2], rows.stop - rows.start)
-    numerator = q.new_zeros(*shape, v.size(3), dtype=_wide(q))
-    denominator = q.new_zeros(*shape, 1, dtype=_wide(q))
+    numerator = q.new_zeros(*shape, v.size(3), dtype=sum_dtype(q))
+    denominator = q.new_zeros(*shape, 1, dtype=sum_dtype(q))
     peak = torch.full_like(denominator, torch.finfo(denominator.dtype).min / 2)
     for cols in job.cols(rows):
         scores = _scores(q, k, mask, bias, job, rows, cols)
