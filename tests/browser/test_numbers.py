@@ -106,7 +106,7 @@ def test_the_steps_recombine(visit: Visit, translator: Translator) -> None:
     assert terms.sum() == pytest.approx(dots[2], abs=2e-3)
 
     page.locator("#stage-5").click()
-    scores, weights = column("÷ √d_k"), column("α")
+    scores, weights = column("÷ √dₖ"), column("α")
     assert dots / math.sqrt(8) == pytest.approx(scores, abs=1e-3)
     assert np.exp(scores) / np.exp(scores).sum() == pytest.approx(weights, abs=1e-3)
     expected, _ = forward(translator.model, *best(translator))

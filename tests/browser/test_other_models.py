@@ -98,7 +98,7 @@ def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Pa
     ]
     expect(page.locator(".tour")).to_be_hidden()
     assert page.locator("#heads [role=tab]").all_inner_texts() == ["Cross"]
-    expect(page.locator("#stage")).to_contain_text("isn’t softmax(QKᵀ/√d_k)")
+    expect(page.locator("#stage")).to_contain_text("isn’t softmax(QKᵀ/√dₖ)")
     expect(page.locator("#microscope .cells")).to_be_visible()
     layers = len(cross(Translator.load(runs[name], device="cpu"), [BOS, EOS]))
     assert page.locator(".head").count() == layers

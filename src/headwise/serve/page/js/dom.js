@@ -68,6 +68,17 @@ function append(element, children) {
 }
 
 /**
+ * Set a formula as papers do: `W^Q` with a superscript, `q_d` with a subscript.
+ * @param {string} text
+ * @returns {(Node | string)[]}
+ */
+export function formula(text) {
+  return text
+    .split(/([_^]\w)/)
+    .map((part) => (/^[_^]/.test(part) ? h(part[0] === "_" ? "sub" : "sup", {}, part[1]) : part));
+}
+
+/**
  * Put new children in the place of the old. Whoever had the keyboard keeps it: the new element with the same
  * `data-key` gets the focus.
  * @param {Element} element

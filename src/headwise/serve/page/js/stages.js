@@ -1,6 +1,6 @@
 /** The steps of one head's arithmetic, each with this model's real numbers. */
 
-import { h } from "./dom.js";
+import { formula, h } from "./dom.js";
 import { number, percent, piece } from "./text.js";
 
 /**
@@ -8,8 +8,8 @@ import { number, percent, piece } from "./text.js";
  * @typedef {{ label: string, values: Float32Array }} Strip
  *
  * @typedef {object} Stage
- * @property {string} name
- * @property {string} formula
+ * @property {string} name and
+ * @property {string} formula as `formula` (dom.js) sets them
  * @property {(p: Products, key: number) => (Node | string)[]} sentence
  * @property {(p: Products, key: number) => Strip[]} strips
  */
@@ -21,7 +21,7 @@ const strong = (text) => h("strong", {}, text);
 export const STAGES = [
   {
     name: "q",
-    formula: "q = x Wᵠ",
+    formula: "q = x W^Q",
     sentence: (p) => [
       strong(piece(p.query_piece)),
       ` asks. Its query is a vector of ${p.q.data.length} numbers: what it is looking for.`,
@@ -30,7 +30,7 @@ export const STAGES = [
   },
   {
     name: "k",
-    formula: "k = x Wᴷ",
+    formula: "k = x W^K",
     sentence: (p, key) => [
       strong(piece(p.key_pieces[key])),
       " offers a key of as many numbers: what it can be found by.",
@@ -119,10 +119,11 @@ export const STAGES = [
     ],
   },
   {
-    name: "Wᴼ",
-    formula: "out = Wᴼ head + other heads",
+    name: "W^O",
+    formula: "out = W^O head + other heads",
     sentence: (p) => [
-      `Wᴼ turns the ${p.result.data.length} numbers into ${p.output.data.length}. Together with the other heads that is what the sub-layer adds: this head’s part has `,
+      ...formula("W^O"),
+      ` turns the ${p.result.data.length} numbers into ${p.output.data.length}. Together with the other heads that is what the sub-layer adds: this head’s part has `,
       strong(percent(norm(p.part_of_output.data) / Math.max(1e-12, norm(p.output.data)))),
       " of the sum’s length.",
     ],

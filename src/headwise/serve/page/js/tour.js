@@ -90,7 +90,7 @@ export const STEPS = [
     gist: "Why the product is divided by √d",
     panel: "microscope",
     text: "The longer the lists, the larger their products become, by chance alone. Dividing by the square root of their length keeps the scores moderate; otherwise one key would take everything and the model couldn’t learn from the others.",
-    attempt: "Compare the columns q·k and ÷ √d_k in the table.",
+    attempt: "Compare the columns q·k and ÷ √dₖ in the table.",
     act: (app) => look(app, "cross", 3),
     live: (app) => {
       const found = cell(app);

@@ -1,6 +1,6 @@
 /** One head up close: its weights, and its arithmetic from query to output, step by step. */
 
-import { fill, h, s } from "../dom.js";
+import { fill, formula, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
 import { panel, tableOf, twin, watch } from "../panel.js";
@@ -125,7 +125,7 @@ export function microscopePanel({ store, data }) {
             onclick: () => store.set({ stage: i }),
             onfocus: () => i !== now && store.set({ stage: i }),
           },
-          one.name,
+          formula(one.name),
         ),
       ),
     );
@@ -138,7 +138,7 @@ export function microscopePanel({ store, data }) {
         h(
           "p",
           { class: "muted" },
-          "This model’s attention isn’t softmax(QKᵀ/√d_k) over heads, so there are no such products to show.",
+          "This model’s attention isn’t softmax(QKᵀ/√dₖ) over heads, so there are no such products to show.",
         ),
       );
     } else if (!p) fill(stage, h("p", { class: "muted" }, "Nothing to work out yet."));
@@ -147,7 +147,7 @@ export function microscopePanel({ store, data }) {
       const one = STAGES[now];
       fill(
         stage,
-        h("p", { class: "formula" }, one.formula),
+        h("p", { class: "formula" }, formula(one.formula)),
         h("p", { class: "sentence" }, ...one.sentence(p, key)),
         ...one.strips(p, key).map((strip) => bars(strip, p)),
         overview(p, key, now),
@@ -214,7 +214,7 @@ function bars({ label, values }, p) {
   return h(
     "figure",
     { class: "strip" },
-    h("figcaption", {}, label, h("span", {}, `±${number(most, 2)}`)),
+    h("figcaption", {}, formula(label), h("span", {}, `±${number(most, 2)}`)),
     svg,
   );
 }
@@ -228,7 +228,7 @@ function bars({ label, values }, p) {
 function overview(p, key, stage) {
   const columns = [
     { from: 2, name: "q·k", value: (/** @type {number} */ i) => number(p.dots.data[i], 3) },
-    { from: 3, name: "÷ √d_k", value: (/** @type {number} */ i) => number(p.scaled.data[i], 3) },
+    { from: 3, name: "÷ √dₖ", value: (/** @type {number} */ i) => number(p.scaled.data[i], 3) },
     ...(biased(p)
       ? [
           {
