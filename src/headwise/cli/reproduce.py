@@ -104,7 +104,10 @@ def _estimate(jobs: list[Job], place: Place) -> None:
     """Print what each row would cost on this machine, and its command."""
     from headwise.experiments.cost import estimate, table
 
-    costs = [estimate(job.row, job.seed, place) for job in jobs]
+    costs = []
+    for job in jobs:
+        typer.echo(f"estimating {job.row.name}, seed {job.seed}", err=True)
+        costs.append(estimate(job.row, job.seed, place))
     typer.echo(table(costs).text())
     typer.echo("")
     for cost in costs:
