@@ -70,23 +70,18 @@ def test_millions_of_pairs_get_the_papers_recipe() -> None:
 
 
 def test_a_run_against_the_clock_gets_a_rate_that_may_be_stopped() -> None:
-    whole = choose(size(30_000), DataConfig())
-    assert whole.config.schedule.name == "linear"
-    assert whole.config.training.r_drop > 0
-    assert any("training.r_drop" in reason for reason in whole.reasons)
+    assert choose(size(30_000), DataConfig()).config.schedule.name == "linear"
     timed = choose(size(30_000), DataConfig(), timed=True)
     assert timed.config.schedule.name == "inverse_sqrt"
     assert "clock" in timed.reasons[-1]
-    assert timed.config.training.r_drop == 0
 
 
-def test_the_size_of_multi30k_gets_the_shipped_configuration_but_for_rounding() -> None:
+def test_the_size_of_multi30k_gets_the_shipped_configuration_but_for_rounding_and_r_drop() -> None:
     shipped = Config.load(Path(__file__).parents[2] / "configs/multi30k-en-de.yaml")
     chosen = choose(size(29_000, words=12), DataConfig()).config
     assert chosen.model == shipped.model
     assert chosen.batch == shipped.batch
     assert chosen.schedule == shipped.schedule
-    assert chosen.training.r_drop == shipped.training.r_drop
     assert chosen.training.average_last == shipped.training.average_last
     assert chosen.training.max_steps == pytest.approx(shipped.training.max_steps, rel=0.15)
     assert chosen.subwords.size == pytest.approx(shipped.subwords.size, rel=0.1)

@@ -67,8 +67,7 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
     """Choose subwords, model, dropout, batch and steps for a corpus.
 
     `timed` says that training will be stopped by the clock: the learning rate then follows a schedule that is good
-    to stop at any time, otherwise it falls to zero at the last step; and R-Drop, which pays in long trainings, is left
-    out.
+    to stop at any time, otherwise it falls to zero at the last step.
     """
     subwords = subword_count(size)
     reasons = [
@@ -76,7 +75,7 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
         "one vocabulary for both languages"
     ]
     if size.pairs < 300_000:
-        config = _small(size, r_drop=0.0 if timed else 4.0)
+        config = _small(size)
         reasons.append(f"model: 4+4 layers of width 128, as {size.pairs:,} pairs are soon learned by heart")
     elif size.pairs < 1_500_000:
         config = _medium(size)
@@ -94,11 +93,6 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
         f"about {training.max_steps * config.batch.tokens * _FILLED / size.target_tokens:.0f} passes over "
         f"{size.target_tokens:,.0f} target subwords",
     ]
-    if training.r_drop:
-        reasons.append(
-            f"training.r_drop={training.r_drop:g}: two passes over each batch must agree; twice the work, and better "
-            "for few pairs (0 to leave it out)"
-        )
     if timed and config.schedule.name == "linear":
         config.schedule.name = "inverse_sqrt"
         every = max(20, training.max_steps // 200)
@@ -125,7 +119,7 @@ def _steps(size: CorpusSize, tokens: int, *, least: int = 1_000) -> int:
     return max(least, 100 * round(steps / 100))
 
 
-def _training(steps: int, *, average: int, r_drop: float = 0.0) -> TrainingConfig:
+def _training(steps: int, *, average: int) -> TrainingConfig:
     """Average the last fifth of training; validate ten times."""
     every = max(10, round(steps / 5 / average))
     return TrainingConfig(
@@ -134,11 +128,10 @@ def _training(steps: int, *, average: int, r_drop: float = 0.0) -> TrainingConfi
         checkpoint_every=every,
         average_last=average,
         best_by="bleu",
-        r_drop=r_drop,
     )
 
 
-def _small(size: CorpusSize, *, r_drop: float) -> Config:
+def _small(size: CorpusSize) -> Config:
     model = preset("tiny")
     model.d_ff, model.dropout, model.norm = 512, 0.25, "pre"
     steps = _steps(size, 4096)
@@ -147,7 +140,7 @@ def _small(size: CorpusSize, *, r_drop: float) -> Config:
         model=model,
         batch=BatchConfig(tokens=4096),
         schedule=schedule,
-        training=_training(steps, average=10, r_drop=r_drop),
+        training=_training(steps, average=10),
     )
 
 
