@@ -150,10 +150,11 @@ def _acquire(
         )
     if source is not None:
         assert local is not None, "checked before the first file"
-        if _is_published(local, file):
+        published = file.md5 is not None and _is_published(local, file)
+        if published:
             archives.check_md5(local, file.md5)
         digest, size = _install(_plain(local), str(local), path, expected, progress)
-        known = file.sha256 is not None or (file.md5 is not None and _is_published(local, file))
+        known = file.sha256 is not None or published
         return Acquired(file.name, path, size, digest, "copied", known)
     part = directory / f"{file.name}.part"
     fetch(file.url, part, progress=progress)
