@@ -11,7 +11,7 @@ def find(evidence: Evidence) -> Finding:
     """Pre-norm trains where post-norm doesn't; with warm-up and few layers post-norm is no worse."""
     return Finding(
         [warm_up.table(evidence)],
-        warm_up.charts(evidence, "norm"),
+        warm_up.charts(evidence),
         [
             warm_up.compare(
                 evidence,

@@ -55,7 +55,7 @@ def find(evidence: Evidence) -> Finding:
     """Post-norm needs it; pre-norm hardly."""
     return Finding(
         [table(evidence)],
-        charts(evidence, "warm-up"),
+        charts(evidence),
         [
             compare(
                 evidence, "Post-norm, as in the paper, needs warm-up", "warm-up-post", "warm-up-none-post"
@@ -76,7 +76,7 @@ def compare(evidence: Evidence, text: str, better: str, worse: str) -> Claim:
     return Claim(text, decide(held), because)
 
 
-def charts(evidence: Evidence, name: str) -> list[Chart]:
+def charts(evidence: Evidence) -> list[Chart]:
     """Draw development loss against steps, where there is something to draw."""
     found = {row.label: record for row in evidence.rows if (record := evidence.first(row.name)) is not None}
 
@@ -88,7 +88,7 @@ def charts(evidence: Evidence, name: str) -> list[Chart]:
         axis.set(xlabel="step", ylabel="development loss (nats a subword)")
         axis.legend(frameon=False, fontsize=8)
 
-    return [Chart(f"{name}-{evidence.scale.name}", "Development loss against steps", draw)] if found else []
+    return [Chart(f"warm-up-{evidence.scale.name}", "Development loss against steps", draw)] if found else []
 
 
 EXPERIMENT = Experiment("warm-up", "Warm-up", rows, find)
