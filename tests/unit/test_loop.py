@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
+from headwise.models.weights import read_recipe
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Interruption, Trainer
 from headwise.training.loss import LossSum
@@ -198,6 +199,18 @@ def test_what_an_interruption_saved_is_not_averaged(tmp_path: Path) -> None:
     assert (tmp_path / "parts" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model.safetensors"
     ).read_bytes()
+
+
+def test_a_finished_run_is_averaged_anew_where_that_has_changed(tmp_path: Path) -> None:
+    trainer(tmp_path / "one", checkpoint_every=2, average_last=1).fit()
+    trainer(tmp_path / "three", checkpoint_every=2, average_last=3).fit()
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() != (
+        tmp_path / "three" / "model.safetensors"
+    ).read_bytes()
+    trainer(tmp_path / "three", checkpoint_every=2, average_last=1).fit()
+    assert read_recipe(tmp_path / "three" / "model.safetensors")["steps"] == [6]
+    averaged = [r for r in read_metrics(tmp_path / "three" / "metrics.jsonl") if r["kind"] == "averaged"]
+    assert [r["step"] for r in averaged] == [6, 6]
 
 
 def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
+from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
 from headwise.training.monitor import Monitor, read_metrics
@@ -129,10 +130,17 @@ class Trainer:
         self.monitor.say(f"resuming from {latest} (step {self.progress.step})")
 
     def _has_model(self) -> bool:
-        """Whether the end of training has been recorded, which is the last thing that happens there."""
+        """Whether the end of training has been recorded, and its model averages what is to be averaged now."""
         records = read_metrics(self.run / "metrics.jsonl")
-        recorded = any(r["kind"] == "averaged" and r["step"] == self.progress.step for r in records)
-        return recorded and (self.run / "model.safetensors").exists()
+        file = self.run / "model.safetensors"
+        if not file.exists() or not any(
+            r["kind"] == "averaged" and r["step"] == self.progress.step for r in records
+        ):
+            return False
+        return read_recipe(file).get("steps") == self._steps_to_average()
+
+    def _steps_to_average(self) -> list[int]:
+        return self.checkpoints.to_average(self.options.average_last, self.options.checkpoint_every)
 
     def _train(self, interruption: Interruption) -> None:
         options, progress = self.options, self.progress
@@ -270,7 +278,7 @@ class Trainer:
 
     def _average(self) -> None:
         """Average the last checkpoints, write the result as the run's model, and score it."""
-        steps = self.checkpoints.to_average(self.options.average_last, self.options.checkpoint_every)
+        steps = self._steps_to_average()
         file = self.run / "model.safetensors"
         averaged = self.checkpoints.write_average(steps, file, self.config.digest())
         with torch.no_grad():
