@@ -46,6 +46,8 @@ def main() -> int:
             start = pretrain(pretraining, config, options.out / f"fold-{fold}-mlm")
             config = config.with_overrides([f"training.initialize_from={json.dumps(str(start))}"])
         scores = train(config, options.out / f"fold-{fold}", quiet=True).scores
+        if not scores:
+            sys.exit(f"folds: stopped in fold {fold}; the same command goes on there")
         accuracies.append(scores["accuracy"])
         print(
             f"fold {fold:>2}  accuracy {scores['accuracy']:6.2f}  macro F1 {scores['macro_f1']:6.2f}",
