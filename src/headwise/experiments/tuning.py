@@ -27,9 +27,11 @@ def rows(scale: Scale) -> list[TrainingRow]:
             file, changes = contest.system(name, rate)
             short = (
                 f"training.max_steps={contest.steps}",
+                f"schedule.warmup={contest.steps // 2}",
                 f"training.validate_every={contest.steps}",
                 "training.validate_bleu=false",
                 "training.best_by=loss",
+                "training.average_last=1",  # a mean over so few steps says more of their beginning than of the rate
             )
             label = f"{ARCHITECTURES[name]}, rate {rate:g}"
             made.append(
