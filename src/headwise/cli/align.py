@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.options import Device, TrainedRun
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     source: Annotated[Path | None, typer.Option(help="Source text, or a .conllu file; plain or .gz.")] = None,
     target: Annotated[Path | None, typer.Option(help="Its translation, likewise.")] = None,
     miniature: Annotated[
@@ -45,7 +46,7 @@ def command(
     ] = None,
     gold: Annotated[Path | None, typer.Option(help="Gold alignments in Pharaoh format: 0-0 1?2.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the alignments here.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with the error rate.")
     ] = False,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.options import AsJson, Device, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ _VIEWS = ("attention", "rollout", "gradient", "deletion")
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     text: Annotated[str | None, typer.Option(help="One sentence to look at word by word.")] = None,
     source: Annotated[Path | None, typer.Option(help="Many sentences, for the mean agreement.")] = None,
     target: Annotated[
         Path | None, typer.Option(help="Their translations; the model's own unless given.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Sentences of the files to read.")] = 50,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Compare attention with rollout, gradient × input, and the loss of log-probability when a word is deleted.
 

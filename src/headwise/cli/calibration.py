@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headwise.cli.options import AsJson, Device
 from headwise.errors import ConfigError
 
 
@@ -23,8 +24,8 @@ def command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Draw reliability diagrams as .png.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Compare token probabilities with how often they are right, teacher-forced and free-running.
 

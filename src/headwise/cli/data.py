@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise.cli.options import AsJson
+
 if TYPE_CHECKING:
     from headwise.text.acquire import Acquired
     from headwise.text.catalog import Corpus
@@ -60,7 +62,7 @@ def get(
         typer.Option("--only", help="Only files that match this pattern, such as '*.en'; may be repeated."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again and replace what is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fetch a public corpus as plain text, verified by checksum.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.options import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     files: Annotated[
         list[Path] | None,
         typer.Argument(help="Not for translation: test files; the run's development data without."),
@@ -43,10 +44,8 @@ def command(
     samples: Annotated[
         int | None, typer.Option(help="Resamples of the comparison.", show_default="by test")
     ] = None,
-    beam: Annotated[int | None, typer.Option(help="Beam size.", show_default="the run's")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
-    ] = None,
+    beam: Beam = None,
+    alpha: Alpha = None,
     shortlist: Annotated[
         bool,
         typer.Option(
@@ -70,16 +69,10 @@ def command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Write the translations (or other outputs) here, too.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    engine: Annotated[str, typer.Option(help="native, readable (PyTorch), or auto for the faster.")] = "auto",
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            help="float32, bfloat16, int8, or auto for what is fastest.",
-            show_default="what the run is stored in",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    precision: EnginePrecision = None,
+    as_json: AsJson = False,
 ) -> None:
     """Score a run: translations with sacreBLEU, chrF2, tokenized BLEU and perplexity; others as their task does.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headwise.cli.options import Alpha, Beam, Device, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     text: Annotated[str, typer.Option(help="The sentence to translate.")],
     out: Annotated[
         Path | None,
@@ -41,11 +42,9 @@ def command(
     head: Annotated[
         str | None, typer.Option(help="One head for a .png, as LAYER.HEAD from 1.", show_default="all")
     ] = None,
-    beam: Annotated[int | None, typer.Option(help="Beam size.", show_default="the run's")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    beam: Beam = None,
+    alpha: Alpha = None,
+    device: Device = "auto",
 ) -> None:
     """Translate one sentence and show what every head attended to.
 

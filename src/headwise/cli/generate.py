@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.options import Device, Precision
+
 
 def command(
     run: Annotated[Path, typer.Argument(help="A trained run directory of task language_model.")],
@@ -23,10 +25,8 @@ def command(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Write a JSON object for each text, at the end.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
-    ] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Continue a prompt; the text appears token by token. With --n above 1, a line `--- 2 ---` begins the second.
 

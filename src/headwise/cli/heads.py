@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headwise.cli.options import AsJson, Device, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ Order = Literal["gradient", "masking", "random"]
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     source: Annotated[
         Path | None, typer.Option(help="Source text, or a .conllu file with trees; plain or .gz.")
     ] = None,
@@ -51,8 +52,8 @@ def command(
     ] = None,
     train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Measure every head: position, syntax, coreference, rare words, entropy; on request importance and pruning.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.options import Device
 from headwise.config import Config
 from headwise.errors import ConfigError
 
@@ -26,7 +27,7 @@ def command(
             help="The caption to look with (image_text).", show_default="the held-out picture's own"
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Draw where each head looked and the attention through all layers; for captions, what each word stands for.
 

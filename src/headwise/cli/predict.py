@@ -10,22 +10,20 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.options import Device, OutputFile, Precision, TrainedRun
+
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     file: Annotated[
         Path | None, typer.Argument(help="Lines to read, plain or .gz; standard input without.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")
-    ] = None,
+    out: OutputFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write a JSON object for each line, with everything.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
-    ] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
     chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
 ) -> None:
     """Predict for each line of a file or of standard input, in its order; an empty line stays empty.

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.options import TrainedRun
 from headwise.errors import CheckpointError, ConfigError
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     out: Annotated[Path, typer.Option("-o", "--out", help="A new run directory.")],
     precision: Annotated[str, typer.Option(help="int8 or bfloat16.")] = "int8",
 ) -> None:

@@ -10,32 +10,24 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun
 from headwise.errors import DataError
 
 _CHUNK = 1024  # pairs scored together
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory.")],
+    run: TrainedRun,
     source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
     target: Annotated[Path, typer.Option(help="Its translations, line by line.")],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")
-    ] = None,
-    also: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with", metavar="RUN", help="Another run that votes too, of the same subwords; may be repeated."
-        ),
-    ] = None,
+    out: OutputFile = None,
+    also: MoreRuns = None,
     alpha: Annotated[
         float | None, typer.Option(help="Exponent of the score's length penalty.", show_default="the run's")
     ] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Write a JSON object for each pair.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")
-    ] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Give the log-probability (natural logarithm) of each translation, by forced decoding.
 

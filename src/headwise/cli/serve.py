@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.options import Device
 from headwise.errors import ConfigError
 
 
@@ -35,7 +36,7 @@ def command(
         bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
     ] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Serve a page that shows what a model does: every head, the beam, each product, live.
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile
+
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
 
@@ -21,15 +23,8 @@ InputFile = Annotated[
 def command(
     run: Run,
     file: InputFile = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")
-    ] = None,
-    also: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with", metavar="RUN", help="Another run that votes too, of the same subwords; may be repeated."
-        ),
-    ] = None,
+    out: OutputFile = None,
+    also: MoreRuns = None,
     beam: Annotated[
         int | None, typer.Option(help="Live hypotheses; 1 is greedy.", show_default="the run's")
     ] = None,
@@ -71,15 +66,9 @@ def command(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Write a JSON object for each line, with everything.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    engine: Annotated[str, typer.Option(help="native, readable (PyTorch), or auto for the faster.")] = "auto",
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            help="float32, bfloat16, int8, or auto for what is fastest.",
-            show_default="what the run is stored in",
-        ),
-    ] = None,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    precision: EnginePrecision = None,
     workers: Annotated[
         int, typer.Option(min=0, help="Threads that each search sentences; 0: one a processor.")
     ] = 0,

@@ -1,0 +1,34 @@
+"""Arguments and options that several commands have, said once so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TrainedRun = Annotated[Path, typer.Argument(help="A trained run directory.")]
+MoreRuns = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with", metavar="RUN", help="Another run that votes too, of the same subwords; may be repeated."
+    ),
+]
+OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+Engine = Annotated[str, typer.Option(help="native, readable (PyTorch), or auto for the faster.")]
+# Of what only PyTorch computes.
+Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")]
+# Of what the native engine computes, too; a run may be stored in one of its own.
+EnginePrecision = Annotated[
+    str | None,
+    typer.Option(
+        help="float32, bfloat16, int8, or auto for what is fastest.",
+        show_default="what the run is stored in",
+    ),
+]
+Beam = Annotated[int | None, typer.Option(help="Beam size.", show_default="the run's")]
+Alpha = Annotated[
+    float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
+]
