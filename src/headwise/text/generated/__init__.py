@@ -68,7 +68,7 @@ GENERATORS = {
     "questions": Generator(
         partial(_write_lines, "questions", ".jsonl", questions),
         "stories, and questions that a part of them answers",
-        12_000,
+        40_000,
     ),
     "copy": Generator(partial(write_exercise, "copy"), "4 to 12 letters; the same again", 20_000),
     "reverse": Generator(partial(write_exercise, "reverse"), "4 to 12 letters; the last one first", 20_000),
