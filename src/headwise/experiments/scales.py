@@ -109,7 +109,7 @@ SCALES = {
                 Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
                 corpus="multi30k",
             ),
-            minutes=30.0,
+            minutes=10.0,
             most_dropout=0.4,
         ),
         Scale(
