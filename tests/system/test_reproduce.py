@@ -9,7 +9,7 @@ import pytest
 
 from headwise.config import Config
 from headwise.errors import ConfigError, DataError
-from headwise.experiments.cost import duration, estimate, parameters
+from headwise.experiments.cost import duration, estimates, parameters, table
 from headwise.experiments.outcome import Claim, Finding, Table
 from headwise.experiments.records import Record, read_record, write_record
 from headwise.experiments.registry import NAMES, Evidence, Experiment, find_experiment
@@ -273,7 +273,10 @@ def test_a_cost_is_estimated_before_anything_runs(
     toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
 ) -> None:
     place = place_in(tmp_path, toy_scale)
-    cost = estimate(toy_experiment.rows(toy_scale)[0], 1, place)
+    said: list[str] = []
+    cost, other = estimates(plan(toy_experiment, toy_scale), place, said.append)
+    assert said == ["timing toy-short", "timing toy-pre"]
+    assert other.minutes is not None
     assert cost.tokens == pytest.approx(0.9 * 200 * 2 * 6)
     assert cost.minutes is not None
     assert 0 < cost.minutes < 1
@@ -284,6 +287,18 @@ def test_a_cost_is_estimated_before_anything_runs(
         "3.0 days",
         "2.2 years",
     ]
+
+
+def test_a_cost_is_of_what_is_left_and_a_model_is_timed_once(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
+) -> None:
+    place, said = place_in(tmp_path, toy_scale), []
+    done = plan(toy_experiment, toy_scale, rows=["toy-short"])
+    run(done, place, lambda line: None)
+    costs = estimates(plan(toy_experiment, toy_scale, seeds=[1, 2, 3]), place, said.append)
+    assert [cost.recorded for cost in costs] == [True, False, False, False, False, False]
+    assert said == ["timing toy-pre", "timing toy-short"]
+    assert "recorded already" in table(costs).text()
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,17 +101,15 @@ def _list() -> None:
 
 
 def _estimate(jobs: list[Job], place: Place) -> None:
-    """Print what each row would cost on this machine, and its command."""
-    from headwise.experiments.cost import estimate, table
+    """Print what each row would cost on this machine, and the commands of those that aren't recorded yet."""
+    from headwise.experiments.cost import estimates, table
 
-    costs = []
-    for job in jobs:
-        typer.echo(f"estimating {job.row.name}, seed {job.seed}", err=True)
-        costs.append(estimate(job.row, job.seed, place))
+    costs = estimates(jobs, place, lambda line: typer.echo(line, err=True))
     typer.echo(table(costs).text())
     typer.echo("")
     for cost in costs:
-        typer.echo(cost.command)
+        if not cost.recorded:
+            typer.echo(cost.command)
 
 
 def _gpus() -> int:

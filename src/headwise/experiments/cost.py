@@ -1,17 +1,18 @@
-"""What a row would cost on the machine at hand, before it starts: parameters, operations, and a timed step."""
+"""What rows would cost on the machine at hand, before they start: parameters, operations, and a timed step."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from headwise.config import Config
 from headwise.experiments.outcome import Table
-from headwise.experiments.rows import Place, Row, TrainingRow
+from headwise.experiments.rows import Place, TrainingRow
+from headwise.experiments.runner import Job
 from headwise.models.build import build_model
 from headwise.models.flops import training_flops
 from headwise.nn.device import find_device, find_precision
@@ -24,11 +25,11 @@ _FILLED = 0.9  # of a batch's budget: the rest is padding
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate; `minutes` is None for a row that isn't trained."""
+    """An estimate for a job that isn't recorded yet; `minutes` is None for a row that isn't trained."""
 
-    name: str
-    seed: int
+    job: Job
     command: str
+    recorded: bool = False
     parameters: int | None = None
     flops: float | None = None
     tokens: float | None = None
@@ -41,21 +42,32 @@ def parameters(config: Config) -> int:
         return parameter_count(build_model(config.model, config.subwords.size, config.subwords.size))
 
 
-def estimate(row: Row, seed: int, place: Place) -> Cost:
-    """Estimate a row; a trained one is built and timed on a small batch of made-up sentences."""
-    command = shlex.join(row.command(seed, place))
+def estimates(jobs: Sequence[Job], place: Place, say: Callable[[str], None]) -> list[Cost]:
+    """Estimate every job: each model that is to be trained is built and timed once, on made-up sentences."""
+    timed: dict[str, float] = {}
+    return [_estimate(job, place, timed, say) for job in jobs]
+
+
+def _estimate(job: Job, place: Place, timed: dict[str, float], say: Callable[[str], None]) -> Cost:
+    row = job.row
+    command = shlex.join(row.command(job.seed, place))
+    if job.record(place.results) is not None:
+        return Cost(job, command, recorded=True)
     if not isinstance(row, TrainingRow):
-        return Cost(row.name, seed, command)
-    config = row.configuration(seed).with_overrides(place.machine.changes())
+        return Cost(job, command)
+    config = row.configuration(job.seed).with_overrides(place.machine.changes())
     sentence = place.scale.sentence
+    model = f"{config.model.model_dump_json()} {config.subwords.size}"
+    if model not in timed:
+        say(f"timing {row.name}")
+        timed[model] = _seconds_a_token(config, sentence)
     tokens = _FILLED * config.batch.tokens * config.batch.accumulate * config.training.max_steps
-    minutes = tokens / _FILLED * _seconds_a_token(config, sentence) / 60 / place.machine.processes
+    minutes = tokens / _FILLED * timed[model] / 60 / place.machine.processes
     if config.training.max_minutes is not None and minutes > config.training.max_minutes:
         tokens *= config.training.max_minutes / minutes
         minutes = config.training.max_minutes
-    return Cost(
-        row.name, seed, command, parameters(config), training_flops(config, tokens, sentence), tokens, minutes
-    )
+    flops = training_flops(config, tokens, sentence)
+    return Cost(job, command, False, parameters(config), flops, tokens, minutes)
 
 
 def _seconds_a_token(config: Config, sentence: int) -> float:
@@ -88,12 +100,12 @@ def table(costs: Sequence[Cost]) -> Table:
     """Lay estimates out, with their sum."""
     rows = [
         (
-            cost.name,
-            str(cost.seed),
+            cost.job.row.name,
+            str(cost.job.seed),
             "" if cost.parameters is None else f"{cost.parameters / 1e6:,.2f} M",
             "" if cost.tokens is None else f"{cost.tokens / 1e6:,.1f} M",
             "" if cost.flops is None else f"{cost.flops:.1e}",
-            "measured, not trained" if cost.minutes is None else duration(cost.minutes),
+            _time(cost),
         )
         for cost in costs
     ]
@@ -105,6 +117,12 @@ def table(costs: Sequence[Cost]) -> Table:
         f"Time: one pass forward and backward over {_PROBE_TOKENS} tokens, timed now, times the tokens of the row; "
         "validation and whatever else the machine is doing come on top.",
     )
+
+
+def _time(cost: Cost) -> str:
+    if cost.recorded:
+        return "recorded already"
+    return "measured, not trained" if cost.minutes is None else duration(cost.minutes)
 
 
 def duration(minutes: float) -> str:
