@@ -10,7 +10,7 @@ from headwise.experiments.rows import TrainingRow, replaced
 from headwise.experiments.scales import Scale
 
 _DEPTHS = (6, 12, 18, 24)
-_BLEU = "dev.bleu"
+_BLEU, _PERPLEXITY = "dev.bleu", "dev.perplexity"
 
 
 def _name(norm: str, depth: int) -> str:
@@ -50,14 +50,14 @@ def find(evidence: Evidence) -> Finding:
         tuple(
             (
                 str(depth),
-                *(evidence.cell(_name(norm, depth), "dev.perplexity") for norm in ("post", "pre")),
+                *(evidence.cell(_name(norm, depth), _PERPLEXITY) for norm in ("post", "pre")),
                 *(evidence.cell(_name(norm, depth), _BLEU) for norm in ("post", "pre")),
             )
             for depth in _DEPTHS
         ),
         "On development data.",
     )
-    found = any(evidence.values(row.name, _BLEU) for row in evidence.rows)
+    found = any(evidence.values(row.name, _PERPLEXITY) for row in evidence.rows)
     return Finding([table], [_chart(evidence)] if found else [], [_claim(evidence)])
 
 
@@ -67,15 +67,16 @@ def _claim(evidence: Evidence) -> Claim:
     missing = evidence.missing(*names)
     if missing:
         return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
-    post, pre = (evidence.mean(_name(norm, _DEPTHS[-1]), _BLEU) for norm in ("post", "pre"))
-    shallow = evidence.mean(_name("post", _DEPTHS[0]), _BLEU)
-    held = pre is not None and (
-        post is None or shallow is None or post.value < min(shallow.value, pre.value) / 2
-    )
-    cells = (evidence.cell(_name(norm, _DEPTHS[-1]), _BLEU) for norm in ("post", "pre"))
-    return Claim(
-        text, decide(held), "At 24 layers, dev BLEU is {} with post-norm and {} with pre-norm.".format(*cells)
-    )
+    deepest = _DEPTHS[-1]
+    post, pre = (evidence.mean(_name(norm, deepest), _PERPLEXITY) for norm in ("post", "pre"))
+    held = pre is not None and (post is None or pre.value < post.value / 2)
+    cells = [
+        evidence.cell(_name(norm, depth), _PERPLEXITY)
+        for depth in (deepest, _DEPTHS[0])
+        for norm in ("post", "pre")
+    ]
+    because = "At 24 layers, dev perplexity is {} with post-norm and {} with pre-norm (at 6: {} and {})."
+    return Claim(text, decide(held), because.format(*cells))
 
 
 def _chart(evidence: Evidence) -> Chart:
@@ -83,14 +84,14 @@ def _chart(evidence: Evidence) -> Chart:
         axis = plain(figure.subplots())
         for norm, style in (("post", "s--C3"), ("pre", "o-C0")):
             points = [
-                (d, m.value) for d in _DEPTHS if (m := evidence.mean(_name(norm, d), _BLEU)) is not None
+                (d, m.value) for d in _DEPTHS if (m := evidence.mean(_name(norm, d), _PERPLEXITY)) is not None
             ]
-            axis.plot([d for d, _ in points], [b for _, b in points], style, label=f"{norm}-norm")
-        axis.set(xlabel="layers in each stack", ylabel="development BLEU", xticks=_DEPTHS, ylim=(0, None))
+            axis.semilogy([d for d, _ in points], [p for _, p in points], style, label=f"{norm}-norm")
+        axis.set(xlabel="layers in each stack", ylabel="development perplexity", xticks=_DEPTHS)
         axis.legend(frameon=False)
 
     return Chart(
-        f"depth-{evidence.scale.name}", "Development BLEU against depth, pre-norm and post-norm", draw
+        f"depth-{evidence.scale.name}", "Development perplexity against depth, pre-norm and post-norm", draw
     )
 
 
