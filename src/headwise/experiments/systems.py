@@ -137,7 +137,7 @@ MULTI30K = Comparison(
     ),
     models={name: (_file(name), ()) for name in ARCHITECTURES},
     rates=dict.fromkeys(ARCHITECTURES, 0.008),
-    tried=(0.002, 0.004, 0.008),
+    tried=(0.002, 0.004, 0.008, 0.016),
     steps=400,
     treatment=f"the same 6,000 subwords, dropout 0.3, {_TREATMENT}",
 )
