@@ -58,6 +58,7 @@ def backward(total: Tensor, *inputs: Tensor, scale: float = 1.0) -> list[Tensor]
 def test_smoothed_cross_entropy_is_torchs(
     chunk_elements: int, epsilon: float, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", chunk_elements)
     hidden, weight, targets = make(dtype=dtype)
     total, nll = smoothed_cross_entropy(hidden, weight, targets, epsilon)
@@ -82,6 +83,7 @@ def test_r_drop_is_its_formula(
     tolerance: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", 3 * chunk_elements)
     hidden, weight, targets = make(rows=2 * ROWS, dtype=dtype)
     total, nll = r_drop_cross_entropy(hidden, weight, targets, epsilon, alpha)
@@ -197,6 +199,7 @@ class Largest(TorchDispatchMode):
 def test_no_vocabulary_sized_tensor_exists(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward or backward, nothing larger than a chunk, the weight or the hidden states; the plain loss has it."""
     chunk = 1000
+    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", chunk)
     hidden, weight, targets = make(rows=2 * ROWS, dtype=torch.float32)
     limit = max(chunk, weight.numel(), hidden.numel())
@@ -248,3 +251,9 @@ def test_a_second_derivative_is_refused_rather_than_wrong() -> None:
         (first,) = torch.autograd.grad(total.square(), hidden, create_graph=True)
         with pytest.raises(RuntimeError, match="once_differentiable"):
             first.sum().backward()
+
+
+def test_a_chunk_is_not_so_short_that_adding_up_outweighs_it() -> None:
+    assert [part.stop - part.start for part in loss._chunks(1200, 64_000)] == [512, 512, 176]
+    assert [part.stop - part.start for part in loss._chunks(1200, 64_000, multiple=3)][0] == 512 // 3
+    assert [part.stop - part.start for part in loss._chunks(1200, 5_000)] == [1000, 200]

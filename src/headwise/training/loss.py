@@ -26,6 +26,7 @@ from torch.nn import functional
 from headwise.nn.device import sum_dtype
 
 _CHUNK_ELEMENTS = 5_000_000  # logits at a time: 10 MB in bfloat16, which stays in a CPU's last-level cache
+_FEWEST_ROWS = 512  # fewer, and adding up the gradient of W, once a chunk, takes longer than the products
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class LossSum:
 
 
 def _chunks(rows: int, vocabulary: int, multiple: int = 1) -> list[slice]:
-    size = max(1, _CHUNK_ELEMENTS // (vocabulary * multiple))
+    size = max(1, max(_FEWEST_ROWS, _CHUNK_ELEMENTS // vocabulary) // multiple)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
