@@ -255,5 +255,5 @@ def test_a_second_derivative_is_refused_rather_than_wrong() -> None:
 
 def test_a_chunk_is_not_so_short_that_adding_up_outweighs_it() -> None:
     assert [part.stop - part.start for part in loss._chunks(1200, 64_000)] == [512, 512, 176]
-    assert [part.stop - part.start for part in loss._chunks(1200, 64_000, multiple=3)][0] == 512 // 3
+    assert loss._chunks(1200, 64_000, multiple=3)[0] == slice(0, 512 // 3)
     assert [part.stop - part.start for part in loss._chunks(1200, 5_000)] == [1000, 200]
