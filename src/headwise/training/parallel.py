@@ -6,6 +6,7 @@ Started plainly, the world is one process and every call here is a no-op.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor, distributed, nn
 
 from headwise.errors import HeadwiseError
+
+_GLOO_LETS_GO = 0.3  # seconds
 
 _Result = TypeVar("_Result")
 
@@ -45,6 +48,9 @@ class World:
         """Leave the process group."""
         if self.size > 1:
             distributed.destroy_process_group()
+            # A thread of gloo's lets go of the last operation's tensors a moment after all have gone on, and needs the
+            # interpreter for it: where that is being taken down by then, the process aborts (torch 2.13).
+            time.sleep(_GLOO_LETS_GO)
 
     @property
     def first(self) -> bool:
