@@ -66,8 +66,14 @@ def _estimate(job: Job, place: Place, timed: dict[str, float], say: Callable[[st
     if config.training.max_minutes is not None and minutes > config.training.max_minutes:
         tokens *= config.training.max_minutes / minutes
         minutes = config.training.max_minutes
-    flops = training_flops(config, tokens, sentence)
-    return Cost(job, command, False, parameters(config), flops, tokens, minutes)
+    return Cost(
+        job,
+        command,
+        parameters=parameters(config),
+        flops=training_flops(config, tokens, sentence),
+        tokens=tokens,
+        minutes=minutes,
+    )
 
 
 def _seconds_a_token(config: Config, sentence: int) -> float:

@@ -132,12 +132,9 @@ class Trainer:
     def _has_model(self) -> bool:
         """Whether the end of training has been recorded, and its model averages what is to be averaged now."""
         records = read_metrics(self.run / "metrics.jsonl")
+        recorded = any(r["kind"] == "averaged" and r["step"] == self.progress.step for r in records)
         file = self.run / "model.safetensors"
-        if not file.exists() or not any(
-            r["kind"] == "averaged" and r["step"] == self.progress.step for r in records
-        ):
-            return False
-        return read_recipe(file).get("steps") == self._steps_to_average()
+        return recorded and file.exists() and read_recipe(file).get("steps") == self._steps_to_average()
 
     def _steps_to_average(self) -> list[int]:
         return self.checkpoints.to_average(self.options.average_last, self.options.checkpoint_every)
