@@ -223,7 +223,7 @@ def test_what_looks_into_a_run_is_another_when_the_run_is() -> None:
 def test_the_papers_own_base_is_changed_into_the_papers_own_rows(name: str) -> None:
     base = Config.load("configs/wmt14/en-de-base.yaml")
     assert base.model == preset("base")
-    changed = base.with_overrides(scaled_changes(name, base.model, base.training.max_steps, 0.9))
+    changed = base.with_overrides(scaled_changes(name, base.model, base.training.max_steps))
     row = preset(name)
     sizes = ("encoder_layers", "d_model", "d_ff", "heads", "key_size", "value_size", "dropout", "positions")
     assert [getattr(changed.model, key) for key in sizes] == [getattr(row, key) for key in sizes]
@@ -255,7 +255,7 @@ def test_the_papers_recipe_is_written_out() -> None:
 def test_a_base_that_cannot_be_scaled_says_so() -> None:
     base = Config.load("configs/multi30k-en-de.yaml")  # four layers: a third of them is no number
     with pytest.raises(ConfigError, match=r"scaled by 2/6 to a whole number, found 4"):
-        scaled_changes("table3-c-n2", base.model, 100, 0.5)
+        scaled_changes("table3-c-n2", base.model, 100)
 
 
 def test_several_processes_share_the_batch(

@@ -27,7 +27,6 @@ class Scale:
         base: the configuration that table 3 and the claims vary, and what is changed in it.
         test: scored once, at the end; `other_tests` are those of rows for another pair of languages, by name.
         minutes: the training time that all systems get where time is what is equal.
-        most_dropout: what P_drop is held below when a row scales it.
         deep: what is changed in `base` besides for the experiment on depth, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
     """
@@ -38,7 +37,6 @@ class Scale:
     base: tuple[str, tuple[str, ...]]
     test: TestSet
     minutes: float
-    most_dropout: float = 0.5
     deep: tuple[str, ...] = ()
     sentence: int = 16
     more: Mapping[str, tuple[str, tuple[str, ...], str]] = field(
@@ -97,7 +95,6 @@ SCALES = {
             minutes=0.75,
             deep=("schedule.warmup=150", "training.max_steps=600"),
             sentence=12,
-            most_dropout=0.3,
         ),
         Scale(
             name="multi30k",
@@ -110,7 +107,6 @@ SCALES = {
                 corpus="multi30k",
             ),
             minutes=10.0,
-            most_dropout=0.4,
         ),
         Scale(
             name="wmt14",
@@ -154,11 +150,10 @@ def find_scale(name: str) -> Scale:
     raise ConfigError(f"--scale: expected the name of a scale, found {name!r} ({hint})")
 
 
-def scaled_changes(name: str, base: ModelConfig, steps: int, most_dropout: float) -> list[str]:
+def scaled_changes(name: str, base: ModelConfig, steps: int) -> list[str]:
     """Return what row `name` of Table 3 changes in a base of another size: what the paper doubles is doubled.
 
-    Label smoothing keeps its value and P_drop its ratio, up to `most_dropout`. Raises `ConfigError` where a ratio
-    gives no whole number.
+    Label smoothing keeps its value and P_drop its ratio. Raises `ConfigError` where a ratio gives no whole number.
     """
     paper, row = preset("base"), preset(name)
     changes = []
@@ -171,9 +166,7 @@ def scaled_changes(name: str, base: ModelConfig, steps: int, most_dropout: float
             value = _ratio(name, key, getattr(base, size), getattr(row, size), getattr(paper, size))
             changes.append(f"model.{key}={value}")
     if row.dropout != paper.dropout:
-        changes.append(
-            f"model.dropout={min(most_dropout, round(base.dropout * row.dropout / paper.dropout, 3)):g}"
-        )
+        changes.append(f"model.dropout={base.dropout * row.dropout / paper.dropout:.3g}")
     if row.positions != paper.positions:
         changes.append(f"model.positions={row.positions}")
     training = TRAINING_DIFFERENCES.get(name, {})

@@ -136,7 +136,7 @@ MULTI30K = Comparison(
         "training.average_last=10",
     ),
     models={name: (_file(name), ()) for name in ARCHITECTURES},
-    rates=dict.fromkeys(ARCHITECTURES, 0.008) | {"bahdanau": 0.016},
+    rates=dict.fromkeys(ARCHITECTURES, 0.016) | {"transformer": 0.008},
     tried=(0.002, 0.004, 0.008, 0.016),
     steps=400,
     treatment=f"the same 6,000 subwords, dropout 0.3, {_TREATMENT}",

@@ -25,7 +25,7 @@ def row(preset: str, scale: Scale) -> TrainingRow:
     """Make one row: the base of the scale, changed as the paper's row changes its own; no averaging (section 6.2)."""
     file, changes = scale.base
     base = Config.load(file, changes)
-    scaled = scaled_changes(preset, base.model, base.training.max_steps, scale.most_dropout)
+    scaled = scaled_changes(preset, base.model, base.training.max_steps)
     if base.schedule.peak is not None:  # as in the paper's formula, the rate goes with d_model^-0.5
         width = Config.load(file, (*changes, *scaled)).model.d_model
         if width != base.model.d_model:
