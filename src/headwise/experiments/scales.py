@@ -106,7 +106,7 @@ SCALES = {
                 Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
                 corpus="multi30k",
             ),
-            minutes=10.0,
+            minutes=6.0,
         ),
         Scale(
             name="wmt14",
