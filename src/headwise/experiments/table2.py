@@ -31,7 +31,7 @@ _LABELS = {
     "transformer-fr": "Transformer (base), English→French",
     "transformer-big-fr": "Transformer (big), English→French",
 }
-_TOKENIZED, _SACRE = "test.tokenized_bleu.score", "test.bleu.score"
+_TOKENIZED, _SACRE, _PERPLEXITY = "test.tokenized_bleu.score", "test.bleu.score", "test.perplexity.word"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
@@ -146,13 +146,13 @@ def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Ta
     return Table(
         title,
         (
-            "system", "parameters", "BLEU as the paper", "sacreBLEU", "min", to_level, "target tokens/s",
+            "system", "parameters", "BLEU as the paper", "sacreBLEU", "PPL", "min", to_level, "target tokens/s",
             "operations", "sentences/s decoded", "paper BLEU", "paper operations",
         ),
         tuple(_line(evidence, kind, name, level) for name in names),
-        f"{_bleu_note(scale)} Minutes and speeds: tokens at the speed of the run by the clock; operations by "
-        "formula, forward and backward. The paper's columns are newstest2014, another task: compare orders, not "
-        "values. "
+        f"{_bleu_note(scale)} PPL: of a word of the test set. Minutes and speeds: tokens at the speed of the run by "
+        "the clock; operations by formula, forward and backward. The paper's columns are newstest2014, another task: "
+        "compare orders, not values. "
         f"Alike for all systems: {scale.comparison.treatment}. {_tuning_note(scale)}",
     )  # fmt: skip
 
@@ -178,9 +178,9 @@ def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tupl
     row = f"table2-{kind}{name}"
     record = evidence.first(row)
     paper = system(_PAPER[name]) if name in _PAPER else None
-    ours: tuple[str, ...] = ("–",) * 8
+    ours: tuple[str, ...] = ("–",) * 9
     if record is not None and "diverged" in record.result:
-        ours = ("", "diverged", *("–",) * 6)
+        ours = ("", "diverged", *("–",) * 7)
     elif record is not None:
         result, clock = record.result, _clock(evidence, name)
         tokens = result["target_tokens"]
@@ -189,6 +189,7 @@ def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tupl
             f"{result['parameters'] / 1e6:.2f} M",
             evidence.cell(row, _TOKENIZED),
             evidence.cell(row, _SACRE),
+            evidence.cell(row, _PERPLEXITY),
             "–" if clock is None else f"{tokens / clock['speed'] / 60:.1f}",
             "–" if reached is None else f"{reached:.1f}",
             "–" if clock is None else f"{clock['speed']:,.0f}",
