@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from headwise.evaluation.translation import bleu
 from headwise.experiments import extrapolation, figures, permutation, sqrt_dk
 from headwise.experiments.compounds import rejoin_compounds, split_compounds
 from headwise.experiments.gradient_flow import flow
-from headwise.experiments.scoring import Calibration, minutes_to
+from headwise.experiments.scoring import Calibration, curve, minutes_to
 from headwise.experiments.statistics import mean, slope
 from headwise.models.build import build_model
 
@@ -115,6 +117,26 @@ def test_compounds_are_split_and_rejoined() -> None:
 def test_calibration_error_is_its_definition() -> None:
     bins = Calibration([10, 30], [0.25, 0.9], [0.5, 0.8])
     assert bins.error == pytest.approx((10 * 0.25 + 30 * 0.1) / 40)
+
+
+def test_minutes_of_a_run_reach_to_its_last_step(tmp_path: Path) -> None:
+    """100 tokens a step at 1,000 and 500 a second: 10 s, then 10 s for half as many steps, whoever stopped it."""
+    metrics = [
+        {"kind": "train", "step": 100, "target_tokens_per_second": 1000.0, "seconds": 10.5},
+        {"kind": "dev", "step": 100, "loss": 3.0, "bleu": 5.0, "seconds": 10.5},
+        {"kind": "train", "step": 150, "target_tokens_per_second": 500.0, "seconds": 23.0},
+        {"kind": "dev", "step": 175, "loss": 2.0, "bleu": 7.0, "seconds": 28.0},
+        {"kind": "averaged", "step": 175, "loss": 2.1},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
+    points = curve(tmp_path, target_tokens=17_500)
+    assert [(p["step"], p["minutes"] * 60) for p in points] == [(100, 10.0), (175, 25.0)]
+
+
+def test_a_run_too_short_for_a_speed_has_the_minutes_of_the_clock(tmp_path: Path) -> None:
+    line = {"kind": "dev", "step": 40, "loss": 3.0, "seconds": 6.0}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    assert curve(tmp_path, target_tokens=4_000) == [{"step": 40, "minutes": 0.1, "loss": 3.0}]
 
 
 def test_minutes_to_a_score_lie_between_validations() -> None:

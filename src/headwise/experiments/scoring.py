@@ -26,19 +26,21 @@ _BINS = 10  # of the confidence, for calibration
 def curve(run: Path, target_tokens: int) -> list[dict[str, float]]:
     """Return each validation with the minutes of training before it, validations not counted.
 
-    The minutes are added up from the recorded speeds; all steps are taken to have the mean number of tokens.
+    The minutes are added up from the recorded speeds, the last of which holds on to the end of a run that ends between
+    two of them; all steps are taken to have the mean number of tokens.
     """
     records = read_metrics(run / "metrics.jsonl")
-    last = max((r["step"] for r in records), default=0)
-    seconds, before, points = 0.0, 0, []
+    tokens = target_tokens / max((r["step"] for r in records), default=1)  # of a step
+    seconds, before, speed, points = 0.0, 0, 0.0, []
     for record in records:
         if record["kind"] == "train":
-            tokens = target_tokens / last * (record["step"] - before)
-            seconds += tokens / record["target_tokens_per_second"]
+            speed = record["target_tokens_per_second"]
+            seconds += tokens * (record["step"] - before) / speed
             before = record["step"]
         elif record["kind"] == "dev":
             kept = {key: record[key] for key in ("loss", "bleu") if key in record}
-            points.append({"step": record["step"], "minutes": seconds / 60, **kept})
+            since = tokens * (record["step"] - before) / speed if speed else record["seconds"]
+            points.append({"step": record["step"], "minutes": (seconds + since) / 60, **kept})
     return points
 
 

@@ -121,7 +121,7 @@ def _curve(evidence: Evidence, name: str, kind: str = "") -> list[dict[str, floa
 def _clock(evidence: Evidence, name: str) -> dict[str, float] | None:
     """Return target tokens a second in training and sentences a second in decoding.
 
-    They are those of the run by the clock alone, which has to have the machine for itself; the others may share it.
+    They are those of the run by the clock alone: these runs need one condition for all systems, the others don't.
     """
     record = evidence.first(f"table2-time-{name}")
     if record is None:  # as rows of one pair of languages have none
