@@ -350,8 +350,8 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     assert read_record(tmp_path / "none.json") is None
 
 
-def fixture_records(results: Path) -> None:
-    """Made-up results of the tiny Table 3: every row two seeds, a single head worse, the rest as base."""
+def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
+    """Made-up results of the tiny Table 3: every row two seeds, a single head worse, the rest as base, overfitted."""
     for job in plan(find_experiment("table3"), SCALES["tiny"]):
         score = 30.0 + 0.1 * job.seed - (2.0 if job.row.name == "table3-a-h1" else 0.0)
         result = {
@@ -359,7 +359,10 @@ def fixture_records(results: Path) -> None:
             "dev": {"bleu": score, "perplexity": 5.0, "loss": 1.6},
             "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
             "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
-            "curve": [{"step": 100, "minutes": 1.0, "loss": 1.6, "bleu": score}],
+            "curve": [
+                {"step": 50, "minutes": 0.5, "loss": earlier_loss, "bleu": score},
+                {"step": 100, "minutes": 1.0, "loss": 1.6, "bleu": score},
+            ],
         }
         recipe = {"data": "0123456789ab", "hardware": {"gpus": ["a <GPU>"]}, "version": {"torch": "9"}}
         write_record(
@@ -388,6 +391,13 @@ def test_the_report_is_made_from_records_alone(tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in files}
     assert write_report(tmp_path / "results", tmp_path / "docs") == files
     assert before == {file: file.read_bytes() for file in files}  # the same records, the same report
+
+
+def test_dropout_is_not_judged_where_nothing_was_overfitted(tmp_path: Path) -> None:
+    fixture_records(tmp_path / "results", earlier_loss=1.7)
+    write_report(tmp_path / "results", tmp_path / "docs")
+    text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert "(D) Dropout is very helpful in avoiding overfitting: not testable at this scale." in text
 
 
 def test_the_committed_report_is_that_of_the_committed_records(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Scale:
     Attributes:
         comparison: what table 2 compares.
         base: the configuration that table 3 and the claims vary, and what is changed in it.
+        budget: how long `base` trains, in words.
         test: scored once, at the end; `other_tests` are those of rows for another pair of languages, by name.
         minutes: the training time that all systems get where time is what is equal.
         deep: what is changed in `base` besides for the experiment on depth, whose models are up to eight times as deep.
@@ -35,6 +36,7 @@ class Scale:
     about: str
     comparison: Comparison
     base: tuple[str, tuple[str, ...]]
+    budget: str
     test: TestSet
     minutes: float
     deep: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ SCALES = {
             about="the built-in miniature corpus, 20,000 pairs; minutes",
             comparison=TINY,
             base=("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
+            budget="1,200 steps of 1,024 tokens, five passes over the text: what learns faster is ahead",
             test=TestSet(Path(MINIATURE) / "test.en", Path(MINIATURE) / "test.de"),
             minutes=0.75,
             deep=("schedule.warmup=150", "training.max_steps=600"),
@@ -101,6 +104,7 @@ SCALES = {
             about="Multi30k English→German, 29,000 pairs, lower-cased and tokenized; hours on two cores",
             comparison=MULTI30K,
             base=("configs/multi30k-en-de-table3.yaml", ()),
+            budget="1,200 steps of 2,048 tokens, not quite five passes over the text: what learns faster is ahead",
             test=TestSet(
                 Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
                 Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
@@ -113,6 +117,7 @@ SCALES = {
             about="the paper's recipe: 4.5 million pairs English→German (36 million English→French); days on 8 GPUs",
             comparison=WMT14,
             base=(WMT14_FILE, ("training.validate_beam=4",)),  # Table 3 is of beam search
+            budget="100,000 steps of 25,000 tokens, as in the paper",
             test=TestSet(
                 Path("data/wmt14-en-de/newstest2014.full.en"),
                 Path("data/wmt14-en-de/newstest2014.full.de"),
