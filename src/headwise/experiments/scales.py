@@ -28,6 +28,7 @@ class Scale:
         budget: how long `base` trains, in words.
         test: scored once, at the end; `other_tests` are those of rows for another pair of languages, by name.
         minutes: the training time that all systems get where time is what is equal.
+        timed: what is changed besides in these shorter runs.
         deep: what is changed in `base` besides for the experiment on depth, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
     """
@@ -39,6 +40,7 @@ class Scale:
     budget: str
     test: TestSet
     minutes: float
+    timed: tuple[str, ...] = ()
     deep: tuple[str, ...] = ()
     sentence: int = 16
     more: Mapping[str, tuple[str, tuple[str, ...], str]] = field(
@@ -111,6 +113,7 @@ SCALES = {
                 corpus="multi30k",
             ),
             minutes=6.0,
+            timed=("training.average_last=3",),  # a quarter of the steps, as at equal parameters
         ),
         Scale(
             name="wmt14",

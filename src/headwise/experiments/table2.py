@@ -64,7 +64,7 @@ def systems(scale: Scale) -> list[TrainingRow]:
 
 def _timed(file: str, changes: Sequence[str], scale: Scale) -> list[str]:
     """End by the clock, with a rate that doesn't need to know the last step."""
-    timed = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000"]
+    timed = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000", *scale.timed]
     falls_to_zero = Config.load(file, changes).schedule.name in {"linear", "cosine"}
     return [*timed, "schedule.name=inverse_sqrt"] if falls_to_zero else timed
 
