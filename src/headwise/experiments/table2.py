@@ -153,7 +153,8 @@ def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Ta
         f"{_bleu_note(scale)} PPL: of a word of the test set. Minutes and speeds: tokens at the speed of the run by "
         "the clock; operations by formula, forward and backward. The paper's columns are newstest2014, another task: "
         "compare orders, not values. "
-        f"Alike for all systems: {scale.comparison.treatment}. {_tuning_note(scale)}",
+        f"Alike for all systems: {scale.comparison.treatment}. {_tuning_note(scale)}"
+        + (" A rate that would fall to zero falls with the steps' inverse square root here." if kind else ""),
     )  # fmt: skip
 
 

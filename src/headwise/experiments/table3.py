@@ -91,7 +91,7 @@ def _line(evidence: Evidence, line: Variation) -> tuple[str, ...]:
 
 def _here(scale: Scale, made: TrainingRow) -> str:
     """What the row changes in this scale's base, without the names of sections."""
-    changes = [change for change in made.changes[len(scale.base[1]) :] if "average_last" not in change]
+    changes = [c for c in made.changes if c not in scale.base[1] and "average_last" not in c]
     return ", ".join(change.partition(".")[2] for change in changes)
 
 
