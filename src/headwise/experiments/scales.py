@@ -104,7 +104,7 @@ SCALES = {
             about="Multi30k English→German, 29,000 pairs, lower-cased and tokenized; hours on two cores",
             comparison=MULTI30K,
             base=("configs/multi30k-en-de-table3.yaml", ()),
-            budget="1,200 steps of 2,048 tokens, not quite five passes over the text: what learns faster is ahead",
+            budget="4,000 steps of 2,048 tokens, sixteen passes over the text",
             test=TestSet(
                 Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
                 Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
