@@ -55,9 +55,9 @@ def find(evidence: Evidence) -> Finding:
         tuple(_line(evidence, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
-        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU. BLEU here is that of "
-        "the last validation; where that searches greedily (`training.validate_beam`), the paper's beams had more. "
-        f"Base trains for {evidence.scale.budget}.",
+        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU, others are too close to tell there. BLEU here is "
+        "that of the last validation; where that searches greedily (`training.validate_beam`), the paper's beams "
+        f"had more. Base trains for {evidence.scale.budget}.",
     )  # fmt: skip
     charts = (
         [_chart(evidence)]
@@ -107,6 +107,8 @@ def _shape(made: TrainingRow) -> str:
 def _direction(paper: float, ours: float) -> str:
     if abs(paper) <= _EQUAL_IN_PAPER + 1e-9:
         return "agrees" if abs(ours) <= _EQUAL_HERE else "differs"
+    if abs(ours) <= _EQUAL_HERE:
+        return "too close"
     return "agrees" if paper * ours > 0 else "differs"
 
 
@@ -147,7 +149,9 @@ def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Cl
         if difference is None:
             held, words = held and sign < 0, "diverged"
         else:
-            held &= abs(difference.value) <= _EQUAL_HERE if sign == 0 else sign * difference.value > 0
+            held &= (
+                abs(difference.value) <= _EQUAL_HERE if sign == 0 else sign * difference.value > _EQUAL_HERE
+            )
             words = f"{difference.text(1, sign=True)} BLEU"
         paper = variation(preset).bleu - TABLE_3[0].bleu
         said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
