@@ -105,11 +105,15 @@ def _shape(made: TrainingRow) -> str:
 
 
 def _direction(paper: float, ours: float) -> str:
-    if abs(paper) <= _EQUAL_IN_PAPER + 1e-9:
-        return "agrees" if abs(ours) <= _EQUAL_HERE else "differs"
-    if abs(ours) <= _EQUAL_HERE:
-        return "too close"
-    return "agrees" if paper * ours > 0 else "differs"
+    here = _sign(ours)
+    if here == _sign(paper, _EQUAL_IN_PAPER + 1e-9):
+        return "agrees"
+    return "differs" if here else "too close"
+
+
+def _sign(difference: float, equal: float = _EQUAL_HERE) -> int:
+    """Return 0 for a difference within `equal`."""
+    return 0 if abs(difference) <= equal else 1 if difference > 0 else -1
 
 
 def _claims(evidence: Evidence) -> list[Claim]:
@@ -149,9 +153,7 @@ def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Cl
         if difference is None:
             held, words = held and sign < 0, "diverged"
         else:
-            held &= (
-                abs(difference.value) <= _EQUAL_HERE if sign == 0 else sign * difference.value > _EQUAL_HERE
-            )
+            held &= _sign(difference.value) == sign
             words = f"{difference.text(1, sign=True)} BLEU"
         paper = variation(preset).bleu - TABLE_3[0].bleu
         said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
