@@ -26,7 +26,9 @@ def row(preset: str, scale: Scale) -> TrainingRow:
     file, changes = scale.base
     base = Config.load(file, changes)
     scaled = scaled_changes(preset, base.model, base.training.max_steps)
-    if base.schedule.peak is not None:  # as in the paper's formula, the rate goes with d_model^-0.5
+    if preset in scale.rates:
+        scaled.append(f"schedule.peak={scale.rates[preset]:g}")
+    elif base.schedule.peak is not None:  # as in the paper's formula, the rate goes with d_model^-0.5
         width = Config.load(file, (*changes, *scaled)).model.d_model
         if width != base.model.d_model:
             scaled.append(f"schedule.peak={base.schedule.peak * (base.model.d_model / width) ** 0.5:.6f}")
@@ -55,9 +57,8 @@ def find(evidence: Evidence) -> Finding:
         tuple(_line(evidence, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
-        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU, others are too close to tell there. BLEU here is "
-        "that of the last validation; where that searches greedily (`training.validate_beam`), the paper's beams "
-        f"had more. Base trains for {evidence.scale.budget}.",
+        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU, others are too close to tell there. BLEU is the "
+        f"finished model's, by beam search. Base trains for {evidence.scale.budget}.{_rates(evidence.scale)}",
     )  # fmt: skip
     charts = (
         [_chart(evidence)]
@@ -65,6 +66,15 @@ def find(evidence: Evidence) -> Finding:
         else []
     )
     return Finding([table], charts, _claims(evidence))
+
+
+def _rates(scale: Scale) -> str:
+    """Say which rows have a rate of their own."""
+    return "".join(
+        f" {variation(preset).label.capitalize()} has a peak rate of its own, {rate:g}, chosen on development data: "
+        "with base's by d_model^-0.5 it does not learn to translate."
+        for preset, rate in scale.rates.items()
+    )
 
 
 def _line(evidence: Evidence, line: Variation) -> tuple[str, ...]:
