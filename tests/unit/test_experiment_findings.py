@@ -1,0 +1,195 @@
+"""What tables and claims say of records: made up here, so that it is known what they must say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwise.analysis.interventions import PARTS
+from headwise.config import Config
+from headwise.experiments import figures, table2, table3
+from headwise.experiments.outcome import Claim, Finding
+from headwise.experiments.paper import TABLE_3
+from headwise.experiments.records import Record
+from headwise.experiments.registry import Evidence, Experiment
+from headwise.experiments.scales import SCALES, Scale
+
+ROOT = Path(__file__).parents[2]
+BASE = 40.0
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where configs/ are
+
+
+def evidence(experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]) -> Evidence:
+    """Row -> seed -> result."""
+    records = {
+        name: [Record(name, scale.name, seed, "", "", result) for seed, result in seeds.items()]
+        for name, seeds in results.items()
+    }
+    rows = list(experiment.rows(scale))
+    return Evidence(scale, rows, {row.name: records.get(row.name, []) for row in rows})
+
+
+def variations(differences: dict[str, list[float]], scale: str = "multi30k") -> Finding:
+    """Table 3 of a base with 40 and 50 BLEU, and of rows that differ from it by so much with seeds 1, 2."""
+    results = {
+        table3.row_name(line.preset): {
+            seed: {
+                "parameters": 1000,
+                "dev": {"bleu": BASE + 10 * (seed - 1) + difference, "perplexity": 5.0},
+                "curve": [],
+            }
+            for seed, difference in enumerate(differences.get(line.preset, [-1.0, -1.0]), start=1)
+        }
+        for line in TABLE_3
+    }
+    return table3.find(evidence(table3.EXPERIMENT, SCALES[scale], results))
+
+
+def cells(finding: Finding, label: str) -> dict[str, str]:
+    """The row of the first table whose name ends so."""
+    (table, *_) = finding.tables
+    (row,) = [row for row in table.rows if row[0].endswith(label)]
+    return dict(zip(table.columns, row, strict=True))
+
+
+def claim(finding: Finding, words: str) -> Claim:
+    (found,) = [claim for claim in finding.claims if words in claim.text]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("preset", "label", "difference", "direction"),
+    [
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.9, "agrees"),
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", 0.9, "differs"),
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.2, "too close"),  # minus nearly nothing confirms nothing
+        ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", 0.4, "agrees"),
+        ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", -0.4, "differs"),
+        ("table3-e-learned", "sinusoids", -0.2, "agrees"),  # the paper: nearly identical
+        ("table3-e-learned", "sinusoids", -0.5, "differs"),
+        ("table3-a-h16", "h = 16, d_k = d_v = 32", 0.2, "agrees"),  # the paper: no difference at all
+    ],
+)
+def test_a_direction_is_the_sign_of_what_is_more_than_noise(
+    preset: str, label: str, difference: float, direction: str
+) -> None:
+    finding = variations({"base": [0.0], preset: [difference]})
+    assert cells(finding, label)["direction"] == direction
+    assert cells(finding, label)["Δ"] == f"{difference:+.1f}"
+
+
+def test_a_difference_is_of_seeds_that_both_have() -> None:
+    """Base's second seed is 10 BLEU better; a row without that seed is compared with the first alone."""
+    finding = variations({"base": [0.0, 0.0], "table3-a-h1": [-2.0], "table3-a-h4": [-1.0, -3.0]})
+    one, two = cells(finding, "h = 1, d_k = d_v = 512"), cells(finding, "h = 4, d_k = d_v = 128")
+    assert one["Δ"] == "-2.0"
+    assert two["Δ"].startswith("-2.0 ± 12.7")  # Student's quantile for two values, times s / √2 = 1
+    assert two["BLEU"].startswith("43.0 ± ")
+    assert "multi30k, 1 seed)" in claim(finding, "single head").because
+
+
+def test_a_claim_holds_where_all_of_its_rows_do() -> None:
+    better = {"table3-c-d1024": [1.0], "table3-c-ff4096": [1.0]}
+    assert claim(variations({"base": [0.0], **better}), "Bigger").status == "confirmed here"
+    flat = {**better, "table3-c-ff4096": [0.1]}
+    assert claim(variations({"base": [0.0], **flat}), "Bigger").status == "not confirmed here"
+    assert claim(variations({"base": [0.0], "big": [0.5]}), "big model").status == "confirmed here"
+
+
+def test_a_claim_without_its_rows_names_them() -> None:
+    finding = variations({"base": [0.0], "table3-b-dk16": []})
+    found = claim(finding, "Smaller keys")
+    assert found.status == "not run yet"
+    assert "table3-b-dk16" in found.because
+    assert cells(finding, "d_k = 16")["direction"] == ""
+
+
+def test_dropout_is_not_testable_where_nothing_is_overfitted() -> None:
+    def finding(losses: list[float]) -> Finding:
+        results = {
+            "table3-base": {1: {"parameters": 1, "dev": {"bleu": 40.0, "perplexity": 5.0}}},
+            "table3-d-drop0": {
+                1: {
+                    "parameters": 1,
+                    "dev": {"bleu": 45.0, "perplexity": 5.0},
+                    "curve": [{"loss": loss} for loss in losses],
+                }
+            },
+        }
+        return table3.find(evidence(table3.EXPERIMENT, SCALES["multi30k"], results))
+
+    assert claim(finding([3.0, 2.0]), "Dropout").status == "not testable at this scale"
+    assert claim(finding([2.0, 3.0]), "Dropout").status == "not confirmed here"
+
+
+def test_the_rate_goes_with_the_width_unless_a_row_has_its_own() -> None:
+    for name in ("tiny", "multi30k"):
+        scale = SCALES[name]
+        base = Config.load(scale.base[0], scale.base[1])
+        assert base.schedule.peak is not None
+        for line in TABLE_3:
+            made = table3.row(line.preset, scale)
+            config = made.configuration()
+            by_width = base.schedule.peak * (base.model.d_model / config.model.d_model) ** 0.5
+            own = scale.rates.get(line.preset)
+            assert config.schedule.peak == pytest.approx(own or by_width, rel=1e-3)
+            if own:  # and the reader is told
+                assert f"{own:g}" in variations({"base": [0.0]}, name).tables[0].note
+    assert table3.row("big", SCALES["wmt14"]).configuration().schedule.peak is None  # the paper's formula
+
+
+def test_the_best_system_is_named_and_ties_are_no_win() -> None:
+    names = list(SCALES["multi30k"].systems)
+
+    def result(score: float) -> dict[str, Any]:
+        return {
+            "parameters": 1000, "steps": 10, "target_tokens": 1000, "seconds": 60.0, "curve": [],
+            "dev": {"bleu": score}, "decoding": {"sentences_per_second": 1.0},
+            "test": {
+                "bleu": {"score": score}, "tokenized_bleu": {"score": score}, "perplexity": {"word": 5.0},
+            },
+        }  # fmt: skip
+
+    def finding(scores: dict[str, float]) -> Finding:
+        results = {
+            f"table2-{kind}{name}": {1: result(scores.get(name, 30.0))}
+            for name in names
+            for kind in ("", "time-")
+        }
+        return table2.find(evidence(table2.EXPERIMENT, SCALES["multi30k"], results))
+
+    beaten = claim(finding({"transformer": 38.0, "luong": 39.0}), "of its size")
+    assert beaten.status == "not confirmed here"
+    assert "38.00 BLEU against 39.00 of the best other one" in beaten.because
+    assert "Luong" in beaten.because
+    assert claim(finding({"transformer": 30.0}), "of its size").status == "not confirmed here"
+    assert claim(finding({"transformer": 31.0}), "of its size").status == "confirmed here"
+    assert claim(finding({}), "with less training").status == "not testable at this scale"  # no curves
+
+
+@pytest.mark.parametrize(
+    ("roles", "relation", "status"),
+    [
+        (["det → head", "rare word"], "det → head", "confirmed here"),
+        (["offset -1", "rare word"], None, "confirmed here"),
+        ([], "det → head", "not confirmed here"),
+        ([], None, "not testable at this scale"),  # no trees, so hardly a role to find
+    ],
+)
+def test_roles_are_not_testable_without_trees(roles: list[str], relation: str | None, status: str) -> None:
+    head: dict[str, Any] = {
+        "part": "encoder", "layer": 0, "head": 0, "offset": -1, "share": 0.5, "share_by_chance": 0.1,
+        "entropy": 1.0, "entropy_if_uniform": 2.0, "border": 0.1, "relation": relation,
+        "relation_found": 0.5, "relation_by_offset": 0.4, "roles": roles,
+    }  # fmt: skip
+    maps = {part: [[[[1000]]]] for part in PARTS}  # (layers, heads, query, key)
+    result = {"heads": [head], "sentences": 1, "source": ["a"], "target": ["b"], "maps": maps}
+    scale = SCALES["multi30k"]
+    finding = figures.find(evidence(figures.EXPERIMENT, scale, {"figures-attention": {1: result}}))
+    assert claim(finding, "Heads learn").status == status
