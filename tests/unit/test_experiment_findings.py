@@ -110,24 +110,6 @@ def test_a_claim_without_its_rows_names_them() -> None:
     assert cells(finding, "d_k = 16")["direction"] == ""
 
 
-def test_dropout_is_not_testable_where_nothing_is_overfitted() -> None:
-    def finding(losses: list[float]) -> Finding:
-        results = {
-            "table3-base": {1: {"parameters": 1, "dev": {"bleu": 40.0, "perplexity": 5.0}}},
-            "table3-d-drop0": {
-                1: {
-                    "parameters": 1,
-                    "dev": {"bleu": 45.0, "perplexity": 5.0},
-                    "curve": [{"loss": loss} for loss in losses],
-                }
-            },
-        }
-        return table3.find(evidence(table3.EXPERIMENT, SCALES["multi30k"], results))
-
-    assert claim(finding([3.0, 2.0]), "Dropout").status == "not testable at this scale"
-    assert claim(finding([2.0, 3.0]), "Dropout").status == "not confirmed here"
-
-
 def test_the_rate_goes_with_the_width_unless_a_row_has_its_own() -> None:
     for name in ("tiny", "multi30k"):
         scale = SCALES[name]

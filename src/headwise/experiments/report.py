@@ -62,8 +62,23 @@ def _findings(results: Path) -> Iterator[Found]:
         experiment = find_experiment(name)
         evidence = [collect(experiment, scale, results) for scale in SCALES.values()]
         there = [one for one in evidence if _of_its_scale(one)]
+        shown: list[Finding] = []
         for one in there or evidence[:1]:
-            yield experiment, one, experiment.find(one)
+            finding = experiment.find(one)
+            yield experiment, one, _news(finding, shown)
+            shown.append(finding)
+
+
+def _news(finding: Finding, shown: Sequence[Finding]) -> Finding:
+    """Leave out what a smaller scale's section shows already, because it doesn't depend on the scale."""
+    tables = [table for earlier in shown for table in earlier.tables]
+    charts = [chart.name for earlier in shown for chart in earlier.charts]
+    claims = [claim for earlier in shown for claim in earlier.claims]
+    return Finding(
+        [table for table in finding.tables if table not in tables],
+        [chart for chart in finding.charts if chart.name not in charts],
+        [claim for claim in finding.claims if claim not in claims],
+    )
 
 
 def _of_its_scale(evidence: Evidence) -> bool:

@@ -84,12 +84,16 @@ def rows(scale: Scale) -> list[MeasuredRow]:
 def find(evidence: Evidence) -> Finding:
     """Put the formulas beside what was measured."""
     tables, charts, claims = [_paper_table(evidence)], [], [_path_claim(evidence)]
-    for name, title in ((_UNTRAINED, "untrained"), (_TRAINED, "trained")):
+    scale = evidence.scale.name
+    for name, title, picture in (
+        (_UNTRAINED, "untrained", "gradient-untrained"),
+        (_TRAINED, f"trained on {scale}", f"gradient-trained-{scale}"),
+    ):
         claims.append(_gradient_claim(evidence, name, title))
         record = evidence.first(name)
         if record is not None:
             tables.append(_gradient_table(record.result, title))
-            charts.append(_gradient_chart(record.result, title))
+            charts.append(_gradient_chart(record.result, title, picture))
     return Finding(tables, charts, claims)
 
 
@@ -184,7 +188,7 @@ def _gradient_table(result: dict[str, Any], title: str) -> Table:
     )
 
 
-def _gradient_chart(result: dict[str, Any], title: str) -> Chart:
+def _gradient_chart(result: dict[str, Any], title: str, picture: str) -> Chart:
     def draw(figure: Figure) -> None:
         for axis, part in zip(figure.subplots(1, 2, sharey=True), ("encoder", "decoder"), strict=True):
             plain(axis)
@@ -198,9 +202,7 @@ def _gradient_chart(result: dict[str, Any], title: str) -> Chart:
         figure.axes[0].set_ylabel("gradient, relative to distance 1")
         figure.axes[0].legend(frameon=False, fontsize=7)
 
-    return Chart(
-        f"gradient-{title}", f"Gradient against distance for each architecture, {title}", draw, (10, 3.8)
-    )
+    return Chart(picture, f"Gradient against distance for each architecture, {title}", draw, (10, 3.8))
 
 
 EXPERIMENT = Experiment("table1", "Table 1: complexity, paths and gradients", rows, find)

@@ -1,0 +1,94 @@
+"""`headwise reproduce report`: made from records alone, and the committed one from the committed records."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headwise.experiments.records import Record, read_record, write_record
+from headwise.experiments.registry import NAMES, find_experiment
+from headwise.experiments.report import write_report
+from headwise.experiments.runner import plan
+from headwise.experiments.scales import SCALES
+
+ROOT = Path(__file__).parents[2]
+_TRAINED = "Gradient against distance for each architecture, trained on "
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where configs/ and data/ are
+
+
+def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
+    """Made-up results of the tiny Table 3: every row two seeds, a single head worse, the rest as base, overfitted."""
+    for job in plan(find_experiment("table3"), SCALES["tiny"]):
+        score = 30.0 + 0.1 * job.seed - (2.0 if job.row.name == "table3-a-h1" else 0.0)
+        result = {
+            "parameters": 1000,
+            "dev": {"bleu": score, "perplexity": 5.0, "loss": 1.6},
+            "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
+            "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
+            "curve": [
+                {"step": 50, "minutes": 0.5, "loss": earlier_loss, "bleu": score},
+                {"step": 100, "minutes": 1.0, "loss": 1.6, "bleu": score},
+            ],
+        }
+        recipe = {"data": "0123456789ab", "hardware": {"gpus": ["a <GPU>"]}, "version": {"torch": "9"}}
+        write_record(
+            Record(job.row.name, "tiny", job.seed, job.row.identity(job.seed), "a | b", result, recipe),
+            results,
+        )
+
+
+def test_the_report_is_made_from_records_alone(tmp_path: Path) -> None:
+    fixture_records(tmp_path / "results")
+    files = write_report(tmp_path / "results", tmp_path / "docs")
+    text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert "(A) A single head is worse than several: confirmed here." in text
+    assert "h = 1, d_k = d_v = 512 -2.0 ± 0.0 BLEU (paper -0.9)" in text
+    assert "(D) Dropout is very helpful in avoiding overfitting: not confirmed here." in text
+    assert "not run yet" in text
+    assert "| 24.9 |" in text
+    assert "a \\| b" in text
+    page = (tmp_path / "docs" / "reproduction.html").read_text(encoding="utf-8")
+    assert "a &lt;GPU&gt;" in page
+    assert page.count("<table") == page.count("</table>") >= 4  # claims, Table 3, label smoothing, recipes
+    assert "Nothing of it is recorded yet." in page
+    images = [file for file in files if file.suffix == ".png"]
+    assert images
+    assert all(f"images/reproduction/{image.name}" in page for image in images)
+    before = {file: file.read_bytes() for file in files}
+    assert write_report(tmp_path / "results", tmp_path / "docs") == files
+    assert before == {file: file.read_bytes() for file in files}  # the same records, the same report
+
+
+def test_dropout_is_not_judged_where_nothing_was_overfitted(tmp_path: Path) -> None:
+    fixture_records(tmp_path / "results", earlier_loss=1.7)
+    write_report(tmp_path / "results", tmp_path / "docs")
+    text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert "(D) Dropout is very helpful in avoiding overfitting: not testable at this scale." in text
+
+
+def test_the_committed_report_is_that_of_the_committed_records(tmp_path: Path) -> None:
+    if not (ROOT / "results").exists():
+        pytest.skip("no results are recorded in this checkout")
+    write_report(ROOT / "results", tmp_path)
+    made = (tmp_path / "reproduction.md").read_text(encoding="utf-8")
+    assert made == (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    for once in ("**Table 1 of the paper, and counted here", "schedule.png", "gradient-untrained.png"):
+        assert made.count(once) == 1  # what no scale changes, though two are recorded
+    pictures = dict(re.findall(r"!\[(.*?)\]\((.*?)\)", made))
+    assert all(f"trained-{scale}.png" in pictures[_TRAINED + scale] for scale in ("tiny", "multi30k"))
+
+
+def test_every_committed_record_belongs_to_a_row() -> None:
+    for file in sorted((ROOT / "results").glob("*/*.json")):
+        record = read_record(file)
+        assert record is not None
+        scale = SCALES.get(record.scale, SCALES["tiny"])
+        rows = {row.name: row for name in NAMES for row in find_experiment(name).rows(scale)}
+        assert rows[record.row].identity(record.seed) == record.identity, file
+        assert file.name == f"{record.row}.seed{record.seed}.json"
