@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from headwise.experiments import complexity, table2
 from headwise.experiments.gradient_flow import measure_trained, measure_untrained
@@ -197,7 +198,7 @@ def _gradient_chart(result: dict[str, Any], title: str, picture: str) -> Chart:
                 shown = [(place, norm) for place, norm in enumerate(norms) if norm > 1e-12]
                 axis.plot(*zip(*shown, strict=True), color=_COLORS[name], label=ARCHITECTURES[name])
             axis.set_yscale("log")
-            axis.set_ylim(1e-12, None)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             axis.set(xlabel="distance between output and input", title=f"{part}, {title}")
         figure.axes[0].set_ylabel("gradient, relative to distance 1")
         figure.axes[0].legend(frameon=False, fontsize=7)
