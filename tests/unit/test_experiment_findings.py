@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -35,13 +37,20 @@ def evidence(experiment: Experiment, scale: Scale, results: dict[str, dict[int, 
     return Evidence(scale, rows, {row.name: records.get(row.name, []) for row in rows})
 
 
-def variations(differences: dict[str, list[float]], scale: str = "multi30k") -> Finding:
+def variations(
+    differences: dict[str, list[float]],
+    scale: str = "multi30k",
+    perplexity: Mapping[str, float] = MappingProxyType({}),
+) -> Finding:
     """Table 3 of a base with 40 and 50 BLEU, and of rows that differ from it by so much with seeds 1, 2."""
     results = {
         table3.row_name(line.preset): {
             seed: {
                 "parameters": 1000,
-                "dev": {"bleu": BASE + 10 * (seed - 1) + difference, "perplexity": 5.0},
+                "dev": {
+                    "bleu": BASE + 10 * (seed - 1) + difference,
+                    "perplexity": perplexity.get(line.preset, 5.0),
+                },
                 "curve": [],
             }
             for seed, difference in enumerate(differences.get(line.preset, [-1.0, -1.0]), start=1)
@@ -100,6 +109,13 @@ def test_a_claim_holds_where_all_of_its_rows_do() -> None:
     flat = {**better, "table3-c-ff4096": [0.1]}
     assert claim(variations({"base": [0.0], **flat}), "Bigger").status == "not confirmed here"
     assert claim(variations({"base": [0.0], "big": [0.5]}), "big model").status == "confirmed here"
+
+
+def test_a_row_that_should_be_better_is_so_in_perplexity_at_least() -> None:
+    found = claim(variations({"base": [0.0], "big": [-0.5]}, perplexity={"big": 4.5}), "big model")
+    assert found.status == "not confirmed here"
+    assert found.because.endswith(" Perplexity is lower, though: big 4.50 (base 5.00).")
+    assert "Perplexity" not in claim(variations({"base": [0.0], "big": [-0.5]}), "big model").because
 
 
 def test_a_claim_without_its_rows_names_them() -> None:

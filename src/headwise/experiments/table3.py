@@ -169,7 +169,24 @@ def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Cl
         said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
     seeds = min(len(evidence.records[name]) for name in (row_name("base"), *names))
     many = f"{seeds} seed{'s' if seeds > 1 else ''}"
-    return Claim(text, decide(held), f"Against base ({evidence.scale.name}, {many}): {'; '.join(said)}.")
+    because = f"Against base ({evidence.scale.name}, {many}): {'; '.join(said)}."
+    return Claim(text, decide(held), because if held else because + _likelier(evidence, expected))
+
+
+def _likelier(evidence: Evidence, expected: list[tuple[str, int]]) -> str:
+    """Name rows that should have been better and are so in perplexity, which moves less by chance than BLEU."""
+    base = evidence.mean(row_name("base"), PERPLEXITY)
+    lower = [
+        f"{variation(preset).label} {found.value:.2f}"
+        for preset, sign in expected
+        if sign > 0
+        and base is not None
+        and (found := evidence.mean(row_name(preset), PERPLEXITY)) is not None
+        and found.value < base.value
+    ]
+    return (
+        f" Perplexity is lower, though: {'; '.join(lower)} (base {base.value:.2f})." if base and lower else ""
+    )
 
 
 def _dropout_claim(evidence: Evidence) -> Claim:
