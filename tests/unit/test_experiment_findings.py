@@ -78,6 +78,7 @@ def claim(finding: Finding, words: str) -> Claim:
         ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.9, "agrees"),
         ("table3-a-h1", "h = 1, d_k = d_v = 512", 0.9, "differs"),
         ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.2, "too close"),  # minus nearly nothing confirms nothing
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.34, "too close"),  # printed as -0.3
         ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", 0.4, "agrees"),
         ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", -0.4, "differs"),
         ("table3-e-learned", "sinusoids", -0.2, "agrees"),  # the paper: nearly identical

@@ -116,14 +116,14 @@ def _shape(made: TrainingRow) -> str:
 
 def _direction(paper: float, ours: float) -> str:
     here = _sign(ours)
-    if here == _sign(paper, _EQUAL_IN_PAPER + 1e-9):
+    if here == _sign(paper, _EQUAL_IN_PAPER):
         return "agrees"
     return "differs" if here else "too close"
 
 
 def _sign(difference: float, equal: float = _EQUAL_HERE) -> int:
-    """Return 0 for a difference within `equal`."""
-    return 0 if abs(difference) <= equal else 1 if difference > 0 else -1
+    """Return 0 for a difference within `equal`, both as they are printed."""
+    return 0 if abs(round(difference, 1)) <= equal else 1 if difference > 0 else -1
 
 
 def _claims(evidence: Evidence) -> list[Claim]:
