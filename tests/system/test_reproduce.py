@@ -23,12 +23,7 @@ from headwise.presets import PRESETS, preset
 from system.program import call
 from toy import Toy
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)  # where configs/ and data/ are
+pytestmark = pytest.mark.usefixtures("at_the_root")
 
 
 @pytest.fixture

@@ -13,13 +13,9 @@ from headwise.experiments.report import write_report
 from headwise.experiments.runner import plan
 from headwise.experiments.scales import SCALES
 
+pytestmark = pytest.mark.usefixtures("at_the_root")
 ROOT = Path(__file__).parents[2]
 _TRAINED = "Gradient against distance for each architecture, trained on "
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)  # where configs/ and data/ are
 
 
 def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -18,13 +17,8 @@ from headwise.experiments.records import Record
 from headwise.experiments.registry import Evidence, Experiment
 from headwise.experiments.scales import SCALES, Scale
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("at_the_root")
 BASE = 40.0
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)  # where configs/ are
 
 
 def evidence(experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]) -> Evidence:

@@ -104,12 +104,12 @@ def _records(found: Sequence[Found]) -> list[Record]:
 
 
 def _claims(found: Sequence[Found]) -> list[tuple[str, Claim]]:
-    """All claims with their headings, once each."""
-    seen: dict[tuple[str, str], tuple[str, Claim]] = {}
-    for experiment, evidence, finding in found:
-        for claim in finding.claims:
-            seen.setdefault((claim.text, claim.because), (_heading(experiment, evidence), claim))
-    return list(seen.values())
+    """All claims with their headings."""
+    return [
+        (_heading(experiment, evidence), claim)
+        for experiment, evidence, finding in found
+        for claim in finding.claims
+    ]
 
 
 def _claim_table(found: Sequence[Found]) -> Table:

@@ -26,9 +26,9 @@ class Scale:
         comparison: what table 2 compares.
         base: the configuration that table 3 and the claims vary, and what is changed in it.
         budget: how long `base` trains, in words.
-        rates: peak learning rates of rows of table 3 for which base's, by d_model^-0.5, is too high, by preset.
         test: scored once, at the end; `other_tests` are those of rows for another pair of languages, by name.
         minutes: the training time that all systems get where time is what is equal.
+        rates: peak learning rates of rows of table 3 for which base's, by d_model^-0.5, is too high, by preset.
         timed: what is changed besides in these shorter runs.
         deep: what is changed in `base` besides for the experiment on depth, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.

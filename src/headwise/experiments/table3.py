@@ -176,17 +176,15 @@ def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Cl
 def _likelier(evidence: Evidence, expected: list[tuple[str, int]]) -> str:
     """Name rows that should have been better and are so in perplexity, which moves less by chance than BLEU."""
     base = evidence.mean(row_name("base"), PERPLEXITY)
-    lower = [
-        f"{variation(preset).label} {found.value:.2f}"
-        for preset, sign in expected
-        if sign > 0
-        and base is not None
-        and (found := evidence.mean(row_name(preset), PERPLEXITY)) is not None
-        and found.value < base.value
-    ]
-    return (
-        f" Perplexity is lower, though: {'; '.join(lower)} (base {base.value:.2f})." if base and lower else ""
+    if base is None:
+        return ""
+    found = {preset: evidence.mean(row_name(preset), PERPLEXITY) for preset, sign in expected if sign > 0}
+    lower = "; ".join(
+        f"{variation(preset).label} {mean.value:.2f}"
+        for preset, mean in found.items()
+        if mean is not None and mean.value < base.value
     )
+    return lower and f" Perplexity is lower, though: {lower} (base {base.value:.2f})."
 
 
 def _dropout_claim(evidence: Evidence) -> Claim:
