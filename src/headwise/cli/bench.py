@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from headwise.errors import ConfigError
 if TYPE_CHECKING:
     from headwise.bench.peer import Decoding, Peer, Room, Setting
     from headwise.bench.workload import Workload
+
+EMULATED = "bfloat16: skipped in PyTorch, as {device} has no instructions for it and PyTorch emulates it"
 
 app = typer.Typer(
     add_completion=False,
@@ -74,12 +75,15 @@ def bench_train(
     Example: headwise bench train --model tiny,base --against huggingface --source train.en --target train.de
     """
     from headwise.bench import report
+    from headwise.bench.peak import matrix_flops
     from headwise.bench.train import TrainingJob, bench_training
     from headwise.bench.workload import make_workload, read_text
 
     room, peers = _room(device, threads), _peers(against)
     text = read_text(source, target)
     machine = _machine(room, peers)
+    _say(_emulated(room))
+    peaks = {precision: matrix_flops(room.device, room.threads, precision) for precision in room.precisions}
     rows = []
     for model in _names(models):
         with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +91,7 @@ def bench_train(
             chosen = [(peer, _only(peer, peer.training_settings(room), only)) for peer in peers]
             able = _able(chosen, workload, "training")
             job = TrainingJob(tokens, batches, rounds)
-            found = bench_training(workload, able, room, job, _tell, _peak_flops(room))
+            found = bench_training(workload, able, room, job, _tell, peaks)
         typer.echo(
             f"\ntraining, {model}, vocabulary {vocabulary:,}, {workload.text}, batches of {tokens:,} tokens, "
             f"median of {rounds} rounds of {batches}\n\n{report.table(found)}"
@@ -146,6 +150,7 @@ def bench_decode(
     room, peers = _room(device, threads), _peers(against)
     text = read_text(source, target)
     machine = _machine(room, peers)
+    _say(_emulated(room))
     rows = []
     for model in [None] if run else _names(models):
         with tempfile.TemporaryDirectory() as folder:
@@ -311,9 +316,17 @@ def _names(text: str) -> list[str]:
 
 def _room(device: str, threads: int) -> Room:
     from headwise.bench.peer import Room
-    from headwise.nn.device import find_device
+    from headwise.nn.device import find_device, has_fast_bfloat16, processors
 
-    return Room(str(find_device(device)), threads or os.cpu_count() or 1)
+    found = find_device(device)
+    precisions = ("bfloat16", "float32") if has_fast_bfloat16(found) else ("float32",)
+    return Room(str(found), threads or processors(), precisions)
+
+
+def _emulated(room: Room) -> Iterator[str]:
+    """Say which precisions of PyTorch's products are not measured, and why."""
+    if "bfloat16" not in room.precisions:
+        yield EMULATED.format(device=room.device)
 
 
 def _machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
@@ -362,12 +375,6 @@ def _only(peer: Peer, settings: list[Setting], only: list[str] | None) -> list[S
             f"--only: expected words of a setting of {peer.name} ({known}), found none that fits"
         )
     return kept
-
-
-def _peak_flops(room: Room) -> float | None:
-    from headwise.bench.peak import matrix_flops
-
-    return matrix_flops(room.device, room.threads)
 
 
 def _tell(line: str) -> None:
