@@ -14,6 +14,22 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+# Tests of what is computed that import no torch themselves: they use Headwise as its users do.
+NUMERICAL = {
+    *("test_learning", "test_resume", "test_encoder_runs", "test_denoising_runs"),
+    *("test_cli_translate", "test_explaining", "test_shortlist"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests whose outcome the processor's arithmetic could change."""
+    for item in items:
+        module = item.getparent(pytest.Module)
+        if module is not None and (hasattr(module.obj, "torch") or module.path.stem in NUMERICAL):
+            item.add_marker(pytest.mark.numerical)
+
+
 @pytest.fixture
 def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work where configs/ and data/ are."""

@@ -14,7 +14,7 @@ from headwise.errors import ConfigError, HeadwiseError
 
 # Name -> (module, one line of help).
 COMMANDS = {
-    "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in two minutes and look inside."),
+    "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in minutes and look inside."),
     "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
     "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
