@@ -16,15 +16,9 @@ from torch import nn
 
 from headwise.errors import CheckpointError, TrainingError
 from headwise.training import checkpoint
-from headwise.training.checkpoint import (
-    Checkpoints,
-    Progress,
-    average,
-    random_state,
-    read_state,
-    restore_random,
-    seed_random,
-)
+from headwise.training.checkpoint import Checkpoints, average, read_state
+from headwise.training.progress import Progress
+from headwise.training.randomness import random_state, restore_random, seed_random
 
 IDENTITY = {"data": "0123456789ab", "subwords": "ba9876543210"}
 

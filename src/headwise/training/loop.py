@@ -19,9 +19,11 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
-from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
+from headwise.training.checkpoint import Checkpoints
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
+from headwise.training.progress import Progress
+from headwise.training.randomness import random_state, seed_random
 from headwise.training.schedule import learning_rate
 from headwise.training.task import Task
 
@@ -118,6 +120,7 @@ class Trainer:
     def _resume(self) -> None:
         latest = self.checkpoints.latest()
         if latest is None:
+            self.checkpoints.begin()
             # Every rank drew the same initial parameters; from here on each has its own randomness.
             seed_random(self.options.seed * 1_000_003 + self.world.rank)
             self.world.broadcast_parameters(p.data for p in self.parameters)
