@@ -17,6 +17,7 @@ from program import call, result, saved_step
 from headwise.config import Config
 from headwise.models.weights import read_recipe
 from headwise.tasks.run import train
+from headwise.training import monitor
 from headwise.training.checkpoint import Checkpoints, read_state
 from toy import Toy
 
@@ -90,8 +91,9 @@ def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
 
 
 def test_a_restart_killed_at_any_file_operation_leaves_nothing_to_average_or_resume(
-    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, kill: Kill
+    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, kill: Kill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(monitor, "draw_curves", lambda *_: None)  # it takes longer than all the rest
     before, anew = runs
     old, expected = snapshot_of(before), result(anew)
     config = Config.load(toy.config, ANEW)

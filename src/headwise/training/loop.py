@@ -248,12 +248,13 @@ class Trainer:
         scores = self.world.on_first(self.task.validate)
         if not scores:
             return False
-        score = -scores["loss"] if wanted == "loss" else scores[wanted]
-        best = progress.best is None or score > progress.best
-        if best:
-            progress.best, progress.best_step, progress.stale = score, progress.step, 0
-        else:
-            progress.stale += 1
+        best = False
+        if wanted in scores:  # else it measured something that doesn't compare with it
+            score = -scores["loss"] if wanted == "loss" else scores[wanted]
+            best = progress.best is None or score > progress.best
+            progress.stale = 0 if best else progress.stale + 1
+            if best:
+                progress.best, progress.best_step = score, progress.step
         if self.world.first:
             self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
         return best
