@@ -97,7 +97,7 @@ def test_a_restart_killed_at_any_file_operation_leaves_nothing_to_average_or_res
     before, anew = runs
     old, expected = snapshot_of(before), result(anew)
     config = Config.load(toy.config, ANEW)
-    whole = resumed = interrupted = 0
+    whole = resumed = interrupted = operations = 0
     for operations in range(1000):
         run = Path(shutil.copytree(before, tmp_path / str(operations)))
         try:
