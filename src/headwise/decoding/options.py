@@ -20,6 +20,7 @@ class SearchOptions:
         min_length: the end symbol is not allowed before this many subwords.
         max_length: no output has more subwords than this, whatever the input's length.
         extra_length: an output has at most this many subwords more than its input (section 6.1: 50).
+        length_factor: an output has at most this many times as many subwords as its input, and `extra_length` more.
         no_repeat_ngram: no n-gram of this size occurs twice in an output; 0 switches it off.
         patience: a sentence's search ends when `patience * beam` hypotheses have ended (Kasai et al. 2022,
             "A call for clarity in beam search"); infinity goes on until no live hypothesis can still win.
@@ -37,6 +38,7 @@ class SearchOptions:
     min_length: int = 0
     max_length: int | None = None
     extra_length: int = 50
+    length_factor: float = 1.0
     no_repeat_ngram: int = 0
     patience: float = 1.0
     allow_unknown: bool = False
@@ -55,6 +57,11 @@ class SearchOptions:
             ):
                 raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
         self._check(math.isfinite(self.alpha) and self.alpha >= 0, "alpha", "a finite number of at least 0")
+        self._check(
+            math.isfinite(self.length_factor) and self.length_factor > 0,
+            "length_factor",
+            "a finite number above 0",
+        )
         self._check(self.patience >= 1, "patience", "a number of at least 1")
         self._check(
             math.isfinite(self.temperature) and self.temperature > 0, "temperature", "a finite number above 0"
@@ -76,6 +83,13 @@ class SearchOptions:
     def _check(self, good: bool, name: str, expected: str) -> None:
         if not good:
             raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
+
+    def limit(self, source_length: int) -> int:
+        """Return the most subwords that an output for so many may have, the end symbol counted in both."""
+        limit = math.ceil(source_length * self.length_factor) + self.extra_length
+        if self.max_length is not None:
+            limit = min(limit, self.max_length + 1)
+        return max(limit, self.min_length + 1)
 
     @property
     def rows(self) -> int:

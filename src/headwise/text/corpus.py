@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from headwise.config import CleaningConfig, DataConfig
 from headwise.errors import ConfigError, DataError
+from headwise.text.arrays import MOST_FILES
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BOTH_SIDES = (".tsv", ".jsonl")
@@ -93,10 +94,12 @@ def training_files(config: DataConfig) -> list[PairFiles]:
     A `.tsv` or `.jsonl` file (or either with `.gz`) holds both sides and takes no partner.
 
     Raises:
-        ConfigError: the lists don't pair up, or there isn't one positive weight for each file (pair).
+        ConfigError: the lists don't pair up or are too long, or there isn't one positive weight for each file (pair).
     """
     if not config.source:
         raise ConfigError("data.source: expected at least one file of training text, found none")
+    if len(config.source) > MOST_FILES:
+        raise ConfigError(f"data.source: expected at most {MOST_FILES:,} files, found {len(config.source):,}")
     alone = [path for path in config.source if _holds_both(path)]
     plain = [path for path in config.source if not _holds_both(path)]
     if len(plain) != len(config.target):

@@ -21,7 +21,7 @@ from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.text import encoding
-from headwise.text.arrays import Ragged, RaggedWriter, map_array, save_array
+from headwise.text.arrays import Ragged, RaggedWriter, map_places, save_array
 from headwise.text.plain import text_files
 from headwise.text.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
 from headwise.text.subword import UNK
@@ -97,8 +97,7 @@ class ExampleStore:
         """Open them; raises `CheckpointError` where they are missing or damaged."""
         self.ids = Ragged(directory / "train.ids", encoding.id_type(vocabulary.size))
         self.targets = Ragged(directory / "train.targets", np.int32)
-        self.files = map_array(directory / "train.files", np.uint16)
-        self.lines = map_array(directory / "train.lines", np.int64)
+        self.lines, self.files = map_places(directory / "train", names)
         self.names = list(names)
         if not len(self.ids) == len(self.targets) == len(self.files) == len(self.lines):
             raise CheckpointError(
@@ -133,7 +132,7 @@ class PreparedExamples:
     @classmethod
     def open(cls, directory: Path, *, reused: bool = True) -> PreparedExamples:
         """Open a prepared folder; raises `CheckpointError` where it is missing or damaged."""
-        manifest = read_manifest(directory)
+        manifest = read_manifest(directory, "names", "request.start")
         vocabulary = load_vocabulary(directory)
         if vocabulary.digest() != manifest.get("vocabulary"):
             raise CheckpointError(f"{directory}: the vocabulary isn't the one that the text was encoded with")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from headwise.config import DataConfig
 from headwise.errors import ConfigError, DataError
+from headwise.text.arrays import MOST_FILES
 from headwise.text.corpus import open_text, text_lines
 
 
@@ -51,9 +52,11 @@ class LineReport:
 
 
 def text_files(config: DataConfig) -> list[Path]:
-    """The files of `data.text`; raises `ConfigError` where there is none."""
+    """The files of `data.text`; raises `ConfigError` where there is none, or more than can be told apart."""
     if not config.text:
         raise ConfigError("data.text: expected at least one file of training text, found none")
+    if len(config.text) > MOST_FILES:
+        raise ConfigError(f"data.text: expected at most {MOST_FILES:,} files, found {len(config.text):,}")
     return [Path(path) for path in config.text]
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError
 from headwise.text import encoding
-from headwise.text.arrays import Ragged, map_array
+from headwise.text.arrays import Ragged, map_places
 from headwise.text.building import build, request
 from headwise.text.prepared import read_manifest, ready
 from headwise.text.subword import Subwords
@@ -119,7 +119,7 @@ class PreparedData:
             CheckpointError: it is missing or damaged.
         """
         directory = Path(directory)
-        manifest = read_manifest(directory)
+        manifest = read_manifest(directory, "subwords", "names.train", "names.dev")
         subwords = Subwords.load(directory)
         if subwords.digest() != manifest["subwords"]:
             raise CheckpointError(
@@ -186,6 +186,5 @@ def prepare(
 def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:
     source = Ragged(directory / f"{name}.source", encoding.id_type(subwords.source_size))
     target = Ragged(directory / f"{name}.target", encoding.id_type(subwords.target_size))
-    lines = map_array(directory / f"{name}.lines", np.int64)
-    files = map_array(directory / f"{name}.files", np.uint16)
-    return ParallelStore(source, target, lines, files, manifest["names"][name])
+    names = manifest["names"][name]
+    return ParallelStore(source, target, *map_places(directory / name, names), names)

@@ -19,9 +19,11 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
-from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
+from headwise.training.checkpoint import Checkpoints
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
+from headwise.training.progress import Progress
+from headwise.training.randomness import random_state, seed_random
 from headwise.training.schedule import learning_rate
 from headwise.training.task import Task
 
@@ -118,6 +120,7 @@ class Trainer:
     def _resume(self) -> None:
         latest = self.checkpoints.latest()
         if latest is None:
+            self.checkpoints.begin()
             # Every rank drew the same initial parameters; from here on each has its own randomness.
             seed_random(self.options.seed * 1_000_003 + self.world.rank)
             self.world.broadcast_parameters(p.data for p in self.parameters)
@@ -245,12 +248,13 @@ class Trainer:
         scores = self.world.on_first(self.task.validate)
         if not scores:
             return False
-        score = -scores["loss"] if wanted == "loss" else scores[wanted]
-        best = progress.best is None or score > progress.best
-        if best:
-            progress.best, progress.best_step, progress.stale = score, progress.step, 0
-        else:
-            progress.stale += 1
+        best = False
+        if wanted in scores:  # else it measured something that doesn't compare with it
+            score = -scores["loss"] if wanted == "loss" else scores[wanted]
+            best = progress.best is None or score > progress.best
+            progress.stale = 0 if best else progress.stale + 1
+            if best:
+                progress.best, progress.best_step = score, progress.step
         if self.world.first:
             self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
         return best

@@ -97,7 +97,10 @@ class Monitor:
         seconds: float | None = None,
     ) -> None:
         """Report a validation after so many seconds of training; one without scores is recorded and not shown."""
-        shown = "  ".join(f"{key} {value:.3f}" for key, value in scores.items())
+        shown = "  ".join(
+            f"{key} {value:,}" if isinstance(value, int) else f"{key} {value:.3f}"
+            for key, value in scores.items()
+        )
         if shown:
             self.say(f"step {step}  {name}: {shown}{'  (best so far)' if best else ''}")
         self._record(name, step, **scores, **_time(seconds))

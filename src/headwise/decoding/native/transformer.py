@@ -228,14 +228,7 @@ class NativeTransformer(Seq2Seq):
         assert self.searches(options)
         offsets = _offsets(sources)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
-        longest = math.inf if options.max_length is None else options.max_length + 1
-        limits = np.asarray(
-            [
-                max(min(len(source) + options.extra_length, longest), options.min_length + 1)
-                for source in sources
-            ],
-            dtype=np.int32,
-        )
+        limits = np.asarray([options.limit(len(source)) for source in sources], dtype=np.int32)
         listed = np.concatenate([np.zeros(0, np.int32), *(lists or [])])
         begins = None if lists is None else _offsets(lists)
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
