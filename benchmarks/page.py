@@ -59,7 +59,7 @@ def main() -> None:
             f"{name:<24} median {statistics.median(times):6.1f} ms   90 % {times[int(0.9 * ROUNDS)]:6.1f} ms"
         )
     print(f"{tokens} source tokens, {size:,} bytes a trace")
-    server.should_exit = True
+    served.should_exit = True
 
 
 if __name__ == "__main__":
