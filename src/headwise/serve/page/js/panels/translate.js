@@ -37,10 +37,10 @@ export function translatePanel({ store, data }) {
   const detail = h("p", { class: "detail", "aria-live": "polite" });
   const difference = h("div", { class: "difference" });
   const hypotheses = h("ol", { class: "hypotheses" });
-  const notes = h("p", { class: "muted" });
+  const notes = h("p", { id: "notes", class: "muted" });
   const words = h("span", { role: "list", "aria-label": "Words of the text that the model never saw" });
   const neverSeen = h("span", { id: "never-seen", class: "muted" }, `(${NEVER_SEEN})`);
-  const unknown = h("p", { id: "unknown", class: "unknowns", dir: "auto", hidden: true }, words, neverSeen);
+  const unknown = h("div", { id: "unknown", class: "unknowns", dir: "auto", hidden: true }, words, neverSeen);
   const answer = h(
     "div",
     { class: "answer" },
@@ -110,7 +110,7 @@ export function translatePanel({ store, data }) {
     unknown.hidden = found.length === 0;
     fill(words, ...found.map((word) => unknownWord(word)));
     oneStop(words.querySelectorAll(".unknown"));
-    if (found.length) source.setAttribute("aria-describedby", "unknown");
+    if (found.length) source.setAttribute("aria-describedby", "notes");
     else source.removeAttribute("aria-describedby");
     fill(notes, ...(trace?.notes ?? []).map((note) => `Note: ${note}.`));
     notes.hidden = !trace?.notes.length;
