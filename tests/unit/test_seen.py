@@ -133,7 +133,7 @@ words = st.lists(
 
 
 @settings(deadline=None)
-@given(words=words, gap=st.sampled_from([" ", "  ", "\u2581", "\n"]))
+@given(words=words, gap=st.sampled_from([" ", "  ", "\n"]))
 def test_the_words_found_are_those_that_the_trace_marks(
     run_tracer: Tracer, words: list[str], gap: str
 ) -> None:
@@ -144,12 +144,15 @@ def test_the_words_found_are_those_that_the_trace_marks(
     assert bool(notes) == bool(found)
     # The sentence has the subwords that its words have by themselves.
     processor = run_tracer.translator.subwords.source_processor
-    alone = [
-        i
-        for word in text.replace("\u2581", " ").replace("\n", " ").split(" ")
-        for i in processor.encode(word)
-    ]
+    alone = [i for word in text.replace("\n", " ").split(" ") for i in processor.encode(word)]
     assert list(side.ids[:-1]) == alone
+
+
+@pytest.mark.parametrize("text", ["\u2581Ein 漢", "a\u2581漢", "a \u2581 漢", "\u2581\u2581", "漢 " * 2000])
+def test_the_sign_for_a_space_and_long_texts_are_read(run_tracer: Tracer, text: str) -> None:
+    side, _ = run_tracer.read(text)
+    assert bool(side.unknown) == ("漢" in text)
+    assert max(side.unknown, default=0) < len(side.words)
 
 
 @pytest.fixture(scope="module")

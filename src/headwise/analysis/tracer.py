@@ -140,9 +140,12 @@ class Tracer:
             notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")
         notes += self._unknown_notes(text, "source")
         side = self.side((*ids[: self.longest], EOS), source=True)
-        # Subwords that are unknown read ⁇; here the words are at hand as they were written.
-        written = dict(zip(side.unknown, [split_words(_line(text))[n] for n in side.unknown], strict=True))
-        words = tuple(written.get(number, word) for number, word in enumerate(side.words))
+        # Subwords that are unknown read ⁇; here the words are at hand as they were written, one for one but where the
+        # text itself has SentencePiece's sign for a space.
+        written = split_words(_line(text))
+        if len(written) != len(self.side(ids, source=True).words):
+            return side, tuple(notes)
+        words = tuple(written[n] if n in side.unknown else word for n, word in enumerate(side.words))
         return replace(side, words=words), tuple(notes)
 
     def _unknown_notes(self, text: str, side: SideName) -> list[str]:
@@ -153,7 +156,9 @@ class Tracer:
         more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
         what = "never saw in training" if novelty.seen is not None else "has no subwords for"
         which = "" if side == "source" else " as target text"
-        return [f"the model {what}{which}, in whole or in part: {', '.join(words[:_NAMED])}{more}"]
+        named = ", ".join(words[:_NAMED])
+        shown = "".join(character if character.isprintable() else "�" for character in named)
+        return [f"the model {what}{which}, in whole or in part: {shown}{more}"]
 
     def side(self, ids: Sequence[int], *, source: bool = False) -> Side:
         """Name the pieces and words of ids; start and end symbols are words of their own."""
