@@ -37,15 +37,22 @@ def command(
     Example: headwise score runs/de --source test.en --target test.de
     """
     from headwise.cli.lines import line_writer
+    from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
 
     translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="readable")
     pairs = _pairs(source, target)
     line = 1
+    novelty = translator.novelty
+    unknown = UnknownWords(novelty.seen is not None), UnknownWords(novelty.seen is not None)
     with line_writer(out, source, target) as write:
         while chunk := list(itertools.islice(pairs, _CHUNK)):
             sources, targets = zip(*chunk, strict=True)
-            for output in translator.score(sources, targets, alpha=alpha, first_line=line):
+            outputs = translator.score(sources, targets, alpha=alpha, first_line=line)
+            for output, *texts in zip(outputs, sources, targets, strict=True):
+                new = novelty.words(texts[0], "source"), novelty.words(texts[1], "target")
+                for side, words in zip(unknown, new, strict=True):
+                    side.add(line, words)
                 if jsonl:
                     record = {
                         "line": line,
@@ -53,12 +60,16 @@ def command(
                         "score": output.score,
                         "pieces": output.pieces,
                         "token_log_probabilities": output.token_log_probabilities,
+                        "unknown": new[0],
+                        "unknown_target": new[1],
                     }
                     write(json.dumps(record, ensure_ascii=False))
                 else:
                     each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
                     write(f"{output.log_probability:.6f}\t{each}")
                 line += 1
+    for side, what in zip(unknown, ("source lines", "target lines"), strict=True):
+        side.warn(line - 1, what)
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

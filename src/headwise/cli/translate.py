@@ -93,6 +93,7 @@ def command(
     Example: headwise translate runs/de test.en -o test.de --beam 5
     """
     from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
     from headwise.nn.device import use_threads
 
@@ -134,8 +135,10 @@ def command(
         split=split,
         alignments=alignments,
     )
+    unknown, number = UnknownWords(translator.novelty.seen is not None), 0
     with line_writer(out, file, prefix_file) as write:
         for number, translation in enumerate(translations, start=1):
+            unknown.add(number, translation.unknown)
             if jsonl:
                 write(json.dumps(_record(number, translation), ensure_ascii=False))
                 continue
@@ -145,6 +148,7 @@ def command(
                 columns += [output.text]
                 columns += [output.pharaoh] if alignments else []
                 write("\t".join(columns))
+    unknown.warn(number)
 
 
 def _record(number: int, translation: Translation) -> dict[str, Any]:
@@ -165,6 +169,7 @@ def _record(number: int, translation: Translation) -> dict[str, Any]:
         "line": number,
         "source": translation.source,
         "source_pieces": translation.source_pieces,
+        "unknown": translation.unknown,
         "text": translation.text,
         "outputs": outputs,
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,8 @@ from headwise.decoding.search import Hypothesis
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
+from headwise.text.seen import FILE as SEEN
+from headwise.text.seen import Novelty, Seen
 from headwise.text.shortlist import FILE as SHORTLIST
 from headwise.text.shortlist import Shortlist
 from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
@@ -56,6 +59,7 @@ class Translator:
         )
         self.engine = engine
         self.shortlist: Shortlist | None = None
+        self.novelty = Novelty(subwords)
         self._fast = model
         self._readable: tuple[Seq2Seq, Watch] | None = None
 
@@ -90,6 +94,7 @@ class Translator:
         models = [each.model for each in opened]
         model = models[0] if len(models) == 1 else Ensemble(models)
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
+        translator.novelty = Novelty(first.subwords, _seen(paths, first.subwords))
         if shortlist:
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest())
             translator.engine += f", shortlist ({translator.shortlist})"
@@ -172,9 +177,14 @@ class Translator:
         )
         links = self._links(sources, found) if alignments else itertools.repeat(None)
         translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))
-        return [
+        whole = [
             joined(list(itertools.islice(translated, len(parts))), text, options.alpha, aligned=alignments)
             for text, parts in zip(texts, units, strict=True)
+        ]
+        new = (self.novelty.words(text, "source") for text in texts)
+        return [
+            dataclasses.replace(one, unknown=words) if words else one
+            for one, words in zip(whole, new, strict=True)
         ]
 
     def translate_lines(
@@ -338,3 +348,10 @@ class Translator:
             raise ConfigError(f"min_length: expected at most the model's {room}, found {options.min_length}")
         longest = room if options.max_length is None else min(options.max_length, room)
         return dataclasses.replace(options, max_length=longest)
+
+
+def _seen(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
+    """Read what any of an ensemble's runs saw in training; None where one of them doesn't say."""
+    found = [Seen.find(run / SEEN, subwords) for run in runs]
+    known = [one for one in found if one is not None]
+    return functools.reduce(Seen.joined, known) if len(known) == len(runs) else None

@@ -16,6 +16,7 @@ from headwise.serve.curves import read_curves
 from headwise.serve.desk import Desk
 from headwise.serve.evidence import Evidence
 from headwise.serve.questions import (
+    After,
     ContinueQuestion,
     ForceQuestion,
     PatchesQuestion,
@@ -97,7 +98,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk
         return await answer(request, question, lambda: patches_json(runs[question.run].viewer, question))
 
     @router.get("/metrics")
-    def metrics(run: str, after: int = 0) -> Response:
+    def metrics(run: str, after: After = 0) -> Response:
         return _json(read_curves(find(run), after))
 
     @router.get("/evidence")
