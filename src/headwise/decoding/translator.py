@@ -96,7 +96,8 @@ class Translator:
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
         translator.novelty = Novelty(first.subwords, _seen(paths, first.subwords))
         if shortlist:
-            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest())
+            sizes = first.subwords.source_size, first.subwords.target_size
+            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
             translator.engine += f", shortlist ({translator.shortlist})"
         return translator
 

@@ -131,7 +131,7 @@ struct Int8 {
     static float scale(const float* weights, int inputs) {
         float most = 0;
         for (int k = 0; k < inputs; ++k) most = std::fmax(most, std::fabs(weights[k]));
-        return most > 0 ? most / 127 : 1;
+        return most > 1e-30f ? most / 127 : 1;  // so small that the scale could vanish: zeros
     }
 };
 
@@ -189,9 +189,9 @@ class Inputs {
             write(to + k, __builtin_convertvector(rounded, Quarters));
         }
         scales_[index] = top / steps;
-        int32_t whole = 0;
-        for (int lane = 0; lane < LANES; ++lane) whole += total[lane];
-        shifts_[index] = whole * Int8::OFFSET;
+        uint32_t whole = 0;  // of what isn't a number any sum will do, but it may not overflow
+        for (int lane = 0; lane < LANES; ++lane) whole += uint32_t(total[lane]);
+        shifts_[index] = int32_t(whole * Int8::OFFSET);
     }
 
     const int32_t* words_ = nullptr;
