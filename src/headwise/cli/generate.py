@@ -32,23 +32,22 @@ def command(
 
     Example: headwise generate runs/tiny-shakespeare --prompt "ROMEO:" --temperature 0.8 --max-tokens 300
     """
-    from headwise.cli.lines import text_writer
+    from headwise.cli.streams import show
     from headwise.decoding.generation import GenerationOptions, Generator
 
     options = GenerationOptions(temperature, top_k, top_p, max_tokens, seed)
     stream = Generator.load(run, device=device, precision=precision).stream(prompt, options, samples=n)
     texts = [prompt] * n
-    with text_writer() as write:
-        if not jsonl:
-            write(f"--- 1 ---\n{prompt}" if n > 1 else prompt)
-        for parts in stream:
-            texts = [text + part for text, part in zip(texts, parts, strict=True)]
-            if not jsonl and parts[0]:
-                write(parts[0])
-        if jsonl:
-            for text in texts:
-                write(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False) + "\n")
-            return
-        write("" if texts[0].endswith("\n") else "\n")
-        for number, text in enumerate(texts[1:], start=2):
-            write(f"--- {number} ---\n{text}" + ("" if text.endswith("\n") else "\n"))
+    if not jsonl:
+        show(f"--- 1 ---\n{prompt}" if n > 1 else prompt)
+    for parts in stream:
+        texts = [text + part for text, part in zip(texts, parts, strict=True)]
+        if not jsonl and parts[0]:
+            show(parts[0])
+    if jsonl:
+        for text in texts:
+            show(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False) + "\n")
+        return
+    show("" if texts[0].endswith("\n") else "\n")
+    for number, text in enumerate(texts[1:], start=2):
+        show(f"--- {number} ---\n{text}" + ("" if text.endswith("\n") else "\n"))
