@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Device, OutputFile, Precision, TrainedRun
 
 
@@ -24,7 +25,9 @@ def command(
     ] = False,
     device: Device = "auto",
     precision: Precision = "float32",
-    chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
+    chunk: Annotated[
+        int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead, to batch them by length.")
+    ] = 1024,
 ) -> None:
     """Predict for each line of a file or of standard input, in its order; an empty line stays empty.
 

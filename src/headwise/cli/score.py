@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun
+from headwise import bounds
+from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun, finite
 from headwise.errors import DataError
 
 _CHUNK = 1024  # pairs scored together
@@ -23,7 +24,14 @@ def command(
     out: OutputFile = None,
     also: MoreRuns = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Exponent of the score's length penalty.", show_default="the run's")
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=bounds.ALPHA,
+            callback=finite,
+            help="Exponent of the score's length penalty.",
+            show_default="the run's",
+        ),
     ] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Write a JSON object for each pair.")] = False,
     device: Device = "auto",

@@ -226,7 +226,7 @@ class Translator:
             self.model,
             *rows,
             SYMBOLS,
-            alpha=self.options.alpha if alpha is None else alpha,
+            alpha=self.options.alpha if alpha is None else self.options_with(alpha=alpha).alpha,
             batch_tokens=self.batch_tokens,
         )
         return [self._output(hypothesis) for hypothesis in hypotheses]
