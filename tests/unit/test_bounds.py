@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import math
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer
@@ -72,26 +72,24 @@ def test_there_are_numbers() -> None:
     assert len(NUMBERS) > 60
 
 
-def _options() -> Iterator[tuple[str, Any]]:
+def _numeric_options() -> Iterator[tuple[str, Any]]:
+    """Every option of every command whose annotation names a number."""
     for name, (module, _) in COMMANDS.items():
         imported = importlib.import_module(module)
         app = getattr(imported, "app", None)
         if app is None:
             app = typer.Typer()
             app.command(name)(imported.command)
+        functions = {str(one.name): one.callback for one in app.registered_commands}
         command: Any = typer.main.get_command(app)
         for one in getattr(command, "commands", {name: command}).values():
+            hints = get_type_hints(functions[one.name])
             for option in one.params:
-                yield f"{name} {one.name} {option.opts[-1]}", (one, option)
+                if option.name in hints and _kinds(hints[option.name]) & {int, float}:
+                    yield f"{name} {one.name} {option.opts[-1]}", (one, option)
 
 
-OPTIONS = dict(_options())
-# What `--patience` says itself, as infinity is one of its values.
-NUMERIC = {
-    place: found
-    for place, found in OPTIONS.items()
-    if "int" in found[1].type.name or "float" in found[1].type.name
-}
+NUMERIC = dict(_numeric_options())
 
 
 @pytest.mark.parametrize("place", NUMERIC)
@@ -99,12 +97,12 @@ def test_every_number_on_the_command_line_is_bounded(place: str) -> None:
     command, option = NUMERIC[place]
     context = command.make_context(command.name, [], resilient_parsing=True)
     context.resilient_parsing = False
-    with_infinity = place.endswith("--patience")
+    with_infinity = place.endswith("--patience")  # which then waits until nothing can win any more
     for value in ("1" + "0" * 20, "-1" + "0" * 20, "1e300", "-1e300", "nan", "-inf", "inf", "9" * 5000):
         if value == "inf" and with_infinity:
             continue
-        with pytest.raises(Exception, match=r"(?i)not in the range|expected|not a valid"):
-            option.process_value(context, value)
+        with pytest.raises(typer.BadParameter):
+            option.handle_parse_result(context, {option.name: value}, [])
 
 
 def test_there_are_options() -> None:
@@ -114,11 +112,17 @@ def test_there_are_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["translate", "run", "--beam", "1" + "0" * 20], "100000000000000000000 is not in the range 1<=x<=1000"),
-        (["translate", "run", "--alpha", "1e300"], "1e+300 is not in the range 0.0<=x<=50.0"),
-        (["translate", "run", "--alpha", "nan"], "expected a number, found nan"),
+        (
+            ["translate", "run", "--beam", "1" + "0" * 20],
+            "translate: invalid value for '--beam'",
+        ),
+        (["translate", "run", "--alpha", "1e300"], "translate: invalid value for '--alpha'"),
+        (["translate", "run", "--alpha", "nan"], "translate: invalid value for '--alpha'"),
         (["translate", "run", "--patience", "nan"], "expected 1 to 1,000,000, or inf, found nan"),
-        (["bench", "attention", "--lengths", "9" * 30], "--lengths: expected whole numbers from 1 to 1,048,576"),
+        (
+            ["bench", "attention", "--lengths", "9" * 30],
+            "--lengths: expected whole numbers from 1 to 1,048,576",
+        ),
         (["reproduce", "sqrt-dk", "--seeds", "9" * 5000], "--seeds: expected whole numbers of at most "),
         (["reproduce", "sqrt-dk", "--shard", "1/" + "9" * 5000], "--shard: expected I/N"),
     ],
