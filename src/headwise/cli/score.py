@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise import bounds
 from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun, finite
 from headwise.errors import DataError
+
+if TYPE_CHECKING:
+    from headwise.decoding.outputs import Output
 
 _CHUNK = 1024  # pairs scored together
 
@@ -44,16 +47,19 @@ def command(
 
     Example: headwise score runs/de --source test.en --target test.de
     """
+    from headwise.chunks import chunks, results
     from headwise.cli.lines import line_writer
     from headwise.decoding.translator import Translator
 
     translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="readable")
-    pairs = _pairs(source, target)
-    line = 1
+
+    def work(part: Sequence[tuple[int, str, str]]) -> list[Output]:
+        numbers, sources, targets = zip(*part, strict=True)
+        return translator.score(sources, targets, alpha=alpha, first_line=numbers[0])
+
     with line_writer(out, source, target) as write:
-        while chunk := list(itertools.islice(pairs, _CHUNK)):
-            sources, targets = zip(*chunk, strict=True)
-            for output in translator.score(sources, targets, alpha=alpha, first_line=line):
+        for part in chunks(_pairs(source, target), itertools.repeat(_CHUNK)):
+            for line, output in zip((number for number, _, _ in part), results(work, part), strict=True):
                 if jsonl:
                     record = {
                         "line": line,
@@ -66,11 +72,10 @@ def command(
                 else:
                     each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
                     write(f"{output.log_probability:.6f}\t{each}")
-                line += 1
 
 
-def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Yield the lines side by side; raises `DataError` where one file ends before the other."""
+def _pairs(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the lines side by side, numbered; raises `DataError` where one file ends before the other."""
     from headwise.cli.lines import read_lines
 
     sides = itertools.zip_longest(read_lines(source), read_lines(target))
@@ -81,4 +86,4 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
                 f"{shorter}: expected as many lines as in {target if left is None else source}, "
                 f"found only {number - 1:,}"
             )
-        yield left, right
+        yield number, left, right
