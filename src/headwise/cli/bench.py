@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise import bounds
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,11 +37,19 @@ Source = Annotated[
 ]
 Target = Annotated[str | None, typer.Option("--target", help="Its other language, line by line.")]
 Vocabulary = Annotated[
-    int, typer.Option("--vocabulary", min=100, help="Subwords of the model, both languages.")
+    int,
+    typer.Option(
+        "--vocabulary", min=100, max=bounds.VOCABULARY, help="Subwords of the model, both languages."
+    ),
 ]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Rounds; the figures are their medians.")]
+Rounds = Annotated[
+    int, typer.Option("--rounds", min=1, max=bounds.ROUNDS, help="Rounds; the figures are their medians.")
+]
 Threads = Annotated[
-    int, typer.Option("--threads", min=0, help="Threads that a system may use; 0: all processors.")
+    int,
+    typer.Option(
+        "--threads", min=0, max=bounds.PROCESSES, help="Threads that a system may use; 0: all processors."
+    ),
 ]
 Device = Annotated[
     str, typer.Option("--device", help="cpu, cuda, cuda:N, or auto for the first GPU there is.")
@@ -62,8 +71,12 @@ def bench_train(
     source: Source = None,
     target: Target = None,
     vocabulary: Vocabulary = 10_000,
-    tokens: Annotated[int, typer.Option("--tokens", min=16, help="Tokens of a batch, each side.")] = 4096,
-    batches: Annotated[int, typer.Option("--batches", min=1, help="Batches of a round.")] = 8,
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=16, max=bounds.COUNT, help="Tokens of a batch, each side.")
+    ] = 4096,
+    batches: Annotated[
+        int, typer.Option("--batches", min=1, max=bounds.COUNT, help="Batches of a round.")
+    ] = 8,
     rounds: Rounds = 5,
     threads: Threads = 0,
     device: Device = "auto",
@@ -119,10 +132,16 @@ def bench_decode(
         str, typer.Option("--beam", help="Beams; with --batch 1 greedy search is measured too.")
     ] = "4",
     length: Annotated[
-        int, typer.Option("--length", min=0, help="Tokens forced on every output; 0: as long as they come.")
+        int,
+        typer.Option(
+            "--length",
+            min=0,
+            max=bounds.LENGTH,
+            help="Tokens forced on every output; 0: as long as they come.",
+        ),
     ] = 25,
     sentences: Annotated[
-        int, typer.Option("--sentences", min=1, help="Sentences in all rounds together.")
+        int, typer.Option("--sentences", min=1, max=bounds.COUNT, help="Sentences in all rounds together.")
     ] = 1000,
     shortlist: Annotated[
         bool,
@@ -193,9 +212,11 @@ def bench_attention(
     vocabularies: Annotated[
         str, typer.Option("--vocabularies", help="Subwords that the loss is measured with.")
     ] = "1000,2000,4000,8000,16000,32000,64000",
-    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Target tokens of the loss.")] = 2048,
-    heads: Annotated[int, typer.Option("--heads", min=1)] = 8,
-    width: Annotated[int, typer.Option("--width", min=1, help="Of a head.")] = 64,
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=1, max=bounds.COUNT, help="Target tokens of the loss.")
+    ] = 2048,
+    heads: Annotated[int, typer.Option("--heads", min=1, max=bounds.HEADS)] = 8,
+    width: Annotated[int, typer.Option("--width", min=1, max=bounds.WIDTH, help="Of a head.")] = 64,
     precision: Annotated[str, typer.Option("--precision", help="float32 or bfloat16.")] = "float32",
     rounds: Rounds = 3,
     threads: Threads = 0,
@@ -223,13 +244,13 @@ def bench_attention(
     }
     attention = [
         Point("attention", kind, size, length, **shared)
-        for size in _numbers("--batch", batch)
-        for length in sorted(_numbers("--lengths", lengths))
+        for size in _numbers("--batch", batch, bounds.COUNT)
+        for length in sorted(_numbers("--lengths", lengths, bounds.LENGTH))
         for kind in _kinds(kinds)
     ]
     loss = [
         Point("loss", kind, 1, tokens, vocabulary, **shared)
-        for vocabulary in sorted(_numbers("--vocabularies", vocabularies))
+        for vocabulary in sorted(_numbers("--vocabularies", vocabularies, bounds.VOCABULARY))
         for kind in ("plain", "fused")
     ]
     rows = []
@@ -294,19 +315,21 @@ def _kinds(text: str) -> list[str]:
 def _jobs(batches: str, beams: str, length: int | None) -> Iterator[Decoding]:
     from headwise.bench.peer import Decoding
 
-    for batch in _numbers("--batch", batches):
-        wanted = _numbers("--beam", beams)
+    for batch in _numbers("--batch", batches, bounds.COUNT):
+        wanted = _numbers("--beam", beams, bounds.BEAM)
         for beam in sorted({1, *wanted}) if batch == 1 else wanted:
             yield Decoding(batch, beam, length)
 
 
-def _numbers(option: str, text: str) -> list[int]:
+def _numbers(option: str, text: str, most: int) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < 1:
-        raise ConfigError(f"{option}: expected whole numbers of at least 1, such as 64,1, found {text!r}")
+    if not numbers or min(numbers) < 1 or max(numbers) > most:
+        raise ConfigError(
+            f"{option}: expected whole numbers from 1 to {most:,}, such as 64,1, found {text!r}"
+        )
     return numbers
 
 

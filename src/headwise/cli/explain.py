@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Alpha, Beam, Device, TrainedRun
 from headwise.errors import ConfigError
 
@@ -35,7 +36,9 @@ def command(
         str | None,
         typer.Option(help="Look at this translation, by forced decoding, and not at the best one."),
     ] = None,
-    hypothesis: Annotated[int, typer.Option(min=1, help="Look at the hypothesis of this rank.")] = 1,
+    hypothesis: Annotated[
+        int, typer.Option(min=1, max=bounds.BEAM, help="Look at the hypothesis of this rank.")
+    ] = 1,
     part: Annotated[
         Literal["encoder", "decoder", "cross"], typer.Option(help="Of the model, in a .png.")
     ] = "cross",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import typer
-
+from headwise.cli.streams import show
 from headwise.errors import ConfigError, DataError
 from headwise.files import disk_errors
 from headwise.text.corpus import reading
@@ -23,7 +21,8 @@ def read_lines(path: Path | None) -> Iterator[str]:
     Raises `DataError` naming the file, and the line that isn't UTF-8.
     """
     if path is None:
-        yield from _decoded(sys.stdin.buffer, "standard input")
+        with reading(Path("standard input")):
+            yield from _decoded(sys.stdin.buffer, "standard input")
         return
     with reading(path), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
         yield from _decoded(file, str(path))
@@ -52,22 +51,6 @@ def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
 
 
 @contextmanager
-def text_writer() -> Iterator[Callable[[str], None]]:
-    """Give a function that writes text to standard output at once."""
-
-    def show(text: str) -> None:
-        try:
-            sys.stdout.buffer.write(text.encode())
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            # Whoever read our output has read enough. Python must not try to flush the rest when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit from None
-
-    yield show
-
-
-@contextmanager
 def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[str], None]]:
     """Give a function that writes a line to a file, or to standard output for None, at once.
 
@@ -75,8 +58,7 @@ def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[s
     be written.
     """
     if path is None:
-        with text_writer() as show:
-            yield lambda line: show(line + "\n")
+        yield lambda line: show(line + "\n")
         return
     if any(
         given is not None and path.exists() and given.exists() and path.samefile(given) for given in inputs

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from headwise import bounds
 
 TrainedRun = Annotated[Path, typer.Argument(help="A trained run directory.")]
 MoreRuns = Annotated[
@@ -28,7 +31,32 @@ EnginePrecision = Annotated[
         show_default="what the run is stored in",
     ),
 ]
-Beam = Annotated[int | None, typer.Option(help="Beam size.", show_default="the run's")]
+
+
+def finite(value: float | None) -> float | None:
+    """Refuse what is no number: it is neither below nor above any bound."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("expected a number, found nan")
+    return value
+
+
+def patient(value: float) -> float:
+    """Refuse a --patience out of range; infinity is one that waits until nothing can win any more."""
+    if not (1 <= value <= bounds.PATIENCE or value == math.inf):
+        raise typer.BadParameter(f"expected 1 to {bounds.PATIENCE:,.0f}, or inf, found {value}")
+    return value
+
+
+Beam = Annotated[
+    int | None, typer.Option(min=1, max=bounds.BEAM, help="Beam size.", show_default="the run's")
+]
 Alpha = Annotated[
-    float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=bounds.ALPHA,
+        callback=finite,
+        help="Exponent of the length penalty.",
+        show_default="the run's",
+    ),
 ]

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Device
 from headwise.errors import ConfigError
 
@@ -35,7 +36,7 @@ def command(
     miniature: Annotated[
         bool, typer.Option("--miniature", help="Measure on the built-in corpus's test set.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the built-in corpus.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus.")] = 1,
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
     ] = False,

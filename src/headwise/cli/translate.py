@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile
+from headwise import bounds
+from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile, finite, patient
 
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
@@ -26,30 +27,69 @@ def command(
     out: OutputFile = None,
     also: MoreRuns = None,
     beam: Annotated[
-        int | None, typer.Option(help="Live hypotheses; 1 is greedy.", show_default="the run's")
+        int | None,
+        typer.Option(min=1, max=bounds.BEAM, help="Live hypotheses; 1 is greedy.", show_default="the run's"),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Length penalty ((5+|Y|)/6)^alpha.", show_default="the run's")
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=bounds.ALPHA,
+            callback=finite,
+            help="Length penalty ((5+|Y|)/6)^alpha.",
+            show_default="the run's",
+        ),
     ] = None,
-    n_best: Annotated[int, typer.Option(help="Translations a line, or samples with --sample.")] = 1,
-    min_length: Annotated[int, typer.Option(help="Fewest subwords.")] = 0,
+    n_best: Annotated[
+        int, typer.Option(min=1, max=bounds.SAMPLES, help="Translations a line, or samples with --sample.")
+    ] = 1,
+    min_length: Annotated[int, typer.Option(min=0, max=bounds.LENGTH, help="Fewest subwords.")] = 0,
     max_length: Annotated[
-        int | None, typer.Option(help="Most subwords.", show_default="50 more than the input's")
+        int | None,
+        typer.Option(
+            min=1, max=bounds.LENGTH, help="Most subwords.", show_default="50 more than the input's"
+        ),
     ] = None,
-    no_repeat_ngram: Annotated[int, typer.Option(help="No n-gram of this size twice; 0: no limit.")] = 0,
+    no_repeat_ngram: Annotated[
+        int, typer.Option(min=0, max=bounds.LENGTH, help="No n-gram of this size twice; 0: no limit.")
+    ] = 0,
     patience: Annotated[
-        float, typer.Option(help="A search ends when this many times --beam hypotheses have ended.")
+        float,
+        typer.Option(
+            callback=patient,
+            metavar="FLOAT",
+            help="A search ends when this many times --beam hypotheses have ended; inf: when none can win.",
+        ),
     ] = 1.0,
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Let ⁇ appear in the output.")
     ] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw at random, don't search.")] = False,
-    temperature: Annotated[float, typer.Option(help="With --sample: below 1 bolder, above 1 wilder.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="With --sample: among the k likeliest only; 0: all.")] = 0,
-    top_p: Annotated[
-        float, typer.Option(help="With --sample: among the likeliest of this total probability.")
+    temperature: Annotated[
+        float,
+        typer.Option(
+            min=bounds.COLDEST,
+            max=bounds.HOTTEST,
+            callback=finite,
+            help="With --sample: below 1 bolder, above 1 wilder.",
+        ),
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="With --sample: another seed, other samples.")] = 1,
+    top_k: Annotated[
+        int,
+        typer.Option(min=0, max=bounds.VOCABULARY, help="With --sample: among the k likeliest only; 0: all."),
+    ] = 0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            callback=finite,
+            help="With --sample: among the likeliest of this total probability.",
+        ),
+    ] = 1.0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=bounds.SEED, help="With --sample: another seed, other samples.")
+    ] = 1,
     prefix_file: Annotated[
         Path | None, typer.Option(help="A file whose lines begin the translations, one for each line.")
     ] = None,
@@ -70,20 +110,33 @@ def command(
     engine: Engine = "auto",
     precision: EnginePrecision = None,
     workers: Annotated[
-        int, typer.Option(min=0, help="Threads that each search sentences; 0: one a processor.")
+        int,
+        typer.Option(
+            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one a processor."
+        ),
     ] = 0,
     shortlist: Annotated[
         bool,
         typer.Option("--shortlist", help="Among likely subwords only, as `headwise shortlist` learned them."),
     ] = False,
     threads: Annotated[
-        int, typer.Option(min=0, help="Threads of one product in PyTorch; 0: PyTorch's choice.")
+        int,
+        typer.Option(
+            min=0, max=bounds.PROCESSES, help="Threads of one product in PyTorch; 0: PyTorch's choice."
+        ),
     ] = 0,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Source subwords in a batch, times the beam.", show_default="the run's"),
+        typer.Option(
+            min=1,
+            max=bounds.COUNT,
+            help="Source subwords in a batch, times the beam.",
+            show_default="the run's",
+        ),
     ] = None,
-    chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
+    chunk: Annotated[
+        int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead, to batch them by length.")
+    ] = 1024,
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from headwise import bounds
 from headwise.errors import ConfigError
 
 
@@ -50,21 +51,34 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         """Check every value; raises `ConfigError` naming the option, what it expects and what it found."""
-        for name, lowest in _LOWEST.items():
+        for name, (lowest, highest) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, int) or value < lowest
             ):
                 raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
+            if value is not None and value > highest:
+                raise ConfigError(f"{name}: expected a whole number of at most {highest:,}, found {value}")
         self._check(math.isfinite(self.alpha) and self.alpha >= 0, "alpha", "a finite number of at least 0")
         self._check(
-            math.isfinite(self.length_factor) and self.length_factor > 0,
+            0 < self.length_factor <= bounds.RATIO,
             "length_factor",
-            "a finite number above 0",
+            f"a number above 0 and at most {bounds.RATIO:g}",
         )
+        self._check(self.alpha <= bounds.ALPHA, "alpha", f"a number of at most {bounds.ALPHA:g}")
         self._check(self.patience >= 1, "patience", "a number of at least 1")
         self._check(
+            self.patience <= bounds.PATIENCE or self.patience == math.inf,
+            "patience",
+            f"a number of at most {bounds.PATIENCE:,.0f}, or infinity",
+        )
+        self._check(
             math.isfinite(self.temperature) and self.temperature > 0, "temperature", "a finite number above 0"
+        )
+        self._check(
+            bounds.COLDEST <= self.temperature <= bounds.HOTTEST,
+            "temperature",
+            f"a number from {bounds.COLDEST:g} to {bounds.HOTTEST:g}",
         )
         self._check(0 < self.top_p <= 1, "top_p", "a probability above 0 and up to 1")
         if not self.sample:
@@ -97,13 +111,13 @@ class SearchOptions:
         return self.n_best if self.sample else self.beam
 
 
-_LOWEST = {
-    "beam": 1,
-    "n_best": 1,
-    "min_length": 0,
-    "max_length": 1,
-    "extra_length": 0,
-    "no_repeat_ngram": 0,
-    "top_k": 0,
-    "seed": 0,
+_RANGES = {
+    "beam": (1, bounds.BEAM),
+    "n_best": (1, bounds.SAMPLES),
+    "min_length": (0, bounds.LENGTH),
+    "max_length": (1, bounds.LENGTH),
+    "extra_length": (0, bounds.LENGTH),
+    "no_repeat_ngram": (0, bounds.LENGTH),
+    "top_k": (0, bounds.VOCABULARY),
+    "seed": (0, bounds.SEED),
 }

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, word_links
 from headwise.decoding.constraints import Symbols
@@ -198,25 +199,19 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream in its order, holding at most `chunk` lines of it; arguments as for `translate`.
 
-        The first chunks are smaller, so that the first results come soon.
+        The first chunks are smaller, so that the first results come soon. Where a line or a prefix can't be read, the
+        lines before it are translated first, and then the error is raised.
         """
-        stream = iter(lines)
+        first = arguments.pop("first_line", 1)
         prefixes = arguments.pop("prefixes", None)
-        beginnings = None if prefixes is None else iter(prefixes)
-        size, line = min(chunk, 64), arguments.pop("first_line", 1)
-        while texts := list(itertools.islice(stream, size)):
-            part = None
-            if beginnings is not None:
-                part = list(itertools.islice(beginnings, len(texts)))
-                if len(part) < len(texts):
-                    raise DataError(
-                        f"prefixes: expected one for each line, found none for line {line + len(part)}"
-                    )
-            yield from self.translate(texts, options, prefixes=part, first_line=line, **arguments)
-            line += len(texts)
-            size = min(chunk, 2 * size)
-        if beginnings is not None and next(beginnings, None) is not None:
-            raise DataError(f"prefixes: expected one for each of the {line - 1} lines, found more")
+
+        def work(part: Sequence[tuple[int, str, str | None]]) -> list[Translation]:
+            numbers, texts, beginnings = zip(*part, strict=True)
+            forced = None if prefixes is None else beginnings
+            return self.translate(texts, options, prefixes=forced, first_line=numbers[0], **arguments)
+
+        for part in chunks(_with_prefixes(lines, prefixes, first), growing(64, chunk)):
+            yield from results(work, part)
 
     def score(
         self,
@@ -237,7 +232,7 @@ class Translator:
             self.model,
             *rows,
             SYMBOLS,
-            alpha=self.options.alpha if alpha is None else alpha,
+            alpha=self.options.alpha if alpha is None else self.options_with(alpha=alpha).alpha,
             batch_tokens=self.batch_tokens,
         )
         return [self._output(hypothesis) for hypothesis in hypotheses]
@@ -356,3 +351,18 @@ def _seen(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
     found = [Seen.find(run / SEEN, subwords) for run in runs]
     known = [one for one in found if one is not None]
     return functools.reduce(Seen.joined, known) if len(known) == len(runs) else None
+
+
+def _with_prefixes(
+    lines: Iterable[str], prefixes: Iterable[str] | None, first: int
+) -> Iterator[tuple[int, str, str | None]]:
+    """Number the lines and put a prefix beside each; raises `DataError` where there are fewer or more of them."""
+    beginnings = None if prefixes is None else iter(prefixes)
+    line = first - 1
+    for line, text in enumerate(lines, start=first):
+        prefix = None if beginnings is None else next(beginnings, None)
+        if beginnings is not None and prefix is None:
+            raise DataError(f"prefixes: expected one for each line, found none for line {line}")
+        yield line, text, prefix
+    if beginnings is not None and next(beginnings, None) is not None:
+        raise DataError(f"prefixes: expected one for each of the {line} lines, found more")

@@ -27,9 +27,17 @@ from headwise.training.randomness import random_state, seed_random
 from headwise.training.schedule import learning_rate
 from headwise.training.task import Task
 
+_HANG_UP = getattr(signal, "SIGHUP", None)  # there is none on Windows
+# What asks a training to stop: Ctrl-C, a batch system or service manager, and a terminal that is closed.
+_STOPPING = [signal.SIGINT, signal.SIGTERM, *([_HANG_UP] if _HANG_UP else [])]
+
 
 class Interruption:
-    """Turns the first Ctrl-C or SIGTERM into a request to stop after the step; a second one stops at once."""
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a request to stop after the step; a second one stops at once.
+
+    A SIGHUP is never such a second one, as terminals and service managers send it beside another signal. Where it is
+    ignored (nohup), it stays ignored.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -40,7 +48,8 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {s: signal.signal(s, self._request) for s in (signal.SIGINT, signal.SIGTERM)}
+        heard = [s for s in _STOPPING if s != _HANG_UP or signal.getsignal(s) is not signal.SIG_IGN]
+        before = {s: signal.signal(s, self._request) for s in heard}
         try:
             yield
         finally:
@@ -48,7 +57,7 @@ class Interruption:
                 signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.requested and number != _HANG_UP:
             raise KeyboardInterrupt
         self.requested = True
 
