@@ -13,6 +13,7 @@ from typing import Any
 from headwise.bench.peer import Peer, Room, Setting
 from headwise.bench.workload import Workload
 from headwise.errors import HeadwiseError
+from headwise.parsing.json_text import parse_object
 
 Say = Callable[[str], None]
 _WORKER = "headwise.bench.worker"
@@ -55,7 +56,7 @@ class Process:
         if not line:
             code = self._process.wait()
             raise BenchError(f"{self._name}: its process ended with code {code}; see its messages above")
-        answer: dict[str, Any] = json.loads(line)
+        answer = parse_object(line, self._name, error=BenchError, finite=False)
         if "error" in answer:
             raise BenchError(f"{self._name}: {answer['error']}")
         return answer

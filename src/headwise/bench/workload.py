@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
 from headwise.errors import ConfigError, DataError
+from headwise.parsing.json_text import read_json
 from headwise.presets import preset
 from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_pairs
 from headwise.text.miniature import generate
@@ -73,7 +74,7 @@ class Workload:
     @classmethod
     def open(cls, folder: Path) -> Workload:
         """Read what `save` wrote."""
-        record = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        record = read_json(folder / _FILE)
         return cls(**{**record, "folder": folder})
 
 

@@ -7,7 +7,6 @@ become another is.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.experiments.records import digest
+from headwise.parsing.json_text import parse_json
 
 if TYPE_CHECKING:
     from headwise.experiments.scales import Scale
@@ -181,7 +181,7 @@ class TrainingRow(Row):
                 f"row {self.name}: expected training to end well, found exit code {process.returncode} from "
                 f"`{shlex.join(command)}` ({last})"
             )
-        return json.loads(printed.strip().splitlines()[-1])
+        return parse_json(printed.strip().split("\n")[-1], f"row {self.name}", finite=False)
 
 
 @dataclass(frozen=True)

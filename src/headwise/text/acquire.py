@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 from headwise.errors import ConfigError, DataError, TrainingError
 from headwise.files import atomic_file, write_text
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.json_text import json_value
 from headwise.text import archives
 from headwise.text.archives import Damaged as _Unfit
 from headwise.text.catalog import Corpus, PublicFile
@@ -232,11 +234,11 @@ def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]
     """Return what is recorded about each file; raises `DataError` if the folder is another corpus's."""
     path = directory / MANIFEST
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json_value(path.read_bytes())
         name, files = str(tree["corpus"]), {str(key): dict(entry) for key, entry in tree["files"].items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (Malformed, ValueError, KeyError, TypeError, AttributeError):
         raise DataError(
             f"{path}: expected the record of an earlier `headwise data get`, found something else"
         ) from None

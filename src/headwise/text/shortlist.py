@@ -22,6 +22,7 @@ from safetensors.numpy import save
 
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
+from headwise.parsing.json_text import parse_object
 from headwise.text.arrays import Ragged, gather
 from headwise.text.subword import EOS, UNK
 
@@ -76,7 +77,7 @@ class Shortlist:
         """Read what `save` wrote; raises `CheckpointError` where it is missing, damaged, or of other subwords."""
         try:
             with safe_open(path, "np") as file:
-                record = json.loads(file.metadata()["headwise"])
+                record = parse_object(file.metadata()["headwise"], path)
                 found = cls(file.get_tensor("candidates"), file.get_tensor("common"), record["target_size"])
         except FileNotFoundError:
             raise CheckpointError(
