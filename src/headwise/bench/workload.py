@@ -17,6 +17,7 @@ from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
 from headwise.errors import ConfigError, DataError
 from headwise.parsing.json_text import read_json
 from headwise.presets import preset
+from headwise.processes import child_environment, python_command
 from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_pairs
 from headwise.text.miniature import generate
 from headwise.text.subword import EOS, Subwords
@@ -191,7 +192,8 @@ def _write(
     else:
         # Drawn in a process of its own, so that the one that drives the benchmark stays small.
         order = json.dumps([str(folder), seed])
-        subprocess.run([sys.executable, "-m", "headwise.bench.workload", order], check=True)
+        command = python_command("-m", "headwise.bench.workload", order)
+        subprocess.run(command, env=child_environment(), check=True)
     return workload
 
 
