@@ -56,8 +56,6 @@ def read_bounded(path: Path, most: int, error: type[HeadwiseError], expected: st
     try:
         with open(path, "rb") as file:
             content = file.read(most + 1)
-    except FileNotFoundError:
-        raise error(f"{path}: expected {expected}, found no such file") from None
     except (OSError, ValueError) as problem:  # ValueError: a NUL character in the name
         reason = getattr(problem, "strerror", None) or str(problem)
         raise error(f"{path}: expected {expected}, found that it can't be read ({reason})") from None
