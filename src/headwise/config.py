@@ -7,6 +7,7 @@ fully resolved configuration that a run directory keeps.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import json
@@ -35,6 +36,8 @@ from headwise.options import (
     Section,
     Width,
 )
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.yaml_text import read_yaml, yaml_value
 from headwise.task_options import (
     ClassificationConfig,
     DenoisingConfig,
@@ -232,13 +235,9 @@ class Config(Section):
         Raises `ConfigError` naming the file and every unknown key or bad value in it.
         """
         path = _find(Path(path))
-        try:
-            tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ConfigError(f"{path}: there is no such configuration file") from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            detail = " ".join(str(error).split())
-            raise ConfigError(f"{path}: expected a YAML file, found {detail}") from None
+        if not path.exists():
+            raise ConfigError(f"{path}: there is no such configuration file")
+        tree = read_yaml(path)
         if tree is None:
             tree = {}
         if not isinstance(tree, dict):
@@ -295,15 +294,18 @@ def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str,
 
     Raises `ConfigError` for an override that has no `=`, whose value isn't YAML, or that looks inside a value.
     """
-    result: dict[str, Any] = json.loads(json.dumps(tree, default=str))
+    result = copy.deepcopy(tree)
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise ConfigError(f"command line: expected key.sub=value, found {override!r}")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise ConfigError(f"command line: {key}: expected a YAML value, found {text!r}") from None
+            value = yaml_value(text)
+        except Malformed as problem:
+            problem.line = None
+            if problem.kind == "grammar":
+                problem.reason = repr(text[:60])
+            raise ConfigError(problem.sentence(f"command line: {key}", "a YAML value")) from None
         node = result
         *parents, last = key.split(".")
         for parent in parents:

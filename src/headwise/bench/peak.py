@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from headwise.processes import child_environment, python_command
+
 _SIZE = {"cpu": 1024, "cuda": 8192}
 _SECONDS = 1.0
 
@@ -15,7 +17,11 @@ def matrix_flops(device: str, threads: int, precision: str) -> float:
     """Return FLOP/s of large matrix products in `precision`, the best of a second of them; measured in a process."""
     order = json.dumps([device, threads, precision])
     done = subprocess.run(
-        [sys.executable, "-m", "headwise.bench.peak", order], check=True, capture_output=True, text=True
+        python_command("-m", "headwise.bench.peak", order),
+        env=child_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return float(json.loads(done.stdout))
 

@@ -80,14 +80,14 @@ def command(
     """
     changes = [*(preset_changes(preset) if preset else []), *(overrides or [])]
     options = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
-    changes += [f"training.{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    changes += _as_changes("training", options)
     files: dict[str, Any] = {
         "source": source,
         "target": target,
         "dev_source": dev_source,
         "dev_target": dev_target,
     }
-    changes += [f"data.{key}={json.dumps(value)}" for key, value in files.items() if value is not None]
+    changes += _as_changes("data", files)
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:
         raise ConfigError("-o: expected the run directory that training writes to, found none")
@@ -114,6 +114,15 @@ def command(
         }
         typer.echo(json.dumps(record))
     return 0
+
+
+def _as_changes(section: str, values: dict[str, Any]) -> list[str]:
+    """Return `section.key=value` overrides for the values that are given."""
+    return [
+        f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in values.items()
+        if value is not None
+    ]
 
 
 def _configuration(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,9 +23,12 @@ from typing import NamedTuple
 
 from headwise.config import CleaningConfig, DataConfig
 from headwise.errors import ConfigError, DataError
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.json_text import json_value
 from headwise.text.arrays import MOST_FILES
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NO_TEXT = b"\xff"  # stands for a line that isn't UTF-8
 _BOTH_SIDES = (".tsv", ".jsonl")
 
 
@@ -285,12 +287,13 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
     with open_text(path) as file:
         for number, line in enumerate(text_lines(path, file), start=1):
             try:
-                record = json.loads(line)
-            except UnicodeDecodeError:
-                yield RawPair(line, line, number)  # counted as not UTF-8
-                continue
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise DataError(f"{path} line {number}: expected a JSON object, found {error}") from None
+                record = json_value(line)
+            except Malformed as problem:
+                if problem.kind == "unicode":
+                    yield RawPair(_NO_TEXT, _NO_TEXT, number)  # counted as not UTF-8
+                    continue
+                problem.line = None
+                raise DataError(problem.sentence(f"{path} line {number}", "a JSON object")) from None
             if not isinstance(record, dict):
                 kind = type(record).__name__
                 raise DataError(f"{path} line {number}: expected a JSON object, found a {kind}")
@@ -299,5 +302,5 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
                 if not isinstance(record.get(name), str):
                     found = ", ".join(record) if name not in record else type(record[name]).__name__
                     raise DataError(f"{path} line {number}: expected text in field {name!r}, found {found}")
-                texts.append(record[name].encode("utf-8", "surrogatepass"))
+                texts.append(record[name].encode())
             yield RawPair(texts[0], texts[1], number)

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 
 from headwise.errors import CheckpointError, DataError
 from headwise.files import atomic_directory, disk_errors, remove_partial, write_text
+from headwise.parsing.json_text import read_json
 from headwise.text.corpus import reading
 
 MANIFEST = "manifest.json"
@@ -79,7 +80,7 @@ def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
     checksum, so a copied or touched corpus isn't prepared again.
     """
     try:
-        found = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        found = read_json(directory / MANIFEST)
         had = found["request"]
         if {**had, "inputs": None} != {**wanted, "inputs": None} or len(had["inputs"]) != len(
             wanted["inputs"]
@@ -93,7 +94,7 @@ def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
                 if before["sha256"] != _checksum(Path(now["path"])):
                     return False
                 before["changed"], touched = now["changed"], True
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):  # a `DataError` is a ValueError
         return False
     if touched:
         write_text(directory / MANIFEST, _dump(found))
@@ -154,11 +155,15 @@ def read_manifest(directory: Path, *needed: str) -> dict[str, Any]:
     Raises `CheckpointError` where it doesn't.
     """
     try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        manifest = None
+        manifest = read_json(directory / MANIFEST)
+    except DataError as problem:
+        raise CheckpointError(
+            f"{directory}: expected prepared text, found no readable {MANIFEST} ({problem})"
+        ) from None
     if not _is_manifest(manifest) or not all(_has(manifest, name.split(".")) for name in needed):
-        raise CheckpointError(f"{directory}: expected prepared text, found no readable {MANIFEST}")
+        raise CheckpointError(
+            f"{directory / MANIFEST}: expected what Headwise writes of prepared text, found something else"
+        )
     return manifest
 
 

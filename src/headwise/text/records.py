@@ -6,12 +6,12 @@ A `.tsv` or `.csv` file names its fields in its first line. In a `.tsv` a tab al
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import DataError
+from headwise.parsing.json_text import parse_object
 from headwise.text.corpus import open_text, text_lines
 
 SUFFIXES = (".jsonl", ".tsv", ".csv")
@@ -63,13 +63,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def json_object(text: str, place: str) -> dict[str, Any]:
     """Read a JSON object; raises `DataError` naming the place where it should be."""
-    try:
-        found = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{place}: expected a JSON object, found {error}") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{place}: expected a JSON object, found a {type(found).__name__}")
-    return found
+    return parse_object(text, place)
 
 
 def text_field(fields: dict[str, Any], name: str, place: str) -> str:

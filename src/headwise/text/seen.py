@@ -23,6 +23,7 @@ from sentencepiece import SentencePieceProcessor
 
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
+from headwise.parsing.json_text import parse_object
 from headwise.text.arrays import Ragged
 from headwise.text.subword import SPECIAL, UNK, Subwords
 
@@ -84,13 +85,13 @@ class Seen:
             return None
         try:
             with safe_open(path, "np") as file:
-                record = json.loads(file.metadata()["headwise"])
+                record = parse_object(file.metadata()["headwise"], path)
                 bits = {side: file.get_tensor(side) for side in SIDES}
             spelled: dict[SideName, frozenset[str]] = {
                 side: frozenset(str(record["spelled"][side])) for side in SIDES
             }
             digest = record["subwords"]
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"{path}: expected the subwords seen in training, found a damaged file ({error})"
             ) from None

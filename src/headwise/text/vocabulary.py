@@ -18,6 +18,7 @@ from pathlib import Path
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
+from headwise.parsing.json_text import read_json
 from headwise.text.subword import JOINT_FILE, SPECIAL, UNK, read_file, read_processor, train_model
 
 CHARACTERS_FILE = "characters.json"
@@ -193,7 +194,7 @@ def load_vocabulary(directory: Path) -> Vocabulary:
     if not file.exists():
         return Pieces(read_file(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
     try:
-        tree = json.loads(file.read_bytes())
+        tree = read_json(file)
         return Characters(tree["characters"], tree["symbols"], lowercase=tree["lowercase"])
     except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
         raise CheckpointError(f"{file}: expected a vocabulary of characters, found a damaged file") from None

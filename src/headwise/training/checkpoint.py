@@ -37,6 +37,8 @@ from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
 from headwise.files import atomic_directory, remove_directory, remove_partial, write_bytes, write_text
+from headwise.parsing.bounds import Malformed, read_bounded
+from headwise.parsing.json_text import MOST_BYTES, json_value
 from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments
 from headwise.training.randomness import restore_random
 
@@ -249,14 +251,14 @@ class Checkpoints:
 def read_state(path: Path) -> dict[str, Any]:
     """Read a checkpoint's state.json; raises `CheckpointError` where it isn't one of ours."""
     file = path / _STATE
+    if not file.exists():
+        raise CheckpointError(f"{file}: there is no such file, so {path} is not a Headwise checkpoint")
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        record = json_value(read_bounded(file, MOST_BYTES, CheckpointError, "JSON"), finite=False)
+    except Malformed as problem:
         raise CheckpointError(
-            f"{file}: there is no such file, so {path} is not a Headwise checkpoint"
+            f"{file}: expected JSON, found a damaged file (line {problem.line}: {problem.reason})"
         ) from None
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{file}: expected JSON, found a damaged file") from None
     if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in _PARTS):
         raise CheckpointError(f"{file}: expected the state of a Headwise checkpoint, found something else")
     if record.get("format") != FORMAT:
