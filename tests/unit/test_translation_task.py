@@ -77,9 +77,24 @@ def test_a_model_that_knows_nothing_translates_evenly_spread_pairs_greedily_and_
     assert max(map(options.limit, lengths.tolist())) < max(SearchOptions().limit(n) for n in lengths.tolist())
 
 
-def test_the_final_validation_translates_all_with_the_runs_own_search(
-    task: TranslationTask, config: Config, searched: list[tuple[list[str], SearchOptions]]
+def test_the_final_validation_of_a_model_that_knows_nothing_translates_all_but_not_to_the_limit(
+    task: TranslationTask, searched: list[tuple[list[str], SearchOptions]]
 ) -> None:
+    task.validate()
+    scores = task.validate(final=True)
+    assert set(scores) == {"loss", "perplexity", "bleu", "translated"}
+    (_, before), (texts, options) = searched
+    assert texts == task.prepared.dev_source
+    assert options == before
+
+
+def test_the_final_validation_translates_all_with_the_runs_own_search(
+    task: TranslationTask,
+    config: Config,
+    searched: list[tuple[list[str], SearchOptions]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(translation, "_IGNORANT", 1e9)
     scores = task.validate(final=True)
     assert set(scores) == {"loss", "perplexity", "bleu", "translated"}
     ((texts, options),) = searched

@@ -73,8 +73,9 @@ class TranslationTask:
 
         BLEU is sacreBLEU's default on the development text; `translated` says of how many pairs. The final one searches
         with the run's own options. Those before bound the length by what is usual in the training text (see
-        `usual_lengths`); and while the loss says that the model knows next to nothing, they take evenly spread pairs
-        alone, always the same, and call it `sample_bleu`, as it doesn't compare with that of all.
+        `usual_lengths`). While the loss says that the model knows next to nothing, its translations have no end of
+        their own: the final search is bounded like those before, and those take evenly spread pairs alone, always the
+        same, and call it `sample_bleu`, as it doesn't compare with that of all.
         """
         dev = self.prepared.dev
         if not len(dev):
@@ -84,9 +85,10 @@ class TranslationTask:
         try:
             scores = self._measured.once("loss", self._loss)
             if self.config.training.validate_bleu:
-                options = self._search(final)
+                ignorant = scores["loss"] > _IGNORANT * self._ignorance
+                options = self._search(final and not ignorant)
                 rows = tuple(range(len(dev)))
-                if not final and scores["loss"] > _IGNORANT * self._ignorance and len(rows) > _SAMPLE:
+                if ignorant and not final and len(rows) > _SAMPLE:
                     rows = rows[:: -(-len(rows) // _SAMPLE)]
                 scores |= self._measured.once((options, rows), lambda: self._bleu(options, rows))
         finally:
