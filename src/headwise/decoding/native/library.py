@@ -15,6 +15,7 @@ from typing import Any
 VERSION = 2  # of the interface, as in native.cpp
 # Instruction sets by level, as headwise_level() in native.cpp counts them.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
+FOLDER = Path(__file__).parent  # where the libraries stand
 PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
 
 
@@ -110,7 +111,7 @@ def find_library(variant: str | None = None) -> Library | str:
 
 
 def _built(variant: str) -> Path | None:
-    return next(Path(__file__).parent.glob(f"_{variant}.*so"), None)
+    return next(FOLDER.glob(f"_{variant}.*so"), None)
 
 
 def _level(portable: Path) -> int:
