@@ -21,12 +21,14 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.options import (
     AttentionOptions,
     ConvolutionalConfig,
+    Layers,
     Natural,
     PositionOptions,
     Positive,
     Probability,
     RecurrentConfig,
     Section,
+    Width,
 )
 from headwise.task_options import (
     ClassificationConfig,
@@ -40,18 +42,21 @@ from headwise.task_options import (
     TaskSection,
 )
 
+_WIDEST = 2**20  # heads times d_k or d_v
+_LARGEST_TABLE = 2**28  # elements of a table of positions: a gigabyte in float32
+
 
 class ModelConfig(Section):
     """Shape of the network, in the paper's symbols (Vaswani et al. 2017, sections 3 and 6.2)."""
 
     architecture: str = "transformer"
-    encoder_layers: Positive = 6  # N
-    decoder_layers: Positive = 6  # N
-    d_model: Positive = 512
-    d_ff: Positive = 2048
-    heads: Positive = 8  # h
-    d_k: Positive | None = None  # d_model / h unless given (Table 3, rows B)
-    d_v: Positive | None = None  # d_model / h unless given
+    encoder_layers: Layers = 6  # N
+    decoder_layers: Layers = 6  # N
+    d_model: Width = 512
+    d_ff: Width = 2048
+    heads: Width = 8  # h
+    d_k: Width | None = None  # d_model / h unless given (Table 3, rows B)
+    d_v: Width | None = None  # d_model / h unless given
     norm: Literal["post", "pre"] = "post"
     final_norm: bool | None = None  # after the last layer; where norm=pre unless given
     normalization: Literal["layer", "rms"] = "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
@@ -68,7 +73,7 @@ class ModelConfig(Section):
         None  # fewer than heads: grouped queries (Ainslie et al. 2023); 1: multi-query
     )
     attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
-    max_length: Positive = 512  # longest sequence, in subwords, special symbols included
+    max_length: Width = 512  # longest sequence, in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
     scale_embeddings: bool = True  # by √d_model (section 3.4)
     embedding_norm: bool = False  # normalize embeddings + positions (BERT)
@@ -96,6 +101,19 @@ class ModelConfig(Section):
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, found {self.d_model}")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> ModelConfig:
+        """Bound what is computed from several keys: the heads side by side, and the table of positions."""
+        for name, size in (("d_k", self.key_size), ("d_v", self.value_size)):
+            if self.heads * size > _WIDEST:
+                raise ValueError(f"heads times {name} must be at most {_WIDEST}, found {self.heads * size}")
+        if self.max_length * self.d_model > _LARGEST_TABLE:
+            raise ValueError(
+                f"max_length times d_model must be at most {_LARGEST_TABLE}, "
+                f"found max_length={self.max_length} and d_model={self.d_model}"
+            )
         return self
 
     @property

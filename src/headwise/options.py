@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
+# Of a model: so large that none has more, and so small that no size computed from them overflows or never ends.
+Width = Annotated[int, Field(gt=0, le=2**20)]
+Layers = Annotated[int, Field(gt=0, le=2**10)]
 
 
 class Section(BaseModel):

@@ -218,7 +218,5 @@ def test_an_encoder_of_another_shape_is_named(tmp_path: Path) -> None:
     config = config_of("classification")
     model = HeadedEncoder(build_encoder_only(config.model, 20), Classification().head(config, 2))
     save_file({"encoder.embedding.weight": torch.zeros(19, 16)}, tmp_path / "model.safetensors")
-    with pytest.raises(
-        CheckpointError, match=r"expected tensor encoder.embedding.weight of shape \(20, 16\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"expected encoder.embedding.weight of shape \(20, 16\)"):
         load_encoder(model, tmp_path / "model.safetensors")

@@ -16,8 +16,8 @@ from headwise.decoding.native.library import PRECISIONS, Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer, unsupported
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.base import Seq2Seq
-from headwise.models.build import build_model, load_model
-from headwise.models.weights import Weights, read_recipe
+from headwise.models.build import build_model, fitting, load_model
+from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision, processors
 from headwise.nn.multihead import Probed
 from headwise.text.subword import Subwords
@@ -112,10 +112,7 @@ def _open_native(
 ) -> NativeTransformer:
     """Pack the weights as they are read, so that no second copy of them is ever held."""
     sizes = subwords.source_size, subwords.target_size
-    weights = Weights(path / "model.safetensors")
-    with torch.device("meta"):
-        shapes = build_model(config.model, *sizes).named_parameters()
-    weights.check({name: parameter.shape for name, parameter in shapes})
+    weights = fitting(lambda: build_model(config.model, *sizes), path / "model.safetensors")
     wanted = "int8" if options.precision == "auto" else options.precision
 
     def readable() -> Seq2Seq:

@@ -12,7 +12,7 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.decoding.sampling import draw, shaped, uniforms
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.build import build_decoder_only, load_weights
+from headwise.models.build import build_decoder_only, load_filled
 from headwise.models.decoder_only import DecoderOnly, DecoderState
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
@@ -67,8 +67,7 @@ def load_language_model(
             f"{run}: expected the vocabulary that it was trained with ({trained_with}), "
             f"found another ({vocabulary.digest()})"
         )
-    model = build_decoder_only(config.model, vocabulary.size)
-    load_weights(model, run / "model.safetensors")
+    model = load_filled(lambda: build_decoder_only(config.model, vocabulary.size), run / "model.safetensors")
     model.compute_dtype = find_precision(precision, place)
     return model.to(place).eval(), vocabulary
 

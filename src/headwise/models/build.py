@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
+from torch import nn
 
 from headwise.config import Config, ModelConfig
 from headwise.errors import ConfigError
@@ -16,6 +18,8 @@ from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
 from headwise.models.weights import Weights
+
+Model = TypeVar("Model", bound=nn.Module)
 
 # A new architecture is one file and one line here; it is called with (model configuration, source size, target size).
 ARCHITECTURES: dict[str, type[Seq2Seq]] = {
@@ -74,24 +78,43 @@ def _refuse_unused(config: ModelConfig, unused: Iterable[str], what: str) -> Non
             )
 
 
-def load_weights(model: torch.nn.Module, path: Path) -> None:
-    """Fill `model` from a safetensors file; shared tensors are stored once.
+def fitting(make: Callable[[], nn.Module], path: Path) -> Weights:
+    """Open a safetensors file whose tensors have the shapes of the model that `make` builds, and no others.
+
+    The model is built without memory, so that nothing that a configuration asks for is taken before the file has
+    shown that it holds it. Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
+    """
+    weights = Weights(path)
+    with torch.device("meta"):
+        weights.check(_shapes(make()))
+    return weights
+
+
+def load_filled(make: Callable[[], Model], path: Path) -> Model:
+    """Build a model and fill it from a safetensors file that fits it; raises `CheckpointError` as `fitting` does."""
+    weights = fitting(make, path)
+    model = make()
+    weights.fill(dict(model.named_parameters()))
+    return model
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Fill a model that is there already from a safetensors file; shared tensors are stored once.
 
     Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
     """
     weights = Weights(path)
-    wanted = dict(model.named_parameters())
-    weights.check({name: parameter.shape for name, parameter in wanted.items()})
-    with torch.no_grad():
-        for name, parameter in wanted.items():
-            found = weights.get(name)
-            assert found is not None, name
-            parameter.copy_(found)
+    weights.check(_shapes(model))
+    weights.fill(dict(model.named_parameters()))
 
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:
     """Load the trained model of a run directory, on the CPU, in evaluation mode."""
-    config = config or Config.load(run / "config.yaml")
-    model = build_model(config.model, source_size, target_size)
-    load_weights(model, run / "model.safetensors")
-    return model.eval()
+    found = config or Config.load(run / "config.yaml")
+    return load_filled(
+        lambda: build_model(found.model, source_size, target_size), run / "model.safetensors"
+    ).eval()
+
+
+def _shapes(model: nn.Module) -> dict[str, torch.Size]:
+    return {name: parameter.shape for name, parameter in model.named_parameters()}

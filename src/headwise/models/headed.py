@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from headwise.errors import CheckpointError
 from headwise.models.encoder_only import EncoderOnly
+from headwise.models.weights import Weights
 
 
 class HeadedEncoder(nn.Module):
@@ -39,20 +37,7 @@ def load_encoder(model: HeadedEncoder, path: Path) -> None:
 
     Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
     """
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: expected a trained model, found none that can be read ({error})"
-        ) from None
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not name.startswith("encoder."):
-                continue
-            found = tensors.get(name)
-            if found is None or found.shape != parameter.shape:
-                shape = "none of that name" if found is None else f"one of shape {tuple(found.shape)}"
-                raise CheckpointError(
-                    f"{path}: expected tensor {name} of shape {tuple(parameter.shape)}, found {shape}"
-                )
-            parameter.copy_(found)
+    weights = Weights(path)
+    parameters = {f"encoder.{name}": parameter for name, parameter in model.encoder.named_parameters()}
+    weights.check({name: parameter.shape for name, parameter in parameters.items()}, within="encoder.")
+    weights.fill(parameters)

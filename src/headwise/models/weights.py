@@ -22,22 +22,52 @@ from headwise.errors import CheckpointError
 from headwise.files import write_bytes
 
 _SCALE = ".scale"
+_FLOATS = ("F32", "BF16", "F16", "F64")  # types that are read, as safetensors names them
 
 
 class Weights:
-    """The tensors of a safetensors file, read when they are asked for, in float32."""
+    """The tensors of a safetensors file, read when they are asked for, in float32.
+
+    What opens has types that can be read, and scales that fit their int8 tensors. `check` compares the shapes with a
+    model's, once, for every engine and every task (see `headwise.models.build.fitting`).
+    """
 
     def __init__(self, path: Path) -> None:
-        """Open the file; raises `CheckpointError` where it is missing or damaged."""
+        """Open the file; raises `CheckpointError` where it is missing, damaged, or its tensors aren't weights."""
         self.path = path
         with _reading(path):
             self._file = safe_open(path, "pt").__enter__()
-            stored = list(self._file.keys())
-            self._types = {name: self._file.get_slice(name).get_dtype() for name in stored}
+            stored = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118 - no dictionary
+            self._types = {name: part.get_dtype() for name, part in stored.items()}
+            self._shapes = {name: tuple(part.get_shape()) for name, part in stored.items()}
         self.names = frozenset(name for name in stored if not self._is_scale(name))
+        for name in sorted(self.names):
+            self._check_type(name)
 
     def _is_scale(self, name: str) -> bool:
         return name.endswith(_SCALE) and self._types.get(name.removesuffix(_SCALE)) == "I8"
+
+    def _check_type(self, name: str) -> None:
+        found = self._types[name]
+        if found != "I8":
+            if found not in _FLOATS:
+                raise CheckpointError(
+                    f"{self.path}: expected {name} in int8 or one of {', '.join(_FLOATS)}, found {found}"
+                )
+            return
+        shape = self._shapes[name]
+        if len(shape) != 2:
+            raise CheckpointError(
+                f"{self.path}: expected {name}, which is in int8, to be a matrix, found shape {shape}"
+            )
+        scale = name + _SCALE
+        if scale not in self._shapes:
+            raise CheckpointError(f"{self.path}: expected tensor {scale}, found none of that name")
+        if (self._types[scale], self._shapes[scale]) != ("F32", shape[:1]):
+            raise CheckpointError(
+                f"{self.path}: expected {scale} of type F32 and shape {shape[:1]}, one for each row of {name}, "
+                f"found {self._types[scale]} and {self._shapes[scale]}"
+            )
 
     @property
     def precision(self) -> str:
@@ -55,18 +85,29 @@ class Weights:
                 return tensor.float() * self._file.get_tensor(name + _SCALE)[:, None]
         return tensor.float()
 
-    def check(self, shapes: Mapping[str, torch.Size]) -> None:
-        """Compare with the shapes that a model has; raises `CheckpointError` for the first tensor that doesn't fit."""
+    def check(self, shapes: Mapping[str, torch.Size], within: str = "") -> None:
+        """Compare with the shapes that a model has; raises `CheckpointError` for the first tensor that doesn't fit.
+
+        Other tensors, whose names don't begin with `within`, may be there or not.
+        """
         for name, shape in shapes.items():
             if name not in self.names:
                 raise CheckpointError(f"{self.path}: expected tensor {name}, found none of that name")
-            found = tuple(self._file.get_slice(name).get_shape())
+            found = self._shapes[name]
             if found != tuple(shape):
                 raise CheckpointError(f"{self.path}: expected {name} of shape {tuple(shape)}, found {found}")
-        if extra := sorted(self.names - set(shapes)):
+        if extra := sorted(name for name in self.names - set(shapes) if name.startswith(within)):
             raise CheckpointError(
                 f"{self.path}: found tensor {extra[0]}, which this configuration has no place for"
             )
+
+    def fill(self, parameters: Mapping[str, Tensor]) -> None:
+        """Copy the tensors of these names, of shapes that were checked, into a model's parameters."""
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                found = self.get(name)
+                assert found is not None, name
+                parameter.copy_(found)
 
 
 def quantized(name: str, tensor: Tensor, precision: str) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.build import build_encoder_only, load_weights
+from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.headed import HeadedEncoder, load_encoder
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
@@ -141,8 +141,9 @@ class EncoderKind(TaskKind, Generic[Example]):
         place = find_device(device)
         vocabulary, labels = load_vocabulary(run), load_labels(run)
         check_vocabulary(run, vocabulary)
-        model = self._build(config, vocabulary.size, len(labels))
-        load_weights(model, run / "model.safetensors")
+        model = load_filled(
+            lambda: self._build(config, vocabulary.size, len(labels)), run / "model.safetensors"
+        )
         model.compute_dtype = find_precision(precision, place)
         return Tools(config, model.to(place).eval(), vocabulary, labels)
 

@@ -17,7 +17,7 @@ from headwise.errors import ConfigError
 from headwise.images.batches import RowDraws, augment
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import Labeled
-from headwise.models.build import load_weights
+from headwise.models.build import load_filled
 from headwise.models.vision import ImageClassifier, build_classifier
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
@@ -178,8 +178,8 @@ def load_classifier(
 ) -> ImageClassifier:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
     place = find_device(device)
-    model = _build(config, ImageFormat.load(run))
-    load_weights(model, run / "model.safetensors")
+    form = ImageFormat.load(run)
+    model = load_filled(lambda: _build(config, form), run / "model.safetensors")
     model.compute_dtype = find_precision(precision, place)
     return model.to(place).eval()
 

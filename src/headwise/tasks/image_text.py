@@ -18,7 +18,7 @@ from headwise.evaluation.retrieval import accuracy_at
 from headwise.images.batches import RowDraws
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import DIGITS, Labeled
-from headwise.models.build import load_weights
+from headwise.models.build import load_filled
 from headwise.models.contrastive import ImageText, contrastive_loss
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
@@ -227,8 +227,7 @@ def load_image_text(
 ) -> ImageText:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
     place = find_device(device)
-    model = _build(config)
-    load_weights(model, run / "model.safetensors")
+    model = load_filled(lambda: _build(config), run / "model.safetensors")
     model.compute_dtype = find_precision(precision, place)
     return model.to(place).eval()
 

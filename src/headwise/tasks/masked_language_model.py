@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.errors import ConfigError, DataError
-from headwise.models.build import build_encoder_only, load_weights
+from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.headed import HeadedEncoder, load_encoder
 from headwise.models.heads import MaskedTokenHead
 from headwise.nn.device import find_device, find_precision
@@ -243,8 +243,7 @@ def _load(run: Path, config: Config, *, device: str, precision: str) -> tuple[He
     """Load a trained run, in evaluation mode; raises `CheckpointError` where it is damaged."""
     place, vocabulary = find_device(device), load_vocabulary(run)
     check_vocabulary(run, vocabulary)
-    model = _build(config, vocabulary.size)
-    load_weights(model, run / "model.safetensors")
+    model = load_filled(lambda: _build(config, vocabulary.size), run / "model.safetensors")
     model.compute_dtype = find_precision(precision, place)
     return model.to(place).eval(), vocabulary
 

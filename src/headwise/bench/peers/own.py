@@ -95,15 +95,15 @@ def _native(workload: Workload, setting: Setting) -> Seq2Seq:
     """Pack the workload's weights for the native engine."""
     from headwise.decoding.native.library import Library
     from headwise.decoding.native.transformer import NativeTransformer
-    from headwise.models.weights import Weights
+    from headwise.models.build import build_model, fitting
 
     library = find_library()
     assert isinstance(library, Library)
+    config, sizes = workload.config.model, (workload.source_size, workload.target_size)
     model = NativeTransformer(
-        workload.config.model,
-        workload.source_size,
-        workload.target_size,
-        Weights(workload.weights).get,
+        config,
+        *sizes,
+        fitting(lambda: build_model(config, *sizes), workload.weights).get,
         library=library,
         precision=setting.precision,
         readable=lambda: load_model(workload, replace(setting, precision="float32"), "cpu"),
@@ -125,12 +125,12 @@ def load_model(workload: Workload, setting: Setting, device: str) -> Seq2Seq:
     """Build the workload's model on the device, in the setting's precision."""
     import torch
 
-    from headwise.models.build import build_model, load_weights
+    from headwise.models.build import build_model, load_filled
     from headwise.nn import device as devices
 
     torch.set_num_threads(setting.threads)
-    model = build_model(workload.config.model, workload.source_size, workload.target_size)
-    load_weights(model, workload.weights)
+    config, sizes = workload.config.model, (workload.source_size, workload.target_size)
+    model = load_filled(lambda: build_model(config, *sizes), workload.weights)
     model.compute_dtype = devices.PRECISIONS[setting.precision]
     return model.to(device)
 

@@ -12,10 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 2  # of the interface, as in native.cpp
+VERSION = 3  # of the interface, as in native.cpp
 # Instruction sets by level, as headwise_level() in native.cpp counts them.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 FOLDER = Path(__file__).parent  # where the libraries stand
+_NO_MEMORY = "there is not enough memory"  # as native.cpp says it
 PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
 
 
@@ -23,7 +24,8 @@ class Shape(ctypes.Structure):
     """Mirror of `Shape` in transformer.h."""
 
     _fields_ = (
-        *((name, c_int32) for name in ("d_model", "d_ff", "encoder_layers", "decoder_layers", "target_size")),
+        *((name, c_int32) for name in ("d_model", "d_ff", "encoder_layers", "decoder_layers")),
+        *((name, c_int32) for name in ("source_size", "target_size", "positions")),
         *((name, c_int32) for name in ("heads", "shared_heads", "key_size", "value_size")),
         *((name, c_int32) for name in ("pre_norm", "activation")),
         *((name, c_float) for name in ("key_scale", "epsilon")),
@@ -47,27 +49,27 @@ class Symbols(ctypes.Structure):
 
 
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
-    "new": (c_void_p, POINTER(Shape), c_int32),
+    "new": (c_char_p, POINTER(Shape), c_int32, POINTER(c_void_p)),
     "free": (None, c_void_p),
     "linear": (c_char_p, c_void_p, c_char_p, c_void_p, c_void_p, c_int32, c_int32),
     "vector": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32),
-    "table": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32),
-    "encode": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32, c_void_p),
-    "start": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32, c_int32, POINTER(c_void_p)),
-    "step": (c_char_p, c_void_p, c_void_p, c_void_p, c_void_p),
-    "reorder": (c_char_p, c_void_p, c_void_p, c_void_p),
+    "table": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32, c_int32),
+    "encode": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_int32, c_void_p),
+    "start": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_int32, c_int32, POINTER(c_void_p)),
+    "step": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32, c_void_p),
+    "reorder": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "keep": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "drop": (None, c_void_p),
     "job_new": (
         c_char_p,
-        *(c_void_p, c_void_p, c_void_p, c_int32),
+        *(c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int32),
         *(POINTER(Options), POINTER(Symbols)),
-        *(c_void_p, c_void_p),
+        *(c_void_p, c_int64, c_void_p),
         POINTER(c_void_p),
     ),
-    "job_run": (c_char_p, c_void_p, c_void_p, c_int32),
+    "job_run": (c_char_p, c_void_p, c_int32),
     "job_size": (c_int64, c_void_p),
-    "job_outputs": (None, c_void_p, c_void_p, c_void_p, c_void_p),
+    "job_outputs": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int64),
     "job_free": (None, c_void_p),
 }
 
@@ -83,11 +85,15 @@ class Library:
             function.restype, function.argtypes = result, arguments
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function that returns a message or nothing; raises `MemoryError` or, for our own bugs, others."""
+        """Call a function that returns a message or nothing.
+
+        Raises `MemoryError` where memory ran out, and `AssertionError` where the library refuses what it was given:
+        whoever calls has checked before what comes from a user, so that this is a bug of ours.
+        """
         message = self.value(name, *arguments)
         if message is not None:
             text = message.decode()
-            raise MemoryError(text) if "memory" in text else AssertionError(f"{name}: {text}")
+            raise MemoryError(text) if text == _NO_MEMORY else AssertionError(f"{name}: {text}")
 
     def value(self, name: str, *arguments: Any) -> Any:
         """Call a function and return its result."""

@@ -78,7 +78,7 @@ struct BFloat16 {
         const __m512bh pair = (__m512bh)_mm512_set1_epi32(inputs);
         return bits<Floats>(_mm512_dpbf16_ps(bits<__m512>(sum), (__m512bh)bits<__m512i>(weights), pair));
 #else
-        sum += bits<Floats>(weights << 16) * bits<float>(inputs << 16);
+        sum += bits<Floats>(weights << 16) * bits<float>(shifted(inputs, 16));
         return sum + bits<Floats>(weights & int32_t(0xFFFF0000)) * bits<float>(inputs & int32_t(0xFFFF0000));
 #endif
     }
@@ -112,7 +112,7 @@ struct Int8 {
         return sum + bits<Ints>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #else
         for (int shift = 0; shift < 32; shift += 8)
-            sum += (weights << (24 - shift) >> 24) * (inputs << (24 - shift) >> 24);
+            sum += (weights << (24 - shift) >> 24) * (shifted(inputs, 24 - shift) >> 24);
         return sum;
 #endif
     }
@@ -131,7 +131,7 @@ struct Int8 {
     static float scale(const float* weights, int inputs) {
         float most = 0;
         for (int k = 0; k < inputs; ++k) most = std::fmax(most, std::fabs(weights[k]));
-        return most > 0 ? most / 127 : 1;
+        return most > 1e-30f ? most / 127 : 1;  // so small that the scale could vanish: zeros
     }
 };
 
@@ -189,9 +189,9 @@ class Inputs {
             write(to + k, __builtin_convertvector(rounded, Quarters));
         }
         scales_[index] = top / steps;
-        int32_t whole = 0;
-        for (int lane = 0; lane < LANES; ++lane) whole += total[lane];
-        shifts_[index] = whole * Int8::OFFSET;
+        uint32_t whole = 0;  // of what isn't a number any sum will do, but it may not overflow
+        for (int lane = 0; lane < LANES; ++lane) whole += uint32_t(total[lane]);
+        shifts_[index] = int32_t(whole * Int8::OFFSET);
     }
 
     const int32_t* words_ = nullptr;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 
 #include "scan.h"
 #include "transformer.h"
@@ -14,6 +15,13 @@ struct Options {
     int32_t beam, n_best, min_length;
     float alpha;
     double patience;
+
+    void check() const {
+        expect_within(beam, 1, MOST_BEAMS, "a beam");
+        expect_within(n_best, 1, beam, "outputs of a sentence");
+        expect(min_length >= 0, "expected a shortest length of at least 0");
+        expect(alpha >= 0 && patience >= 1, "expected alpha of at least 0 and patience of at least 1");
+    }
 };
 
 struct Output {
@@ -135,8 +143,11 @@ class Beam {
     std::vector<Output> outputs_;
 };
 
+class Engine;
+
 // Sentences to be searched, taken in their order by one thread or several.
 struct Job {
+    const Engine* engine = nullptr;
     std::vector<int32_t> ids;
     std::vector<int64_t> offsets;  // of each sentence in `ids`, and the end
     std::vector<int32_t> limits;   // |Y| of each, the end symbol included
@@ -146,6 +157,25 @@ struct Job {
     Symbols symbols;
     std::atomic<int> next{0};
     std::vector<std::vector<Output>> outputs;
+
+    // Compare everything with the sizes of the model that is to search.
+    void check(const Shape& shape) const {
+        options.check();
+        expect_ids(ids.data(), int64_t(ids.size()), shape.source_size, "a source id");
+        for (int s = 0; s < count(); ++s) {
+            expect_within(length(s), 1, shape.positions ? shape.positions : MOST_ROWS, "tokens of a sentence");
+            expect(limits[s] >= 1, "expected a longest output of at least 1");
+        }
+        expect_within(symbols.bos, 0, shape.target_size - 1, "the start symbol");
+        expect_within(symbols.eos, 0, shape.target_size - 1, "the end symbol");
+        expect_within(symbols.banned_count, 0, 3, "banned symbols");
+        expect_ids(listed.data(), int64_t(listed.size()), shape.target_size, "a listed id");
+        for (int s = 0; has_lists() && s < count(); ++s) {
+            const auto begin = listed.begin() + lists[s], end = listed.begin() + lists[s + 1];
+            expect(std::adjacent_find(begin, end, std::greater_equal<int32_t>()) == end, "expected listed ids in order");
+            expect(std::binary_search(begin, end, symbols.eos), "expected the end symbol in every list");
+        }
+    }
 
     int count() const { return int(limits.size()); }
     int length(int number) const { return int(offsets[number + 1] - offsets[number]); }
@@ -227,7 +257,8 @@ class Search {
                 place->vocabulary.select(model_.vocabulary, place->tokens, count, NEVER);
             }
             lengths.push_back(job_.length(number));
-            ids.insert(ids.end(), &job_.ids[job_.offsets[number]], &job_.ids[job_.offsets[number]] + lengths.back());
+            const int32_t* first = job_.ids.data() + job_.offsets[number];
+            ids.insert(ids.end(), first, first + lengths.back());
             taken.push_back(place);
         }
         if (taken.empty()) return;

@@ -7,17 +7,32 @@
 #include <string>
 
 #include "attention.h"
+#include "checks.h"
 
 namespace headwise {
 
 enum class Activation : int32_t { relu, gelu, silu };
 
 struct Shape {
-    int32_t d_model, d_ff, encoder_layers, decoder_layers, target_size;
+    int32_t d_model, d_ff, encoder_layers, decoder_layers, source_size, target_size;
+    int32_t positions;                                  // rows of their table; 0: there is none
     int32_t heads, shared_heads, key_size, value_size;  // of a head, padded
     int32_t pre_norm;
     Activation activation;
     float key_scale, epsilon;
+
+    void check() const {
+        for (const int32_t size : {d_model, d_ff, source_size, target_size, heads, shared_heads, key_size, value_size})
+            expect_within(size, 1, MOST, "a size of the model");
+        expect_within(encoder_layers, 1, MOST_LAYERS, "encoder layers");
+        expect_within(decoder_layers, 1, MOST_LAYERS, "decoder layers");
+        expect_within(positions, 0, MOST, "positions");
+        expect(heads % shared_heads == 0, "expected heads that are a multiple of those of keys and values");
+        expect(key_size % 16 == 0 && value_size % 16 == 0, "expected sizes of heads that are multiples of 16");
+        expect_within(int64_t(heads) * std::max(key_size, value_size), 1, MOST, "a size of all heads");
+        expect_within(int32_t(activation), 0, int32_t(Activation::silu), "an activation");
+        expect(std::isfinite(key_scale) && epsilon > 0, "expected a finite scale and a positive epsilon");
+    }
 };
 
 struct Norm {
@@ -116,9 +131,9 @@ class Transformer {
             }
     }
 
-    void keep_positions(const float* values, int rows) {
-        positions.grow(size_t(rows) * width_);
-        for (int row = 0; row < rows; ++row)
+    void keep_positions(const float* values) {
+        positions.grow(size_t(shape.positions) * width_);
+        for (int row = 0; row < shape.positions; ++row)
             std::memcpy(&positions[size_t(row) * width_], values + size_t(row) * shape.d_model,
                         shape.d_model * sizeof(float));
     }
@@ -175,6 +190,7 @@ class Transformer {
         int longest = 1;
         for (int r = 0; r < count; ++r)
             longest = std::max({longest, rows[r].sentence->source, rows[r].sentence->length + 1});
+        if (shape.positions) expect(longest <= shape.positions, "expected no more tokens than there are positions");
         make_room(work, count, longest);
         work.wide = work.room(work.wide_, std::min(count, block_), heads.queries() + heads.kept());
         for (int r = 0; r < count; ++r) {

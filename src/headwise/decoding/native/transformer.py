@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,16 +19,15 @@ from torch import Tensor
 from headwise.config import ModelConfig
 from headwise.decoding.constraints import Symbols
 from headwise.decoding.native import library as native
+from headwise.decoding.native.packing import ACTIVATIONS, Packing
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import Hypothesis, damaged, length_penalty
-from headwise.errors import CheckpointError
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.nn.positions import position_encoding
 
-_ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2}
 _KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
-_UNIT = 16  # heads are padded to a multiple of it
 _SHARE = 4  # sentences
+_LONGEST = 2**31 - 1  # tokens; no output comes near
 
 
 # Keys that the engine reads, or that mean nothing to it. Any other, one that is yet to be invented too, must be as it
@@ -68,7 +67,7 @@ def unsupported(config: ModelConfig) -> str | None:
         return f"it knows full attention only, found {', '.join(sorted(kinds - set(_KINDS)))}"
     if position_encoding(config.positions).inside is not None:
         return f"it knows positions that are added to the embeddings only, found {config.positions}"
-    if config.activation not in _ACTIVATIONS:
+    if config.activation not in ACTIVATIONS:
         return f"it has no activation {config.activation}"
     for name, field in ModelConfig.model_fields.items():
         value = getattr(config, name)
@@ -85,19 +84,20 @@ class NativeState(State):
         self.beams = beams
         self.handle = ctypes.c_void_p()
         counts = np.asarray(lengths, dtype=np.int32)
+        assert states.shape == (counts.sum(), engine.config.d_model), states.shape
         engine.library.call(
             "start",
-            *(engine.handle, states.data_ptr(), counts.ctypes.data, len(counts), beams),
+            *(engine.handle, states.data_ptr(), len(states), counts.ctypes.data, len(counts), beams),
             ctypes.byref(self.handle),
         )
 
     def reorder(self, rows: Tensor) -> NativeState:  # noqa: D102
-        rows = rows.contiguous()
-        self._engine.library.call("reorder", self._engine.handle, self.handle, rows.data_ptr())
+        rows = rows.to(torch.int64).contiguous()
+        self._engine.library.call("reorder", self._engine.handle, self.handle, rows.data_ptr(), len(rows))
         return self
 
     def keep(self, sentences: Tensor) -> NativeState:  # noqa: D102
-        kept = sentences.contiguous()
+        kept = sentences.to(torch.int64).contiguous()
         self._engine.library.call("keep", self._engine.handle, self.handle, kept.data_ptr(), len(kept))
         return self
 
@@ -136,28 +136,7 @@ class NativeTransformer(Seq2Seq):
         self.workers = 1
         self._load_readable = readable
         self._loaded: tuple[Seq2Seq] | None = None
-        self._tensors = tensors
-        padded = [math.ceil(size / _UNIT) * _UNIT for size in (config.key_size, config.value_size)]
-        shape = native.Shape(
-            d_model=config.d_model,
-            d_ff=config.d_ff,
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            target_size=target_size,
-            heads=config.heads,
-            shared_heads=config.key_value_heads or config.heads,
-            key_size=padded[0],
-            value_size=padded[1],
-            pre_norm=config.norm == "pre",
-            activation=_ACTIVATIONS[config.activation],
-            key_scale=config.key_size**-0.5,
-            epsilon=config.norm_epsilon,
-        )
-        self.handle = library.value("new", ctypes.byref(shape), native.PRECISIONS[precision])
-        if self.handle is None:
-            raise MemoryError("there is not enough memory")
-        self._pack()
-        del self._tensors
+        self.handle = Packing(config, source_size, target_size, tensors, library).pack(precision)
         self.eval()
 
     def __del__(self) -> None:
@@ -179,21 +158,21 @@ class NativeTransformer(Seq2Seq):
         lengths = mask.sum(1).to(torch.int32)
         ids = source[mask].to(torch.int32)
         packed = torch.empty(len(ids), self.config.d_model)
-        arguments = (ids.data_ptr(), lengths.data_ptr(), len(lengths), packed.data_ptr())
+        arguments = (ids.data_ptr(), len(ids), lengths.data_ptr(), len(lengths), packed.data_ptr())
         self.library.call("encode", self.handle, *arguments)
         states = packed.new_zeros(*source.shape, self.config.d_model)
         states[mask] = packed
         return Memory(states, mask)
 
     def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> NativeState:  # noqa: D102
-        states = memory.states[memory.mask].contiguous()
+        states = memory.states[memory.mask].float().contiguous()
         return NativeState(self, states, memory.mask.sum(1).tolist(), beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, NativeState]:  # noqa: D102
         assert isinstance(state, NativeState)
         ids = tokens.to(torch.int32)
         logits = torch.empty(len(ids), self.target_size)
-        self.library.call("step", self.handle, state.handle, ids.data_ptr(), logits.data_ptr())
+        self.library.call("step", self.handle, state.handle, ids.data_ptr(), len(ids), logits.data_ptr())
         return logits.log_softmax(-1), state
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
@@ -228,10 +207,10 @@ class NativeTransformer(Seq2Seq):
         assert self.searches(options)
         offsets = _offsets(sources)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
-        longest = math.inf if options.max_length is None else options.max_length + 1
+        longest = _LONGEST if options.max_length is None else min(options.max_length + 1, _LONGEST)
         limits = np.asarray(
             [
-                max(min(len(source) + options.extra_length, longest), options.min_length + 1)
+                min(max(min(len(source) + options.extra_length, longest), options.min_length + 1), _LONGEST)
                 for source in sources
             ],
             dtype=np.int32,
@@ -242,10 +221,10 @@ class NativeTransformer(Seq2Seq):
         job = ctypes.c_void_p()
         self.library.call(
             "job_new",
-            *(ids.ctypes.data, offsets.ctypes.data, limits.ctypes.data, len(sources)),
+            *(self.handle, ids.ctypes.data, len(ids), offsets.ctypes.data, limits.ctypes.data, len(sources)),
             native.Options(options.beam, options.n_best, options.min_length, options.alpha, options.patience),
             native.Symbols(symbols.bos, symbols.eos, (ctypes.c_int32 * 3)(*banned), len(banned)),
-            *(listed.ctypes.data, None if begins is None else begins.ctypes.data),
+            *(listed.ctypes.data, len(listed), None if begins is None else begins.ctypes.data),
             ctypes.byref(job),
         )
         try:
@@ -263,7 +242,7 @@ class NativeTransformer(Seq2Seq):
 
     def _run(self, job: ctypes.c_void_p, sentences: int, workers: int) -> None:
         def work() -> None:
-            self.library.call("job_run", self.handle, job, sentences)
+            self.library.call("job_run", job, sentences)
 
         if workers <= 1:
             work()
@@ -276,7 +255,8 @@ class NativeTransformer(Seq2Seq):
         size = self.library.value("job_size", job)
         lengths = np.empty((count, options.n_best), dtype=np.int32)
         tokens, gains = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.float32)
-        self.library.value("job_outputs", job, lengths.ctypes.data, tokens.ctypes.data, gains.ctypes.data)
+        places = (lengths.ctypes.data, lengths.size, tokens.ctypes.data, gains.ctypes.data, size)
+        self.library.call("job_outputs", job, *places)
         all_tokens, all_gains = tokens.tolist(), gains.tolist()
         results, place = [], 0
         for number, row in enumerate(lengths.tolist(), start=1):
@@ -293,107 +273,9 @@ class NativeTransformer(Seq2Seq):
             results.append(found)
         return results
 
-    def _pack(self) -> None:
-        config = self.config
-        shared, target = config.share_embeddings == "all", config.share_embeddings != "none"
-        names = {
-            "source_embedding": "source_embedding.weight",
-            "target_embedding": "source_embedding.weight" if shared else "target_embedding.weight",
-        }
-        output = names["target_embedding"] if target else "output_projection.weight"
-        for name, parameter in names.items():
-            self._table(name, self._tensor(parameter))
-        self._linear("vocabulary", self._tensor(output), None)
-        table = self._positions()
-        if table is not None:
-            self._table("positions", table)
-        for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-            for number in range(layers):
-                self._layer(f"{side}.{number}", decoder=side == "decoder")
-            if config.norm == "pre":
-                self._norm(f"{side}_norm", f"{side}_norm")
-
-    def _positions(self) -> Tensor | None:
-        learned = self._tensors("positions.table")
-        if learned is not None:
-            return learned
-        maker = position_encoding(self.config.positions).table
-        assert maker is not None
-        return maker(self.config.max_length, self.config.d_model)
-
-    def _layer(self, name: str, *, decoder: bool) -> None:
-        self_attention, around = f"{name}.self_attention", f"{name}.around_attention"
-        self._attention(self_attention, {"in": ("query", "key", "value"), "out": ("output",)})
-        self._norm(
-            f"{name}.around_self_attention",
-            f"{name}.around_self_attention.norm" if decoder else f"{around}.norm",
-        )
-        if decoder:
-            parts = {"in": ("query",), "memory": ("key", "value"), "out": ("output",)}
-            self._attention(f"{name}.cross_attention", parts)
-            self._norm(f"{name}.around_cross_attention", f"{name}.around_cross_attention.norm")
-        for part in ("w1", "w2"):
-            prefix = f"{name}.feed_forward.{part}"
-            self._linear(f"{name}.{part}", self._tensor(f"{prefix}.weight"), self._tensors(f"{prefix}.bias"))
-        self._norm(f"{name}.around_feed_forward", f"{name}.around_feed_forward.norm")
-
-    def _attention(self, name: str, parts: Mapping[str, tuple[str, ...]]) -> None:
-        """Join the products that have one input; pad the heads on the side where they stand."""
-        config = self.config
-        shared = config.key_value_heads or config.heads
-        heads = {"query": config.heads, "key": shared, "value": shared, "output": config.heads}
-        for packed, members in parts.items():
-            weights, biases = [], []
-            for member in members:
-                weight = self._tensor(f"{name}.{member}.weight")
-                bias = self._tensors(f"{name}.{member}.bias")
-                if member == "output":
-                    weight = padded_heads(weight.T, heads[member]).T
-                else:
-                    weight = padded_heads(weight, heads[member])
-                    bias = None if bias is None else padded_heads(bias, heads[member])
-                weights.append(weight)
-                biases += [] if bias is None else [bias]
-            self._linear(f"{name}.{packed}", torch.cat(weights), torch.cat(biases) if biases else None)
-
-    def _tensor(self, name: str) -> Tensor:
-        tensor = self._tensors(name)
-        assert tensor is not None, name
-        if not bool(tensor.isfinite().all()):
-            raise CheckpointError(
-                f"{name}: expected finite numbers, found others; the parameters are damaged"
-            )
-        return tensor
-
-    def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> None:
-        weight = weight.float().contiguous()
-        bias = None if bias is None else bias.float().contiguous()
-        place = None if bias is None else bias.data_ptr()
-        self.library.call("linear", self.handle, name.encode(), weight.data_ptr(), place, *weight.shape)
-
-    def _norm(self, name: str, module: str) -> None:
-        for part in ("weight", "bias"):
-            values = self._tensor(f"{module}.{part}").float().contiguous()
-            key = f"{name}.{part}".encode()
-            self.library.call("vector", self.handle, key, values.data_ptr(), len(values))
-
-    def _table(self, name: str, values: Tensor) -> None:
-        values = values.detach().float().contiguous()
-        self.library.call("table", self.handle, name.encode(), values.data_ptr(), len(values))
-
 
 def _offsets(rows: Sequence[Sized]) -> NDArray[np.int64]:
     """Return where each row begins when they stand one after the other, and the end."""
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     return offsets
-
-
-def padded_heads(weight: Tensor, heads: int) -> Tensor:
-    """Pad each head's rows of a weight (heads * size, …) with zeros to a multiple of 16."""
-    rows = weight.detach().unflatten(0, (heads, -1))
-    missing = -rows.size(1) % _UNIT
-    if not missing:
-        return weight.detach()
-    zeros = rows.new_zeros(heads, missing, *rows.shape[2:])
-    return torch.cat([rows, zeros], dim=1).flatten(0, 1)

@@ -1,0 +1,63 @@
+// What every function of the C interface asks of its caller before it reads or writes memory. The first thing that
+// doesn't fit is thrown as `Refused`; native.cpp hands its message to the caller.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace headwise {
+
+struct Refused : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Bounds that keep every size, and every product of two that is computed in 32 bits, far below 2^31.
+constexpr int MOST = 1 << 24;         // of widths, vocabularies and positions
+constexpr int MOST_LAYERS = 1 << 12;  // of each side
+constexpr int MOST_BEAMS = 1 << 16;   // rows of a sentence are kept in 16 bits
+constexpr int MOST_ROWS = 1 << 28;    // of a batch
+
+inline void expect(bool good, const char* sentence) {
+    if (!good) throw Refused(sentence);
+}
+
+inline void expect_equal(int64_t found, int64_t wanted, const std::string& what) {
+    if (found != wanted)
+        throw Refused("expected " + std::to_string(wanted) + " " + what + ", found " + std::to_string(found));
+}
+
+inline void expect_within(int64_t found, int64_t least, int64_t most, const char* what) {
+    if (found < least || found > most)
+        throw Refused(std::string("expected ") + what + " from " + std::to_string(least) + " to " +
+                      std::to_string(most) + ", found " + std::to_string(found));
+}
+
+inline void expect_ids(const int32_t* ids, int64_t count, int size, const char* what) {
+    expect(ids || !count, "expected ids, found none");
+    for (int64_t i = 0; i < count; ++i) expect_within(ids[i], 0, size - 1, what);
+}
+
+// Lengths (count) of sequences that together have `total` tokens; `positions` is the longest allowed, 0 any.
+inline void expect_lengths(const int32_t* lengths, int32_t count, int64_t total, int positions) {
+    expect(lengths || !count, "expected lengths, found none");
+    expect_within(count, 0, MOST_ROWS, "sentences");
+    expect_within(total, 0, MOST_ROWS, "tokens of a batch");
+    int64_t found = 0;
+    for (int32_t s = 0; s < count; ++s) {
+        expect_within(lengths[s], 1, positions ? positions : MOST_ROWS, "tokens of a sentence");
+        found += lengths[s];
+    }
+    expect_equal(total, found, "tokens");
+}
+
+// Where `count` rows of a list of `total` elements begin, and its end: in order, from its beginning to its end.
+inline void expect_offsets(const int64_t* offsets, int32_t count, int64_t total) {
+    expect(offsets, "expected offsets, found none");
+    expect_equal(offsets[0], 0, "as the first offset");
+    for (int32_t s = 0; s < count; ++s) expect(offsets[s] <= offsets[s + 1], "expected offsets in order");
+    expect_equal(offsets[count], total, "as the last offset");
+}
+
+}  // namespace headwise

@@ -1,0 +1,230 @@
+// One model behind the C interface, whatever its precision. It knows which weights it needs and of which sizes, refuses
+// others, and runs only once all of them are there.
+#pragma once
+
+#include <set>
+
+#include "search.h"
+
+namespace headwise {
+
+class Engine;
+
+// Sentences whose search the caller steers.
+class State {
+  public:
+    explicit State(const Engine* engine) : engine(engine) {}
+    virtual ~State() = default;
+    const Engine* const engine;
+};
+
+// The engine behind the interface, without its precision.
+class Engine {
+  public:
+    virtual ~Engine() = default;
+    virtual const Shape& shape() const = 0;
+    virtual void linear(const std::string& name, const float* weight, const float* bias, int outputs, int inputs) = 0;
+    virtual void vector(const std::string& name, const float* values, int size) = 0;
+    virtual void table(const std::string& name, const float* values, int rows, int columns) = 0;
+    virtual void ready() const = 0;
+    virtual void encode(const int32_t* ids, const int32_t* lengths, int count, float* states) const = 0;
+    virtual State* start(const float* states, const int32_t* lengths, int count, int beams) const = 0;
+    virtual void step(State* state, const int32_t* tokens, int rows, float* logits) const = 0;
+    virtual void reorder(State* state, const int64_t* rows, int count) const = 0;
+    virtual void keep(State* state, const int64_t* sentences, int count) const = 0;
+    virtual void run(Job& job, int places) const = 0;
+};
+
+template <class P>
+class EngineOf : public Engine {
+  public:
+    explicit EngineOf(const Shape& shape) : model_(shape) {
+        layers("encoder", model_.encoder, false);
+        layers("decoder", model_.decoder, true);
+        if (shape.pre_norm) {
+            norm("encoder_norm", model_.encoder_norm);
+            norm("decoder_norm", model_.decoder_norm);
+        }
+        need(linears_, "vocabulary", {&model_.vocabulary, shape.target_size, shape.d_model});
+        for (const char* name : {"source_embedding", "target_embedding"}) missing_.insert(name);
+        if (shape.positions) missing_.insert("positions");
+    }
+
+    const Shape& shape() const override { return model_.shape; }
+
+    void linear(const std::string& name, const float* weight, const float* bias, int outputs, int inputs) override {
+        const Product& product = find(linears_, name);
+        expect(weight, "expected weights, found none");
+        expect_equal(outputs, product.outputs, "outputs of " + name);
+        expect_equal(inputs, product.inputs, "inputs of " + name);
+        *product.to = Linear<P>(weight, bias, outputs, inputs, name == "vocabulary" ? NEVER : 0);
+        missing_.erase(name);
+    }
+
+    void vector(const std::string& name, const float* values, int size) override {
+        Buffer<float>& to = *find(vectors_, name);
+        expect(values, "expected values, found none");
+        expect_equal(size, model_.shape.d_model, "values of " + name);
+        to.grow(round_up(size, LANES));
+        std::memcpy(to.data(), values, size * sizeof(float));
+        missing_.erase(name);
+    }
+
+    void table(const std::string& name, const float* values, int rows, int columns) override {
+        const Shape& shape = model_.shape;
+        const bool source = name == "source_embedding", target = name == "target_embedding";
+        expect(source || target || (name == "positions" && shape.positions), "there is no weight of this name");
+        expect(values, "expected values, found none");
+        expect_equal(rows, source ? shape.source_size : target ? shape.target_size : shape.positions, "rows of " + name);
+        expect_equal(columns, shape.d_model, "columns of " + name);
+        if (source) model_.keep_table(model_.source_embedding, values, rows);
+        else if (target) model_.keep_table(model_.target_embedding, values, rows);
+        else model_.keep_positions(values);
+        missing_.erase(name);
+    }
+
+    void ready() const override {
+        if (!missing_.empty()) throw Refused("expected the weight " + *missing_.begin() + ", found none");
+    }
+
+    void encode(const int32_t* ids, const int32_t* lengths, int count, float* states) const override {
+        Workspace<P> work;
+        model_.encode(ids, lengths, count, work);
+        int rows = 0;
+        for (int s = 0; s < count; ++s) rows += lengths[s];
+        for (int row = 0; row < rows; ++row)
+            std::memcpy(states + size_t(row) * model_.shape.d_model, work.x.row(row),
+                        model_.shape.d_model * sizeof(float));
+    }
+
+    State* start(const float* states, const int32_t* lengths, int count, int beams) const override {
+        auto state = std::make_unique<Open>(this);
+        state->beams = beams;
+        Workspace<P>& work = state->work;
+        for (int s = 0; s < count; ++s) {
+            auto sentence = std::make_unique<Sentence<P>>();
+            sentence->start(model_.shape.decoder_layers, beams);
+            const Rows x = work.room(work.x_, lengths[s], model_.shape.d_model);
+            for (int row = 0; row < lengths[s]; ++row, states += model_.shape.d_model)
+                std::memcpy(x.row(row), states, model_.shape.d_model * sizeof(float));
+            model_.remember(x, lengths[s], *sentence, work);
+            state->sentences.push_back(std::move(sentence));
+        }
+        return state.release();
+    }
+
+    void step(State* given, const int32_t* tokens, int count, float* logits) const override {
+        Open& state = opened(given);
+        expect_equal(count, state.rows(), "tokens");
+        std::vector<Row<P>> rows;
+        for (auto& sentence : state.sentences)
+            for (int b = 0; b < state.beams; ++b) rows.push_back({sentence.get(), b, tokens[rows.size()]});
+        const int size = model_.shape.target_size;
+        state.whole = false;  // until the end: a step that fails leaves some rows further than others
+        model_.step(rows.data(), int(rows.size()), state.work);
+        model_.vocabulary(state.work.inputs, int(rows.size()), [&](int row, int column, const Floats* values) {
+            std::memcpy(logits + size_t(row) * size + column, values,
+                        std::min(PANEL, size - column) * sizeof(float));
+        });
+        state.whole = true;
+    }
+
+    void reorder(State* given, const int64_t* rows, int count) const override {
+        Open& state = opened(given);
+        expect_equal(count, state.rows(), "rows");
+        for (int64_t row = 0; row < count; ++row) {
+            const int64_t first = row / state.beams * state.beams;
+            expect_within(rows[row], first, first + state.beams - 1, "a row of the same sentence");
+        }
+        std::vector<int32_t> parents(state.beams);
+        for (auto& sentence : state.sentences) {
+            for (int b = 0; b < state.beams; ++b) parents[b] = int32_t(rows[b] % state.beams);
+            sentence->reorder(parents.data(), state.beams);
+            rows += state.beams;
+        }
+    }
+
+    void keep(State* given, const int64_t* sentences, int count) const override {
+        Open& state = opened(given);
+        std::set<int64_t> different;
+        for (int s = 0; s < count; ++s) {
+            expect_within(sentences[s], 0, int64_t(state.sentences.size()) - 1, "a sentence");
+            expect(different.insert(sentences[s]).second, "expected different sentences, found one twice");
+        }
+        std::vector<std::unique_ptr<Sentence<P>>> kept(count);
+        for (int s = 0; s < count; ++s) kept[s] = std::move(state.sentences[sentences[s]]);
+        state.sentences.swap(kept);
+    }
+
+    void run(Job& job, int places) const override {
+        Search<P>(model_, job, places).run();
+    }
+
+  private:
+    struct Open : State {
+        using State::State;
+        int beams = 1;
+        bool whole = true;
+        std::vector<std::unique_ptr<Sentence<P>>> sentences;
+        Workspace<P> work;
+        int64_t rows() const { return int64_t(sentences.size()) * beams; }
+    };
+    struct Product {
+        Linear<P>* to;
+        int outputs, inputs;
+    };
+
+    Open& opened(State* given) const {
+        expect(given && given->engine == this, "expected a state of this engine");
+        Open& state = *static_cast<Open*>(given);
+        expect(state.whole, "expected a state whose last step did not fail");
+        return state;
+    }
+
+    template <class Parts>
+    void need(Parts& parts, const std::string& name, const typename Parts::mapped_type& part) {
+        parts[name] = part;
+        missing_.insert(name);
+    }
+
+    template <class Parts>
+    static const typename Parts::mapped_type& find(const Parts& parts, const std::string& name) {
+        const auto found = parts.find(name);
+        expect(found != parts.end(), "there is no weight of this name");
+        return found->second;
+    }
+
+    void norm(const std::string& name, Norm& part) {
+        need(vectors_, name + ".weight", &part.weight);
+        need(vectors_, name + ".bias", &part.bias);
+    }
+
+    void layers(const std::string& side, std::vector<Layer<P>>& stack, bool crossed) {
+        const Shape& shape = model_.shape;
+        const Heads& heads = model_.heads;
+        const int d_model = shape.d_model;
+        for (size_t number = 0; number < stack.size(); ++number) {
+            const std::string name = side + "." + std::to_string(number);
+            Layer<P>& layer = stack[number];
+            need(linears_, name + ".self_attention.in", {&layer.self.in, heads.queries() + heads.kept(), d_model});
+            need(linears_, name + ".self_attention.out", {&layer.self.out, d_model, heads.result()});
+            norm(name + ".around_self_attention", layer.around_self);
+            if (crossed) {
+                need(linears_, name + ".cross_attention.in", {&layer.cross.in, heads.queries(), d_model});
+                need(linears_, name + ".cross_attention.memory", {&layer.cross.memory, heads.kept(), d_model});
+                need(linears_, name + ".cross_attention.out", {&layer.cross.out, d_model, heads.result()});
+                norm(name + ".around_cross_attention", layer.around_cross);
+            }
+            need(linears_, name + ".w1", {&layer.w1, shape.d_ff, d_model});
+            need(linears_, name + ".w2", {&layer.w2, d_model, shape.d_ff});
+            norm(name + ".around_feed_forward", layer.around_feed_forward);
+        }
+    }
+
+    Transformer<P> model_;
+    std::map<std::string, Product> linears_;
+    std::map<std::string, Buffer<float>*> vectors_;
+    std::set<std::string> missing_;
+};
+
+}  // namespace headwise

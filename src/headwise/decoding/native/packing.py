@@ -1,0 +1,174 @@
+"""From a model's parameters, by their names in `headwise.models.transformer`, to the packed weights of an engine.
+
+Products that have one input are joined; heads are padded to a multiple of 16 with zeros, which change nothing. The
+library compares every size with the shape that it was made with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from headwise.config import ModelConfig
+from headwise.decoding.native import library as native
+from headwise.errors import CheckpointError
+from headwise.nn.positions import position_encoding
+
+ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2}
+_UNIT = 16  # heads are padded to a multiple of it
+
+
+class Packing:
+    """One engine that is being filled; `tensors` gives the parameters, None for one that the model hasn't."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        source_size: int,
+        target_size: int,
+        tensors: Callable[[str], Tensor | None],
+        library: native.Library,
+    ) -> None:
+        self._config, self._library = config, library
+        self._sizes = source_size, target_size
+        self._tensors = tensors
+        self._handle = ctypes.c_void_p()
+
+    def pack(self, precision: str) -> ctypes.c_void_p:
+        """Make the engine and fill it; who asked has to free it.
+
+        Raises `CheckpointError` for a parameter that isn't finite, which low precision would hide.
+        """
+        table = self._positions()
+        shape = self._shape(0 if table is None else len(table))
+        self._library.call(
+            "new", ctypes.byref(shape), native.PRECISIONS[precision], ctypes.byref(self._handle)
+        )
+        try:
+            self._fill(table)
+        except BaseException:
+            self._library.value("free", self._handle)
+            raise
+        return self._handle
+
+    def _shape(self, positions: int) -> native.Shape:
+        config = self._config
+        padded = [math.ceil(size / _UNIT) * _UNIT for size in (config.key_size, config.value_size)]
+        return native.Shape(
+            d_model=config.d_model,
+            d_ff=config.d_ff,
+            encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers,
+            source_size=self._sizes[0],
+            target_size=self._sizes[1],
+            positions=positions,
+            heads=config.heads,
+            shared_heads=config.key_value_heads or config.heads,
+            key_size=padded[0],
+            value_size=padded[1],
+            pre_norm=config.norm == "pre",
+            activation=ACTIVATIONS[config.activation],
+            key_scale=config.key_size**-0.5,
+            epsilon=config.norm_epsilon,
+        )
+
+    def _fill(self, positions: Tensor | None) -> None:
+        config = self._config
+        shared, target = config.share_embeddings == "all", config.share_embeddings != "none"
+        names = {
+            "source_embedding": "source_embedding.weight",
+            "target_embedding": "source_embedding.weight" if shared else "target_embedding.weight",
+        }
+        output = names["target_embedding"] if target else "output_projection.weight"
+        for name, parameter in names.items():
+            self._table(name, self._tensor(parameter))
+        self._linear("vocabulary", self._tensor(output), None)
+        if positions is not None:
+            self._table("positions", positions)
+        for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+            for number in range(layers):
+                self._layer(f"{side}.{number}", decoder=side == "decoder")
+            if config.norm == "pre":
+                self._norm(f"{side}_norm", f"{side}_norm")
+
+    def _positions(self) -> Tensor | None:
+        learned = self._tensors("positions.table")
+        if learned is not None:
+            return learned
+        maker = position_encoding(self._config.positions).table
+        assert maker is not None
+        return maker(self._config.max_length, self._config.d_model)
+
+    def _layer(self, name: str, *, decoder: bool) -> None:
+        self_attention, around = f"{name}.self_attention", f"{name}.around_attention"
+        self._attention(self_attention, {"in": ("query", "key", "value"), "out": ("output",)})
+        self._norm(
+            f"{name}.around_self_attention",
+            f"{name}.around_self_attention.norm" if decoder else f"{around}.norm",
+        )
+        if decoder:
+            parts = {"in": ("query",), "memory": ("key", "value"), "out": ("output",)}
+            self._attention(f"{name}.cross_attention", parts)
+            self._norm(f"{name}.around_cross_attention", f"{name}.around_cross_attention.norm")
+        for part in ("w1", "w2"):
+            prefix = f"{name}.feed_forward.{part}"
+            self._linear(f"{name}.{part}", self._tensor(f"{prefix}.weight"), self._tensors(f"{prefix}.bias"))
+        self._norm(f"{name}.around_feed_forward", f"{name}.around_feed_forward.norm")
+
+    def _attention(self, name: str, parts: Mapping[str, tuple[str, ...]]) -> None:
+        """Join the products that have one input; pad the heads on the side where they stand."""
+        config = self._config
+        shared = config.key_value_heads or config.heads
+        heads = {"query": config.heads, "key": shared, "value": shared, "output": config.heads}
+        for packed, members in parts.items():
+            weights, biases = [], []
+            for member in members:
+                weight = self._tensor(f"{name}.{member}.weight")
+                bias = self._tensors(f"{name}.{member}.bias")
+                if member == "output":
+                    weight = padded_heads(weight.T, heads[member]).T
+                else:
+                    weight = padded_heads(weight, heads[member])
+                    bias = None if bias is None else padded_heads(bias, heads[member])
+                weights.append(weight)
+                biases += [] if bias is None else [bias]
+            self._linear(f"{name}.{packed}", torch.cat(weights), torch.cat(biases) if biases else None)
+
+    def _tensor(self, name: str) -> Tensor:
+        tensor = self._tensors(name)
+        assert tensor is not None, name
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError(
+                f"{name}: expected finite numbers, found others; the parameters are damaged"
+            )
+        return tensor
+
+    def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> None:
+        weight = weight.float().contiguous()
+        bias = None if bias is None else bias.float().contiguous()
+        place = None if bias is None else bias.data_ptr()
+        self._library.call("linear", self._handle, name.encode(), weight.data_ptr(), place, *weight.shape)
+
+    def _norm(self, name: str, module: str) -> None:
+        for part in ("weight", "bias"):
+            values = self._tensor(f"{module}.{part}").float().contiguous()
+            key = f"{name}.{part}".encode()
+            self._library.call("vector", self._handle, key, values.data_ptr(), len(values))
+
+    def _table(self, name: str, values: Tensor) -> None:
+        values = values.detach().float().contiguous()
+        self._library.call("table", self._handle, name.encode(), values.data_ptr(), *values.shape)
+
+
+def padded_heads(weight: Tensor, heads: int) -> Tensor:
+    """Pad each head's rows of a weight (heads * size, …) with zeros to a multiple of 16."""
+    rows = weight.detach().unflatten(0, (heads, -1))
+    missing = -rows.size(1) % _UNIT
+    if not missing:
+        return weight.detach()
+    zeros = rows.new_zeros(heads, missing, *rows.shape[2:])
+    return torch.cat([rows, zeros], dim=1).flatten(0, 1)

@@ -1,0 +1,178 @@
+"""A model's file is compared with its configuration before anything of it is used, whoever reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from headwise.cli.main import run as headwise
+from headwise.config import Config, ModelConfig
+from headwise.decoding.engines import EngineOptions, open_run
+from headwise.errors import CheckpointError, ConfigError
+from headwise.models.build import build_decoder_only, build_encoder_only, load_filled
+from headwise.models.vision import build_classifier
+from headwise.models.weights import Weights, write_quantized
+from translator_run import make_run
+
+W1 = "encoder.0.feed_forward.w1.weight"  # (32, 16)
+Edit = Callable[[dict[str, Tensor]], None]
+
+
+def replaced(name: str, tensor: Tensor | None) -> Edit:
+    def edit(tensors: dict[str, Tensor]) -> None:
+        del tensors[name]
+        if tensor is not None:
+            tensors[name] = tensor
+
+    return edit
+
+
+# What is wrong with a file of int8 matrices -> the sentence about it.
+DAMAGES: dict[str, tuple[Edit, str]] = {
+    "one scale": (
+        replaced(f"{W1}.scale", torch.ones(1)),
+        f"expected {W1}.scale of type F32 and shape (32,), one for each row of {W1}, found F32 and (1,)",
+    ),
+    "too many scales": (
+        replaced(f"{W1}.scale", torch.ones(33)),
+        f"expected {W1}.scale of type F32 and shape (32,), one for each row of {W1}, found F32 and (33,)",
+    ),
+    "a table of scales": (
+        replaced(f"{W1}.scale", torch.ones(32, 16)),
+        f"expected {W1}.scale of type F32 and shape (32,), one for each row of {W1}, found F32 and (32, 16)",
+    ),
+    "whole scales": (
+        replaced(f"{W1}.scale", torch.ones(32, dtype=torch.int64)),
+        f"expected {W1}.scale of type F32 and shape (32,), one for each row of {W1}, found I64 and (32,)",
+    ),
+    "no scales": (
+        replaced(f"{W1}.scale", None),
+        f"expected tensor {W1}.scale, found none of that name",
+    ),
+    "a vector of bytes": (
+        replaced("encoder.0.feed_forward.w1.bias", torch.ones(32, dtype=torch.int8)),
+        "expected encoder.0.feed_forward.w1.bias, which is in int8, to be a matrix, found shape (32,)",
+    ),
+    "other types": (
+        replaced("encoder.0.feed_forward.w1.bias", torch.ones(32, dtype=torch.int32)),
+        "expected encoder.0.feed_forward.w1.bias in int8 or one of F32, BF16, F16, F64, found I32",
+    ),
+    "another shape": (
+        replaced(W1, torch.ones(32, 17, dtype=torch.int8)),
+        f"expected {W1} of shape (32, 16), found (32, 17)",
+    ),
+    "a tensor too many": (
+        lambda tensors: tensors.update(more=torch.ones(1)),
+        "found tensor more, which this configuration has no place for",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "de")
+
+
+def damaged(run: Path, target: Path, edit: Edit, precision: str = "int8") -> Path:
+    """Copy a run, with its model in a precision, edited."""
+    target.mkdir()
+    for file in run.iterdir():
+        (target / file.name).write_bytes(file.read_bytes())
+    path = target / "model.safetensors"
+    write_quantized(run / "model.safetensors", path, precision)
+    tensors = load_file(path)
+    edit(tensors)
+    save_file(tensors, path)
+    return path
+
+
+@pytest.mark.parametrize("engine", ["readable", "auto"])
+@pytest.mark.parametrize(("edit", "sentence"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_tensors_that_do_not_fit_are_named_by_every_engine(
+    run: Path, tmp_path: Path, edit: Edit, sentence: str, engine: str
+) -> None:
+    path = damaged(run, tmp_path / "run", edit)
+    with pytest.raises(CheckpointError) as raised:
+        open_run(path.parent, EngineOptions(engine, device="cpu"))
+    assert str(raised.value) == f"{path}: {sentence}"
+
+
+def test_a_file_that_does_not_fit_is_not_quantized_again(run: Path, tmp_path: Path, capsys) -> None:
+    edit, sentence = DAMAGES["one scale"]
+    path = damaged(run, tmp_path / "run", edit)
+    assert headwise(["quantize", str(path.parent), "-o", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err == f"headwise: error: {path}: {sentence}\n"
+    assert not (tmp_path / "new").exists()
+
+
+def small(**changes: Any) -> ModelConfig:
+    return ModelConfig.model_validate({"d_model": 16, "d_ff": 32, "heads": 2, "max_length": 16, **changes})
+
+
+OTHERS: dict[str, Callable[[ModelConfig], nn.Module]] = {
+    "language model": lambda config: build_decoder_only(config, 20),
+    "encoder": lambda config: build_encoder_only(config, 20),
+    "images": lambda config: build_classifier(config, (1, 8, 8), 4, 3, class_token=True),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_models_of_every_task_are_compared_with_their_files(kind: str, tmp_path: Path) -> None:
+    config, build = small(), OTHERS[kind]
+    model = build(config)
+    tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    path, bytes_ = tmp_path / "model.safetensors", tmp_path / "int8.safetensors"
+    save_file(tensors, path)
+    write_quantized(path, bytes_, "int8")
+    again = load_filled(lambda: build(config), path)
+    assert all(torch.equal(value, tensors[name]) for name, value in again.named_parameters())
+    load_filled(lambda: build(config), bytes_)
+    stored = load_file(bytes_)
+    scale = next(name for name in sorted(stored) if name.endswith(".scale"))
+    save_file(stored | {scale: stored[scale][:1].clone()}, bytes_)
+    with pytest.raises(CheckpointError, match=f"expected {scale} of type F32 and shape"):
+        load_filled(lambda: build(config), bytes_)
+    wide = small(d_ff=33)
+    with pytest.raises(CheckpointError, match=r"of shape \(.*33.*\), found \("):
+        load_filled(lambda: build(wide), path)
+
+
+def test_memory_is_taken_only_for_what_the_file_holds(tmp_path: Path) -> None:
+    """Four terabytes in the configuration, nothing of it in the file."""
+    path = tmp_path / "model.safetensors"
+    save_file({name: p.detach() for name, p in build_decoder_only(small(), 20).named_parameters()}, path)
+    huge = small(d_model=2**20, d_ff=2**20)
+    with pytest.raises(CheckpointError, match=r"expected .* of shape \(.*1048576.*\), found"):
+        load_filled(lambda: build_decoder_only(huge, 20), path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"d_ff": 10**12}, "model.d_ff: input should be less than or equal to 1048576, found 1000000000000"),
+        ({"encoder_layers": 10**9}, "model.encoder_layers: input should be less than or equal to 1024"),
+        ({"heads": 4096, "d_k": 4096, "d_v": 1}, "heads times d_k must be at most 1048576, found 16777216"),
+        ({"heads": 4096, "d_k": 1, "d_v": 4096}, "heads times d_v must be at most 1048576, found 16777216"),
+        ({"max_length": 2**20}, "max_length times d_model must be at most 268435456"),
+    ],
+)
+def test_sizes_that_no_memory_has_are_refused(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Config.from_tree({"model": changes})
+    assert sentence in str(raised.value)
+
+
+def test_half_precision_of_others_is_read(run: Path, tmp_path: Path) -> None:
+    def halve(tensors: dict[str, Tensor]) -> None:
+        tensors.update({name: tensor.half() for name, tensor in tensors.items()})
+
+    path = damaged(run, tmp_path / "run", halve, "float32")
+    found = Weights(path).get(W1)
+    assert found is not None
+    assert found.dtype == torch.float32
