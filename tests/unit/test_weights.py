@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from headwise.cli.main import run as headwise
 from headwise.config import Config, ModelConfig
 from headwise.decoding.engines import EngineOptions, open_run
+from headwise.decoding.native.library import find_library
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_decoder_only, build_encoder_only, load_filled
 from headwise.models.vision import build_classifier
@@ -176,3 +178,66 @@ def test_half_precision_of_others_is_read(run: Path, tmp_path: Path) -> None:
     found = Weights(path).get(W1)
     assert found is not None
     assert found.dtype == torch.float32
+
+
+PLACES = (
+    "source_embedding.weight",
+    "output_projection.weight",
+    "positions.table",
+    "encoder.0.self_attention.query.bias",
+    "encoder.0.feed_forward.w2.bias",
+    "decoder.1.around_cross_attention.norm.weight",
+    "decoder_norm.bias",
+    "decoder.0.cross_attention.key.weight",
+)
+
+
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with every kind of parameter."""
+    changes = {"positions": "learned", "attention_bias": True, "norm": "pre"}
+    return make_run(tmp_path_factory.mktemp("runs") / "biased", **changes)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", PLACES)
+def test_numbers_that_are_not_finite_are_named_by_every_engine_in_every_precision(
+    biased: Path, tmp_path: Path, name: str, value: float
+) -> None:
+    def harm(tensors: dict[str, Tensor]) -> None:
+        tensors[name].view(-1)[-1] = value
+
+    path = damaged(biased, tmp_path / "run", harm, "bfloat16")
+    for options in (
+        EngineOptions("readable", device="cpu"),
+        *(EngineOptions(precision=precision, device="cpu") for precision in (None, "float32", "int8")),
+    ):
+        if options.precision == "int8" and isinstance(find_library(), str):
+            continue
+        with pytest.raises(CheckpointError) as raised:
+            open_run(path.parent, options)
+        assert str(raised.value) == (
+            f"{path}: {name}: expected finite numbers, found {value}; the parameters are damaged"
+        )
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e38])
+def test_scales_that_are_not_finite_or_make_others_so(run: Path, tmp_path: Path, value: float) -> None:
+    def harm(tensors: dict[str, Tensor]) -> None:
+        tensors[f"{W1}.scale"][3] = value
+
+    path = damaged(run, tmp_path / "run", harm)
+    for engine in ("readable", "auto"):
+        with pytest.raises(CheckpointError, match=f"{path}: {W1}: expected finite numbers, found "):
+            open_run(path.parent, EngineOptions(engine, device="cpu"))
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_numbers_that_are_not_finite_are_named_for_every_task(kind: str, tmp_path: Path) -> None:
+    path, config = tmp_path / "model.safetensors", small()
+    tensors = {name: parameter.detach() for name, parameter in OTHERS[kind](config).named_parameters()}
+    name = next(name for name in tensors if name.endswith("bias"))
+    tensors[name][0] = math.nan
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=f"{path}: {name}: expected finite numbers, found nan"):
+        load_filled(lambda: OTHERS[kind](config), path)

@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,14 +77,19 @@ class Weights:
         return "int8" if "I8" in types else "bfloat16" if "BF16" in types else "float32"
 
     def get(self, name: str) -> Tensor | None:
-        """Return a tensor in float32; None where there is none of that name."""
+        """Return a tensor in float32, None where there is none of that name.
+
+        Raises `CheckpointError` where one of its numbers isn't finite.
+        """
         if name not in self.names:
             return None
         with _reading(self.path):
             tensor = self._file.get_tensor(name)
             if tensor.dtype == torch.int8:
-                return tensor.float() * self._file.get_tensor(name + _SCALE)[:, None]
-        return tensor.float()
+                tensor = tensor.float() * self._file.get_tensor(name + _SCALE)[:, None]
+        tensor = tensor.float()
+        check_finite(f"{self.path}: {name}", tensor)
+        return tensor
 
     def check(self, shapes: Mapping[str, torch.Size], within: str = "") -> None:
         """Compare with the shapes that a model has; raises `CheckpointError` for the first tensor that doesn't fit.
@@ -108,6 +114,16 @@ class Weights:
                 found = self.get(name)
                 assert found is not None, name
                 parameter.copy_(found)
+
+
+def check_finite(name: str, tensor: Tensor) -> None:
+    """Raise `CheckpointError` where a number of a tensor isn't finite: low precision would hide it."""
+    if not tensor.numel():
+        return
+    extremes = torch.stack(tensor.detach().aminmax())  # NaN where there is one; reads the tensor once
+    if not bool(extremes.isfinite().all()):
+        found = next(value for value in extremes.tolist() if not math.isfinite(value))
+        raise CheckpointError(f"{name}: expected finite numbers, found {found}; the parameters are damaged")
 
 
 def quantized(name: str, tensor: Tensor, precision: str) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.config import ModelConfig
 from headwise.decoding.native import library as native
-from headwise.errors import CheckpointError
+from headwise.models.weights import check_finite
 from headwise.nn.positions import position_encoding
 
 ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2}
@@ -96,7 +96,7 @@ class Packing:
                 self._norm(f"{side}_norm", f"{side}_norm")
 
     def _positions(self) -> Tensor | None:
-        learned = self._tensors("positions.table")
+        learned = self._optional("positions.table")
         if learned is not None:
             return learned
         maker = position_encoding(self._config.positions).table
@@ -116,7 +116,7 @@ class Packing:
             self._norm(f"{name}.around_cross_attention", f"{name}.around_cross_attention.norm")
         for part in ("w1", "w2"):
             prefix = f"{name}.feed_forward.{part}"
-            self._linear(f"{name}.{part}", self._tensor(f"{prefix}.weight"), self._tensors(f"{prefix}.bias"))
+            self._linear(f"{name}.{part}", self._tensor(f"{prefix}.weight"), self._optional(f"{prefix}.bias"))
         self._norm(f"{name}.around_feed_forward", f"{name}.around_feed_forward.norm")
 
     def _attention(self, name: str, parts: Mapping[str, tuple[str, ...]]) -> None:
@@ -128,7 +128,7 @@ class Packing:
             weights, biases = [], []
             for member in members:
                 weight = self._tensor(f"{name}.{member}.weight")
-                bias = self._tensors(f"{name}.{member}.bias")
+                bias = self._optional(f"{name}.{member}.bias")
                 if member == "output":
                     weight = padded_heads(weight.T, heads[member]).T
                 else:
@@ -139,12 +139,15 @@ class Packing:
             self._linear(f"{name}.{packed}", torch.cat(weights), torch.cat(biases) if biases else None)
 
     def _tensor(self, name: str) -> Tensor:
-        tensor = self._tensors(name)
+        tensor = self._optional(name)
         assert tensor is not None, name
-        if not bool(tensor.isfinite().all()):
-            raise CheckpointError(
-                f"{name}: expected finite numbers, found others; the parameters are damaged"
-            )
+        return tensor
+
+    def _optional(self, name: str) -> Tensor | None:
+        """Return a parameter that not every model has; every one comes from here."""
+        tensor = self._tensors(name)
+        if tensor is not None:
+            check_finite(name, tensor)
         return tensor
 
     def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> None:
