@@ -48,7 +48,10 @@ class BuildSanitized(build_ext):
         self.parallel = self.parallel or True
         super().finalize_options()
         macros = subprocess.run(
-            ["c++", "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"], check=True, capture_output=True, text=True
+            ["c++", "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         runnable = [name for name in VARIANTS if NEEDED[name] in macros]
         wanted = {f"headwise.decoding.native._{name}" for name in (*runnable[:2], runnable[-1])}

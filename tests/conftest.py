@@ -16,7 +16,9 @@ settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--native", type=Path, help="test other libraries of the native engine: those in this folder")
+    parser.addoption(
+        "--native", type=Path, help="test other libraries of the native engine: those in this folder"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

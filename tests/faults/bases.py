@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from headwise.config import Config
@@ -56,9 +57,8 @@ def write_base(base: Base, folder: Path, seed: int = 0) -> None:
     folder.mkdir(parents=True)
     model = SHAPE | {"share_embeddings": "none"} | base.model
     decoding = {"beam": 3, "extra_length": 4}
-    config = Config.from_tree(
-        {"model": model, "subwords": {"size": 120} | base.subwords, "decoding": decoding}
-    )
+    tree = {"model": model, "subwords": {"size": 120} | base.subwords, "decoding": decoding}
+    config = Config.from_tree(tree)
     subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, folder)
     torch.manual_seed(seed)
     network = build_model(config.model, subwords.source_size, subwords.target_size)
@@ -76,7 +76,7 @@ def write_base(base: Base, folder: Path, seed: int = 0) -> None:
     save_file(dict(network.named_parameters()), file, recipe)
     if base.precision != "float32":
         write_quantized(file, file, base.precision)
-    (folder / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     if base.shortlist:
         numbers = np.random.default_rng(seed)
         candidates = numbers.integers(4, subwords.target_size, (subwords.source_size, 6), dtype=np.int32)

@@ -19,8 +19,29 @@ Edit = Callable[[Path, random.Random], str]
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-40, -1e-44, 1e-30, 3e4, -7e4, 1e19, 1e30, -1e38, 3.4e38]
 FLOATS += [float("nan"), float("inf"), float("-inf")]
-INTEGERS = [0, 1, -1, 2, 3, 4, 7, 8, 17, 40, 119, 120, 121, 2**15, 2**16, 2**31 - 1, -(2**31), 2**31, 2**63, 10**30]
-OTHERS = [None, True, False, "", "x", "x" * 3000, "1", "é\u2028\u0000", [], [1], {}, {"a": 1}, 0.5, -0.5, 1.5]
+INTEGERS = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    17,
+    40,
+    119,
+    120,
+    121,
+    2**15,
+    2**16,
+    2**31 - 1,
+    -(2**31),
+    2**31,
+    2**63,
+    10**30,
+]
+OTHERS = [None, True, False, "", "x", "x" * 300, "1", "é\u2028\u0000", [], [1], {}, {"a": 1}, 0.5, -0.5, 1.5]
 
 
 def one_value(draw: random.Random) -> float:
@@ -132,7 +153,9 @@ def removed(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def renamed(tensors: Tensors, name: str, draw: random.Random) -> str:
-    other = draw.choice([*sorted(tensors.entries), name + ".scale", name.removesuffix(".scale"), "x", "", "é\n"])
+    other = draw.choice(
+        [*sorted(tensors.entries), name + ".scale", name.removesuffix(".scale"), "x", "", "é\n"]
+    )
     if draw.random() < 0.5 and other in tensors.entries:
         tensors.entries[name], tensors.entries[other] = tensors.entries[other], tensors.entries[name]
         return f"in the place of {other}"
@@ -141,7 +164,9 @@ def renamed(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def added(tensors: Tensors, name: str, draw: random.Random) -> str:
-    other = draw.choice([name + ".scale", name + ".x", "output_projection.weight", "positions.table", "x", ""])
+    other = draw.choice(
+        [name + ".scale", name + ".x", "output_projection.weight", "positions.table", "x", ""]
+    )
     tensors.entries[other] = draw.choice([tensors.entries[name], ("F32", [0], b""), ("F32", [], bytes(4))])
     return f"added {other}"
 
@@ -194,11 +219,16 @@ def header(folder: Path, draw: random.Random) -> str:
     if way == 0:
         entry["data_offsets"] = table[other]["data_offsets"]
     elif way == 1:
-        entry["data_offsets"] = [entry["data_offsets"][0], draw.choice([len(data) + 1, 2**40, 2**63, 2**64, -1])]
+        entry["data_offsets"] = [
+            entry["data_offsets"][0],
+            draw.choice([len(data) + 1, 2**40, 2**63, 2**64, -1]),
+        ]
     elif way == 2:
         entry["data_offsets"] = draw.choice([[0], [], [8, 4], [-4, 4], [0.5, 4], ["0", "4"], None, [0, 4, 8]])
     elif way == 3:
-        entry["shape"] = draw.choice([[2**32, 2**32], [2**63], [-1], [-4, -4], [0.5], ["4"], None, [10**30], 4])
+        entry["shape"] = draw.choice(
+            [[2**32, 2**32], [2**63], [-1], [-4, -4], [0.5], ["4"], None, [10**30], 4]
+        )
     elif way == 4:
         entry["dtype"] = draw.choice(["f32", "", None, 3, "F32 ", "Q4"])
     elif way == 5:
@@ -240,7 +270,15 @@ KEYS = leaves(Config)
 USED = [key for key in KEYS if key[0][0] in ("model", "subwords", "decoding")]
 NAMES = {
     "architecture": ["transformer", "recurrent", "convolutional"],
-    "attention": ["fused", "reference", "memory_efficient", "window", "linear", "block_sparse", "state_space"],
+    "attention": [
+        "fused",
+        "reference",
+        "memory_efficient",
+        "window",
+        "linear",
+        "block_sparse",
+        "state_space",
+    ],
     "positions": ["sinusoidal", "learned", "none", "rotary", "alibi", "relative", "t5"],
     "task": ["translation", "language_model", "denoising", "tagging", "image_text"],
 }
@@ -316,7 +354,9 @@ def vocabulary(folder: Path, draw: random.Random) -> str:
     way = draw.randrange(5)
     if way == 0:  # fields of the pieces stand at the beginning
         for _ in range(draw.choice([1, 3, 30])):
-            data[draw.randrange(min(len(data), 2500))] = draw.choice([0, 1, 2, 6, 0x7F, 0x80, 0xFF, draw.randrange(256)])
+            data[draw.randrange(min(len(data), 2500))] = draw.choice(
+                [0, 1, 2, 6, 0x7F, 0x80, 0xFF, draw.randrange(256)]
+            )
     elif way == 1:  # the trainer's and the normalizer's at the end
         for _ in range(draw.choice([1, 3, 30])):
             data[-1 - draw.randrange(min(len(data), 600))] = draw.randrange(256)
@@ -332,7 +372,9 @@ def vocabulary(folder: Path, draw: random.Random) -> str:
         place = draw.randrange(len(data))
         found = data.find(b"\x15", place)
         if found >= 0:
-            data[found + 1 : found + 5] = struct.pack("<f", draw.choice([float("nan"), float("inf"), -1e38, 0.0]))
+            data[found + 1 : found + 5] = struct.pack(
+                "<f", draw.choice([float("nan"), float("inf"), -1e38, 0.0])
+            )
     path.write_bytes(data)
     return f"{path.name}: bytes, way {way}"
 

@@ -42,13 +42,17 @@ class Report:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--only", type=int, help="run this case alone, in this process")
-    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)  # first, end, stride, folder of the bases
+    parser.add_argument(
+        "--worker", nargs=4, help=argparse.SUPPRESS
+    )  # first, end, stride, folder of the bases
     arguments = parser.parse_args()
     if arguments.worker:
         first, end, stride, bases = arguments.worker
@@ -96,7 +100,9 @@ def work(numbers: Sequence[int], bases: Path) -> None:
             started = time.process_time()
             try:
                 outcome = judge.judge(Path(scratch, "case"))
-            except Exception as error:  # whatever escapes is a finding, of which the next case must know nothing
+            except (
+                Exception
+            ) as error:  # whatever escapes is a finding, of which the next case must know nothing
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 where = f"{Path(place.filename).name}:{place.lineno}"
                 outcome = f"finding {type(error).__name__} at {where}: {error}"[:1500]
@@ -113,13 +119,18 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def supervise(first: int, cases: int, workers: int, *, log: Path | None = None) -> Report:
-    """Run cases first, first + 1, … in so many processes; a process that dies or hangs is replaced."""
+def supervise(
+    first: int, cases: int, workers: int, *, log: Path | None = None, program: Path = Path(__file__)
+) -> Report:
+    """Run cases first, first + 1, … in so many processes; a process that dies or hangs is replaced.
+
+    `program` is what they run, with the arguments that `main` calls hidden.
+    """
     report = Report()
     with tempfile.TemporaryDirectory() as folder, selectors.DefaultSelector() as selector:
         write_bases(Path(folder, "bases"))
         for number in range(workers):
-            Worker(first + number, first + cases, workers, Path(folder)).start(selector)
+            Worker(program, range(first + number, first + cases, workers), Path(folder)).start(selector)
         while selector.get_map():
             for key, _ in selector.select(timeout=1):
                 key.data.read(selector, report, log)
@@ -139,8 +150,9 @@ def say(line: str, log: Path | None) -> None:
 class Worker:
     """A process that runs every so many-th case, and the one that takes its place after a crash."""
 
-    def __init__(self, first: int, end: int, stride: int, folder: Path) -> None:
-        self.next, self.end, self.stride, self.folder = first, end, stride, folder
+    def __init__(self, program: Path, cases: range, folder: Path) -> None:
+        self.program, self.folder = program, folder
+        self.next, self.end, self.stride = cases.start, cases.stop, cases.step
         self.said, self.began, self.rest = "", 0.0, b""
         self.count, self.hung = 0, False
 
@@ -150,7 +162,7 @@ class Worker:
             return
         numbers = [str(self.next), str(self.end), str(self.stride)]
         errors = (self.folder / f"errors-{self.next % self.stride}").open("wb")
-        command = [sys.executable, "-P", __file__, "--worker", *numbers, str(self.folder / "bases")]
+        command = [sys.executable, "-P", str(self.program), "--worker", *numbers, str(self.folder / "bases")]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         errors.close()
         self.errors, self.rest, self.began, self.hung = Path(errors.name), b"", 0.0, False

@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "unit")]
-
 from decoding_models import EOS, SYMBOLS, sentences
+from headwise.config import ModelConfig
 from headwise.decoding.engine import decode, padded
 from headwise.decoding.native import library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions
 from headwise.models.transformer import Transformer
-from headwise.config import ModelConfig
 
 SIZE = 60
 
@@ -26,7 +24,14 @@ def main(folder: str, forgotten: str) -> None:
     library.FOLDER = Path(folder)
     found = library.find_library()
     assert isinstance(found, library.Library), found
-    shape = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64}
+    shape = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "d_model": 16,
+        "d_ff": 32,
+        "heads": 2,
+        "max_length": 64,
+    }
     config = ModelConfig.model_validate(shape | {"share_embeddings": "none", "norm": "pre"})
     model = Transformer(config, SIZE, SIZE).eval()
     for precision in library.PRECISIONS:

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.models.transformer import Transformer
-from headwise.nn.cache import KeyValueCache
-from headwise.nn.layers import FeedForward
+from headwise.nn.layers import FeedForward, Linear
 from headwise.nn.multihead import MultiHeadAttention
 
 _linear = nn.functional.linear
@@ -39,30 +38,33 @@ def rounding(model: nn.Module, precision: str) -> Iterator[None]:
     if precision == "float32" or not isinstance(model, Transformer):
         yield
         return
-    relu = model.config.activation == "relu"
-    second = [part.w2.weight for part in model.modules() if isinstance(part, FeedForward)] if relu else []
-    behind_relu = {weight.data_ptr() for weight in second}
+    steps = [127]  # of the product under way
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if precision == "bfloat16":
             return _linear(halved(x), halved(weight), bias)
-        steps = 254 if weight.data_ptr() in behind_relu else 127
-        return _linear(stepped(x, steps), stepped(weight), bias)
+        return _linear(stepped(x, steps[-1]), stepped(weight), bias)
 
-    def wrapped(function):  # noqa: ANN001, ANN202
-        return lambda *arguments: tuple(map(halved, function(*arguments)))
+    look_up, project = model._look_up, MultiHeadAttention._project
+    decoding = set(model.decoder.modules())
 
-    look_up = model._look_up
+    def projected(part: MultiHeadAttention, x: Tensor, *maps: Linear) -> list[Tensor]:
+        results = project(part, x, *maps)
+        if part not in decoding:
+            return results
+        return [
+            result if which is part.query else halved(result)
+            for result, which in zip(results, maps, strict=True)
+        ]
+
     with ExitStack() as stack:
         stack.enter_context(patch.object(nn.functional, "linear", linear))
         stack.enter_context(patch.object(model, "_look_up", lambda table, ids: halved(look_up(table, ids))))
-        append, remember = KeyValueCache.append, MultiHeadAttention.remember
-        stack.enter_context(
-            patch.object(
-                KeyValueCache, "append", lambda cache, k, v: append(cache, halved(k), halved(v))
-            )
-        )
-        stack.enter_context(
-            patch.object(MultiHeadAttention, "remember", lambda part, x: tuple(map(halved, remember(part, x))))
-        )
+        stack.enter_context(patch.object(MultiHeadAttention, "_project", projected))
+        for part in model.modules():
+            if isinstance(part, FeedForward) and model.config.activation == "relu":
+                before = part.w2.register_forward_pre_hook(lambda *_: steps.append(254))
+                after = part.w2.register_forward_hook(lambda *_: steps.pop() and None)
+                stack.callback(before.remove)
+                stack.callback(after.remove)
         yield

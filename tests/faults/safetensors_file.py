@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ITEM_SIZES = {"F32": 4, "F64": 8, "F16": 2, "BF16": 2, "I8": 1, "U8": 1, "I16": 2, "I32": 4, "I64": 8, "BOOL": 1}
+ITEM_SIZES = {
+    "F32": 4,
+    "F64": 8,
+    "F16": 2,
+    "BF16": 2,
+    "I8": 1,
+    "U8": 1,
+    "I16": 2,
+    "I32": 4,
+    "I64": 8,
+    "BOOL": 1,
+}
 
 
 @dataclass
@@ -45,8 +56,21 @@ def read_tensors(path: Path) -> Tensors | None:
             begin, end = entry["data_offsets"]
             if entry["dtype"] not in ITEM_SIZES or begin > end:
                 return None
-            entries[name] = entry["dtype"], list(entry["shape"]), content[8 + length + begin : 8 + length + end]
-    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            entries[name] = (
+                entry["dtype"],
+                list(entry["shape"]),
+                content[8 + length + begin : 8 + length + end],
+            )
+    except (
+        OSError,
+        struct.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ):
         return None
     return Tensors(entries, metadata)
 

@@ -1,4 +1,4 @@
-"""What the native library allocates it frees: asked of LeakSanitizer (only with its libraries, `make test-sanitized`)."""
+"""What the native library allocates it frees: asked of LeakSanitizer, by `make test-sanitized` alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ DRIVER = Path(__file__).with_name("leak_driver.py")
 def test_nothing_of_the_library_is_left(tmp_path: Path, what: str) -> None:
     # Python and torch leave thousands of blocks, whose names take minutes to find: the library's file name is enough.
     options = f"detect_leaks=1:symbolize=0:exitcode=0:log_path={tmp_path}/report"
+    settings = {"ASAN_OPTIONS": options, "PYTHONPATH": str(DRIVER.parents[1] / "unit")}
     command = [sys.executable, str(DRIVER), str(library.FOLDER), what]
-    subprocess.run(command, check=True, env={**os.environ, "ASAN_OPTIONS": options}, timeout=600)
+    subprocess.run(command, check=True, env={**os.environ, **settings}, timeout=600)
     reports = "".join(path.read_text() for path in tmp_path.glob("report.*"))
     assert "LeakSanitizer" in reports
     assert (f"{library.FOLDER}/_" in reports) == (what == "engine")
