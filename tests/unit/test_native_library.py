@@ -80,10 +80,10 @@ def shape(**changes: int | float) -> native.Shape:
 )
 def test_shapes_that_can_not_be(library: Library, changes: dict[str, Any], sentence: str) -> None:
     handle = ctypes.c_void_p()
-    with pytest.raises(AssertionError, match=sentence):
+    with pytest.raises(ValueError, match=sentence):
         library.call("new", ctypes.byref(shape(**changes)), 0, ctypes.byref(handle))
     assert not handle
-    with pytest.raises(AssertionError, match="expected a precision from 0 to 2, found 3"):
+    with pytest.raises(ValueError, match="expected a precision from 0 to 2, found 3"):
         library.call("new", ctypes.byref(shape()), 3, ctypes.byref(handle))
 
 
@@ -107,7 +107,7 @@ def test_weights_of_other_sizes_and_names(library: Library, precision: str) -> N
         ("table", (b"another", place, 16, 16), "there is no weight of this name"),
         ("table", (None, place, 16, 16), "expected an engine and a name, found none"),
     ):
-        with pytest.raises(AssertionError, match=sentence):
+        with pytest.raises(ValueError, match=sentence):
             library.call(name, handle, *arguments)
     library.value("free", handle)
 
@@ -126,9 +126,9 @@ def test_an_engine_without_one_of_its_weights_does_not_run(
         patch.setattr(Library, "call", forgetful)
         engine = build(library)
     source = torch.tensor([[5, 3]])
-    with pytest.raises(AssertionError, match=f"expected the weight {name}, found none"):
+    with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
         engine.encode(source, torch.ones_like(source, dtype=torch.bool))
-    with pytest.raises(AssertionError, match=f"expected the weight {name}, found none"):
+    with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
         engine.search([[5, 3]], SearchOptions(), SYMBOLS, sentences=1)
 
 
@@ -152,13 +152,13 @@ def test_what_is_encoded(engine: NativeTransformer) -> None:
         (([1, 2], 3, -1), "expected sentences from 0 to"),
         (([1, 2], 3, 2, 0), "expected ids, found none"),
     ):
-        with pytest.raises(AssertionError, match=sentence):
+        with pytest.raises(ValueError, match=sentence):
             encode(*arguments)
     for bad in (-1, SIZE, 2**31 - 1):
         ids[1] = bad
-        with pytest.raises(AssertionError, match=f"expected a source id from 0 to 19, found {bad}"):
+        with pytest.raises(ValueError, match=f"expected a source id from 0 to 19, found {bad}"):
             encode([1, 2])
-    with pytest.raises(AssertionError, match="expected an engine, found none"):
+    with pytest.raises(ValueError, match="expected an engine, found none"):
         engine.library.call("encode", None, ids.ctypes.data, 0, None, 0, states.ctypes.data)
 
 
@@ -168,7 +168,7 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
     memory = engine.encode(source, source > 0)
     library, handle = engine.library, engine.handle
     for beams in (0, -1, 2**16 + 1):
-        with pytest.raises(AssertionError, match="expected beams from 1 to 65536"):
+        with pytest.raises(ValueError, match="expected beams from 1 to 65536"):
             engine.start(memory, beams)
     state = engine.start(memory, 2)
     tokens, logits = np.full(4, 2, np.int32), np.empty((4, SIZE), np.float32)
@@ -178,12 +178,12 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
         library.call("step", to.handle, state.handle, place, count, logits.ctypes.data)
 
     step()
-    with pytest.raises(AssertionError, match="expected 4 tokens, found 3"):
+    with pytest.raises(ValueError, match="expected 4 tokens, found 3"):
         step(3)
-    with pytest.raises(AssertionError, match="expected a state of this engine"):
+    with pytest.raises(ValueError, match="expected a state of this engine"):
         step(4, build(library))
     tokens[2] = SIZE
-    with pytest.raises(AssertionError, match="expected a target id from 0 to 19, found 20"):
+    with pytest.raises(ValueError, match="expected a target id from 0 to 19, found 20"):
         step()
     for rows, sentence in (
         ([0, 1, 2], "expected 4 rows, found 3"),
@@ -191,25 +191,25 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
         ([0, 1, 2, 4], "expected a row of the same sentence from 2 to 3, found 4"),
         ([0, -1, 2, 3], "expected a row of the same sentence from 0 to 1, found -1"),
     ):
-        with pytest.raises(AssertionError, match=sentence):
+        with pytest.raises(ValueError, match=sentence):
             state.reorder(torch.tensor(rows))
     for kept, sentence in (
         ([2], "expected a sentence from 0 to 1, found 2"),
         ([-1], "expected a sentence from 0 to 1, found -1"),
         ([1, 1], "expected different sentences, found one twice"),
     ):
-        with pytest.raises(AssertionError, match=sentence):
+        with pytest.raises(ValueError, match=sentence):
             state.keep(torch.tensor(kept))
     state.reorder(torch.tensor([1, 0, 3, 2], dtype=torch.int32))
     state.keep(torch.tensor([1], dtype=torch.int32))
     tokens[:] = 2
     for _ in range(15):
         step(2)
-    with pytest.raises(AssertionError, match="no more tokens than there are positions"):
+    with pytest.raises(ValueError, match="no more tokens than there are positions"):
         step(2)
-    with pytest.raises(AssertionError, match="expected a state whose last step did not fail"):
+    with pytest.raises(ValueError, match="expected a state whose last step did not fail"):
         step(2)
-    with pytest.raises(AssertionError, match="expected a state of this engine"):
+    with pytest.raises(ValueError, match="expected a state of this engine"):
         library.call("step", handle, None, tokens.ctypes.data, 2, logits.ctypes.data)
 
 
@@ -278,7 +278,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_a_job_is_made_of(engine: NativeTransformer, changes: dict[str, Any], sentence: str) -> None:
     job(engine)
-    with pytest.raises(AssertionError, match=sentence):
+    with pytest.raises(ValueError, match=sentence):
         job(engine, **changes)
 
 

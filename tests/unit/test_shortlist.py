@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import DataConfig, SubwordConfig
@@ -113,15 +116,54 @@ def test_it_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         *tables(tmp_path, random_pairs(3)), SIZE, SIZE, candidates=4, common=3, joint=True
     )
     found.save(tmp_path / FILE, "abc")
-    again = Shortlist.load(tmp_path / FILE, "abc")
+    again = Shortlist.load(tmp_path / FILE, "abc", SIZE, SIZE)
     assert np.array_equal(again([4, 5, EOS]), found([4, 5, EOS]))
     with pytest.raises(
         CheckpointError, match=r"for the run's subwords \(xyz\), found one for others \(abc\)"
     ):
-        Shortlist.load(tmp_path / FILE, "xyz")
+        Shortlist.load(tmp_path / FILE, "xyz", SIZE, SIZE)
     (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-9])
     with pytest.raises(CheckpointError, match="expected a shortlist, found a damaged file"):
-        Shortlist.load(tmp_path / FILE, "abc")
+        Shortlist.load(tmp_path / FILE, "abc", SIZE, SIZE)
+
+
+CANDIDATES, COMMON = np.full((SIZE, 2), 5, np.int32), np.array([UNK, EOS, 7], np.int32)
+RECORD: dict[str, Any] = {"subwords": "abc", "target_size": SIZE}
+# What a file holds -> what is said about it.
+DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
+    "no candidates": ({"candidates": None}, "expected a shortlist, found a damaged file"),
+    "no record": ({"record": None}, "expected a shortlist, found a damaged file"),
+    "another record": ({"record": ["abc", SIZE]}, "expected a shortlist, found a damaged file"),
+    "another size": ({"record": RECORD | {"target_size": 21}}, "expected 20 target subwords, found 21"),
+    "no size": ({"record": RECORD | {"target_size": None}}, "expected 20 target subwords, found None"),
+    "floats": (
+        {"candidates": CANDIDATES.astype(np.float32)},
+        "expected candidates of type I32, found F32",
+    ),
+    "wide ids": ({"common": COMMON.astype(np.int64)}, "expected common of type I32, found I64"),
+    "too few rows": ({"candidates": CANDIDATES[1:]}, r"expected candidates of shape \(20, …\), .*\(19, 2\)"),
+    "a list": ({"candidates": CANDIDATES[:, 0]}, r"expected candidates of shape \(20, …\), .*\(20,\)"),
+    "a table": ({"common": COMMON[None]}, r"expected common of one dimension, found shape \(1, 3\)"),
+    "beyond": ({"candidates": CANDIDATES + 15}, "expected candidates with ids from 0 to 19, found 20"),
+    "below": ({"common": np.array([-1, EOS], np.int32)}, "expected common with ids from 0 to 19, found -1"),
+    "order": ({"common": COMMON[::-1]}, "expected common with ids in ascending order"),
+    "twice": ({"common": np.array([EOS, EOS], np.int32)}, "expected common with ids in ascending order"),
+    "no end": ({"common": np.array([UNK, 7], np.int32)}, f"expected common with the end symbol {EOS}"),
+    "nothing": ({"common": np.zeros(0, np.int32)}, f"expected common with the end symbol {EOS}"),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_file_that_holds_anything_else_is_refused(
+    changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    tensors = {"candidates": CANDIDATES, "common": COMMON} | changes
+    record = tensors.pop("record", RECORD)
+    kept = {name: np.ascontiguousarray(table) for name, table in tensors.items() if table is not None}
+    save_file(kept, tmp_path / FILE, None if record is None else {"headwise": json.dumps(record)})
+    with pytest.raises(CheckpointError, match=sentence) as raised:
+        Shortlist.load(tmp_path / FILE, "abc", SIZE, SIZE)
+    assert str(raised.value).startswith(f"{tmp_path / FILE}: ")
 
 
 @pytest.fixture
@@ -140,7 +182,7 @@ def test_a_run_learns_it_and_translates_with_it(run: Path, capsys) -> None:
     assert (
         "up to 3 target subwords for each source subword, 7 for all, from 5 pairs" in capsys.readouterr().err
     )
-    learned = Shortlist.load(run / FILE, Subwords.load(run).digest())
+    learned = Shortlist.load(run / FILE, Subwords.load(run).digest(), 150, 150)
     translator = Translator.load(run, shortlist=True)
     assert translator.engine.endswith(
         "shortlist (up to 3 target subwords for each source subword, 7 for all)"
@@ -160,6 +202,24 @@ def test_a_quantized_run_brings_it_along(run: Path, tmp_path: Path, capsys) -> N
     assert headwise(["shortlist", str(run)]) == 0
     assert headwise(["quantize", str(run), "-o", str(tmp_path / "small"), "--precision", "bfloat16"]) == 0
     assert Translator.load(tmp_path / "small", shortlist=True).shortlist is not None
+
+
+@pytest.mark.parametrize("engine", ["auto", "readable"])
+def test_a_damaged_one_is_said_before_anything_is_translated(
+    run: Path, tmp_path: Path, engine: str, capsys
+) -> None:
+    assert headwise(["shortlist", str(run)]) == 0
+    tables = load_file(run / FILE)
+    record = {"subwords": Subwords.load(run).digest(), "target_size": 150}
+    save_file(
+        tables | {"candidates": tables["candidates"] + 10_000}, run / FILE, {"headwise": json.dumps(record)}
+    )
+    (tmp_path / "text").write_text("Two dogs.\n")
+    capsys.readouterr()
+    code = headwise(["translate", str(run), str(tmp_path / "text"), "--shortlist", "--engine", engine])
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert f"{run / FILE}: expected candidates with ids from 0 to 149, found 10" in said.err
 
 
 def test_what_is_missing_is_said(run: Path, tmp_path: Path, capsys) -> None:

@@ -58,7 +58,8 @@ class Workload:
         """What `keep_shortlist` kept."""
         from headwise.text.shortlist import Shortlist
 
-        return Shortlist.load(self.folder / _SHORTLIST, self.model)
+        sizes = self.source_size, self.target_size
+        return Shortlist.load(self.folder / _SHORTLIST, self.model, *sizes)
 
     @property
     def weights(self) -> Path:
@@ -129,8 +130,9 @@ def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
     from headwise.text.shortlist import FILE, Shortlist, learn_shortlist
 
     if run is not None:
-        digest = Subwords.load(run, Config.load(run / _CONFIG).subwords).digest()
-        found = Shortlist.load(run / FILE, digest)
+        subwords = Subwords.load(run, Config.load(run / _CONFIG).subwords)
+        sizes = subwords.source_size, subwords.target_size
+        found = Shortlist.load(run / FILE, subwords.digest(), *sizes)
     else:
         for name, rows in (("source", workload.sources), ("target", workload.targets)):
             with RaggedWriter(workload.folder / name, np.int32) as writer:

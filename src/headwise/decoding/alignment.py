@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headwise.decoding.constraints import Symbols
 from headwise.decoding.engine import batches, padded
+from headwise.decoding.ids import check_ids
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording
@@ -36,9 +37,11 @@ def cross_attention(
 
     `sources` are ids that end with the end symbol; `targets` are ids without special symbols, for which the
     result has one row each and a last one for the end symbol. Raises `ConfigError` for a model without
-    cross-attention.
+    cross-attention, and `DataError` for ids that aren't in the vocabularies.
     """
     device = model.device
+    check_ids(sources, model.source_size, "source")
+    check_ids(targets, model.target_size, "target", empty=True)
     lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
     results: dict[int, Tensor] = {}
     for rows in batches(lengths, batch_tokens):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headwise.decoding.constraints import Symbols
+from headwise.decoding.ids import check_ids, check_lists
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import Hypothesis, search
@@ -36,9 +37,15 @@ def decode(
     sentence makes a batch of its own. The batches change the speed and nothing else. `shortlist` gives for a source
     the only tokens that its outputs may hold, in ascending order, besides those of its prefix; probabilities are then
     taken among these.
+
+    Raises `DataError` for ids that aren't in the vocabularies, or a list that isn't in order or has no end symbol.
     """
     device = model.device
+    check_ids(sources, model.source_size, "source")
+    check_ids(prefixes or [], model.target_size, "prefix", empty=True)
     lists = None if shortlist is None else [shortlist(source) for source in sources]
+    if lists is not None:
+        check_lists(lists, len(sources), model.target_size, symbols.eos)
     results: list[list[Hypothesis]] = [[] for _ in sources]
     if isinstance(model, NativeTransformer) and prefixes is None and model.searches(options):
         for rows in similar([len(source) for source in sources]):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headwise.decoding.constraints import Symbols
 from headwise.decoding.engine import batches, padded
+from headwise.decoding.ids import check_ids
 from headwise.decoding.search import Hypothesis, length_penalty
 from headwise.models.base import Seq2Seq
 
@@ -29,9 +30,11 @@ def score(
 
     The result has the tokens' and the end symbol's log-probabilities, their sum, and the score with the
     length penalty's exponent `alpha`: what the search reports when it finds the same tokens. In the order
-    given.
+    given. Raises `DataError` for ids that aren't in the vocabularies.
     """
     device = model.device
+    check_ids(sources, model.source_size, "source")
+    check_ids(targets, model.target_size, "target", empty=True)
     lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
     results: dict[int, Hypothesis] = {}
     for rows in batches(lengths, batch_tokens):

@@ -91,7 +91,8 @@ class Translator:
         model = models[0] if len(models) == 1 else Ensemble(models)
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
         if shortlist:
-            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest())
+            sizes = first.subwords.source_size, first.subwords.target_size
+            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
             translator.engine += f", shortlist ({translator.shortlist})"
         return translator
 

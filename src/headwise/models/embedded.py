@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from headwise.config import ModelConfig
 from headwise.models.base import Seq2Seq
 from headwise.nn.dropout import dropout
+from headwise.nn.embedding import look_up
 
 # Keys that mean something to the Transformer alone. (The other models leave its d_ff and heads unread, too, but
 # these belong to the sizes that presets set.)
@@ -66,7 +66,7 @@ class EmbeddedSeq2Seq(Seq2Seq):
 
     def _look_up(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         """Look tokens (…) up; (…, d_model) in the activations' dtype."""
-        return functional.embedding(tokens, embedding.weight).to(self.compute_dtype)
+        return look_up(tokens, embedding.weight).to(self.compute_dtype)
 
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.config.dropout, self.training)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from headwise.config import ModelConfig
 from headwise.models.blocks import Entrance
+from headwise.nn.embedding import look_up
 
 
 class SingleText(nn.Module):
@@ -46,4 +47,4 @@ class SingleText(nn.Module):
 
     def look_up(self, tokens: Tensor) -> Tensor:
         """Embeddings (…, d_model) of tokens (…), in the activations' dtype, neither scaled nor placed."""
-        return functional.embedding(tokens, self.embedding.weight).to(self.compute_dtype)
+        return look_up(tokens, self.embedding.weight).to(self.compute_dtype)

@@ -72,24 +72,59 @@ class Shortlist:
         write_bytes(path, save(tensors, {"headwise": json.dumps(record)}))
 
     @classmethod
-    def load(cls, path: Path, subwords: str) -> Shortlist:
-        """Read what `save` wrote; raises `CheckpointError` where it is missing, damaged, or of other subwords."""
+    def load(cls, path: Path, subwords: str, source_size: int, target_size: int) -> Shortlist:
+        """Read what `save` wrote, for the subwords of this digest and these vocabularies.
+
+        Raises `CheckpointError` where it is missing, damaged, of other subwords, or holds anything but ids of them.
+        """
         try:
             with safe_open(path, "np") as file:
                 record = json.loads(file.metadata()["headwise"])
-                found = cls(file.get_tensor("candidates"), file.get_tensor("common"), record["target_size"])
+                stated = record["subwords"], record["target_size"]
+                tables = {name: _read_ids(path, file, name) for name in ("candidates", "common")}
         except FileNotFoundError:
             raise CheckpointError(
                 f"{path}: expected a shortlist, found no such file; `headwise shortlist {path.parent}` learns it"
             ) from None
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        except CheckpointError:
+            raise
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{path}: expected a shortlist, found a damaged file ({error})") from None
-        if record["subwords"] != subwords:
+        if stated[0] != subwords:
             raise CheckpointError(
                 f"{path}: expected a shortlist for the run's subwords ({subwords}), found one for others "
-                f"({record['subwords']})"
+                f"({stated[0]})"
             )
+        found = cls(**tables, target_size=target_size)
+        if problem := found._problem(source_size, stated[1]):
+            raise CheckpointError(f"{path}: expected {problem}; the shortlist is damaged")
         return found
+
+    def _problem(self, source_size: int, stated_size: object) -> str | None:
+        """Say what was expected of it, and what was found; None where nothing is wrong."""
+        if stated_size != self.target_size:
+            return f"{self.target_size} target subwords, found {stated_size}"
+        if self.candidates.ndim != 2 or len(self.candidates) != source_size:
+            shape = self.candidates.shape
+            return f"candidates of shape ({source_size}, …), one row for each source subword, found {shape}"
+        if self.common.ndim != 1:
+            return f"common of one dimension, found shape {self.common.shape}"
+        for name, ids in (("candidates", self.candidates), ("common", self.common)):
+            wrong = ids[(ids < 0) | (ids >= self.target_size)]
+            if wrong.size:
+                return f"{name} with ids from 0 to {self.target_size - 1}, found {wrong[0]}"
+        if (np.diff(self.common) <= 0).any():
+            return "common with ids in ascending order, found others"
+        if EOS not in self.common:
+            return f"common with the end symbol {EOS}, found it without"
+        return None
+
+
+def _read_ids(path: Path, file: Any, name: str) -> NDArray[np.int32]:
+    found = file.get_slice(name).get_dtype()
+    if found != "I32":
+        raise CheckpointError(f"{path}: expected {name} of type I32, found {found}; the shortlist is damaged")
+    return file.get_tensor(name)
 
 
 def learn_shortlist(

@@ -87,13 +87,12 @@ class Library:
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function that returns a message or nothing.
 
-        Raises `MemoryError` where memory ran out, and `AssertionError` where the library refuses what it was given:
-        whoever calls has checked before what comes from a user, so that this is a bug of ours.
+        Raises `MemoryError` where memory ran out, and `ValueError` where the library refuses what it was given.
         """
         message = self.value(name, *arguments)
         if message is not None:
             text = message.decode()
-            raise MemoryError(text) if text == _NO_MEMORY else AssertionError(f"{name}: {text}")
+            raise MemoryError(text) if text == _NO_MEMORY else ValueError(f"{name}: {text}")
 
     def value(self, name: str, *arguments: Any) -> Any:
         """Call a function and return its result."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from headwise.config import ModelConfig
 from headwise.decoding.constraints import Symbols
+from headwise.decoding.ids import check_ids, check_lists, check_tensor
 from headwise.decoding.native import library as native
 from headwise.decoding.native.packing import ACTIVATIONS, Packing
 from headwise.decoding.options import SearchOptions
@@ -156,6 +157,7 @@ class NativeTransformer(Seq2Seq):
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
         lengths = mask.sum(1).to(torch.int32)
+        check_tensor(source[mask], self.source_size, "source")
         ids = source[mask].to(torch.int32)
         packed = torch.empty(len(ids), self.config.d_model)
         arguments = (ids.data_ptr(), len(ids), lengths.data_ptr(), len(lengths), packed.data_ptr())
@@ -170,6 +172,7 @@ class NativeTransformer(Seq2Seq):
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, NativeState]:  # noqa: D102
         assert isinstance(state, NativeState)
+        check_tensor(tokens, self.target_size, "target")
         ids = tokens.to(torch.int32)
         logits = torch.empty(len(ids), self.target_size)
         self.library.call("step", self.handle, state.handle, ids.data_ptr(), len(ids), logits.data_ptr())
@@ -202,9 +205,13 @@ class NativeTransformer(Seq2Seq):
 
         The same results as `headwise.decoding.search.search`, for the options that `searches` accepts. `lists` name
         the only tokens that each sentence's outputs may hold, in ascending order, the end symbol among them;
-        probabilities are then taken among these. Sources are best given by length.
+        probabilities are then taken among these. Sources are best given by length. Raises `DataError` for ids that
+        aren't in the vocabularies, and lists that aren't like that.
         """
         assert self.searches(options)
+        check_ids(sources, self.source_size, "source")
+        if lists is not None:
+            check_lists(lists, len(sources), self.target_size, symbols.eos)
         offsets = _offsets(sources)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
         longest = _LONGEST if options.max_length is None else min(options.max_length + 1, _LONGEST)
