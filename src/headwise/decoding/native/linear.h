@@ -204,7 +204,7 @@ class Inputs {
     Buffer<float> scales_;
 };
 
-constexpr float NEVER = -1e30f;  // the logit of a column that is no token
+constexpr float NEVER = -INFINITY;  // the logit of a column that is no token
 
 template <class P>
 class Linear {
