@@ -18,7 +18,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 FOLDER = "src/headwise/decoding/native"
-COMMON = ["-std=c++17", "-O2", "-fno-math-errno", "-Wno-maybe-uninitialized"]
+COMMON = ["-std=c++17", "-O2", "-pthread", "-fno-math-errno", "-Wno-maybe-uninitialized"]
 AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mprefer-vector-width=512"]
 VARIANTS = {"portable": []}
 if platform.machine().lower() in {"x86_64", "amd64"}:
@@ -75,6 +75,7 @@ setup(
             [f"{FOLDER}/native.cpp"],
             depends=sorted(map(str, Path(FOLDER).glob("*.h"))),
             extra_compile_args=[*COMMON, *flags],
+            extra_link_args=["-pthread"],
             language="c++",
             optional=True,
         )

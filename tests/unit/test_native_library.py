@@ -237,7 +237,7 @@ def job(engine: NativeTransformer, **changes: Any) -> None:
             *(place["listed"], numbers["listed_count"], place["lists"], ctypes.byref(handle)),
         )
     finally:
-        engine.library.value("job_free", handle)
+        engine.library.value("job_free", ctypes.byref(handle))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

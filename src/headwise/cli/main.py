@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 from headwise.errors import ConfigError, HeadwiseError
@@ -75,6 +77,9 @@ def run(arguments: Sequence[str]) -> int:
     except HeadwiseError as error:
         print(f"headwise: error: {error}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"headwise: error: {error or 'there is not enough memory'}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("headwise: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -116,8 +121,18 @@ def _sentence(message: str) -> str:
 
 
 def main() -> None:
-    """Entry point of the installed command."""
+    """Entry point of the installed command.
+
+    The first Ctrl-C interrupts; another one, while the first is answered, ends the process at once.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where the shell has it ignored
+        signal.signal(signal.SIGINT, _interrupt)
     sys.exit(run(sys.argv[1:]))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+    raise KeyboardInterrupt
 
 
 def _show_warning(

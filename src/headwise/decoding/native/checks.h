@@ -18,6 +18,7 @@ constexpr int MOST = 1 << 24;         // of widths, vocabularies and positions
 constexpr int MOST_LAYERS = 1 << 12;  // of each side
 constexpr int MOST_BEAMS = 1 << 16;   // rows of a sentence are kept in 16 bits
 constexpr int MOST_ROWS = 1 << 28;    // of a batch
+constexpr int MOST_WORKERS = 1 << 12;
 
 inline void expect(bool good, const char* sentence) {
     if (!good) throw Refused(sentence);

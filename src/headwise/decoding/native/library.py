@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 3  # of the interface, as in native.cpp
+VERSION = 4  # of the interface, as in native.cpp
 # Instruction sets by level, as headwise_level() in native.cpp counts them.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 FOLDER = Path(__file__).parent  # where the libraries stand
@@ -67,10 +67,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
         *(c_void_p, c_int64, c_void_p),
         POINTER(c_void_p),
     ),
-    "job_run": (c_char_p, c_void_p, c_int32),
+    "job_start": (c_char_p, c_void_p, c_int32, c_int32),
+    "job_wait": (c_char_p, c_void_p, c_int32, POINTER(c_int32)),
+    "job_stop": (None, c_void_p),
     "job_size": (c_int64, c_void_p),
     "job_outputs": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int64),
-    "job_free": (None, c_void_p),
+    "job_free": (None, POINTER(c_void_p)),
 }
 
 

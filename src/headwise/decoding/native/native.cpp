@@ -4,6 +4,8 @@
 // a message, or null where all went well; it has checked all that it was given before it touched any of it. The text
 // of a message is good until its thread's next call.
 
+#include <utility>
+
 #include "engine.h"
 
 namespace headwise {
@@ -14,13 +16,8 @@ const char* guarded(const Work& work) noexcept {
     try {
         work();
         return nullptr;
-    } catch (const Refused& refused) {
-        message = refused.what();
-        return message.c_str();
-    } catch (const std::bad_alloc&) {
-        return "there is not enough memory";
-    } catch (const std::length_error&) {  // more than any memory has
-        return "there is not enough memory";
+    } catch (...) {
+        return reason(message);
     }
 }
 
@@ -37,7 +34,7 @@ using namespace headwise;
 extern "C" {
 
 // Changes whenever a function below does.
-int32_t headwise_version() { return 3; }
+int32_t headwise_version() { return 4; }
 
 // Tell what this processor can run: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -168,18 +165,38 @@ const char* headwise_job_new(const Engine* engine, const int32_t* ids, int64_t t
     });
 }
 
-// Search with up to `places` sentences at once; several threads may run one job.
-const char* headwise_job_run(Job* job, int32_t places) {
+// Begin the search, once: in `workers` threads, each with up to `places` sentences at once.
+const char* headwise_job_start(Job* job, int32_t places, int32_t workers) {
     return guarded([&] {
         expect(job, "expected a job, found none");
         expect_within(places, 1, MOST_ROWS / job->options.beam, "sentences at once");
-        job->engine->run(*job, std::min(places, std::max(1, job->count())));
+        expect_within(workers, 1, MOST_WORKERS, "workers");
+        const int most = std::min(places, std::max(1, job->count()));
+        job->workers.start(workers, [=] { job->engine->run(*job, most); }, [=] { job->stopped = true; });
     });
 }
 
+// Wait until all threads have ended, but no longer than so many milliseconds; `running` tells whether some still run.
+// What made one of them fail, and by that all, is returned once all have ended.
+const char* headwise_job_wait(Job* job, int32_t milliseconds, int32_t* running) {
+    const char* failure = nullptr;
+    const char* refused = guarded([&] {
+        expect(job && running, "expected a job and a place for the answer, found none");
+        *running = !job->workers.wait(milliseconds);
+        failure = *running ? nullptr : job->workers.failure();
+    });
+    return refused ? refused : failure;
+}
+
+// Ask the threads to end before their next step.
+void headwise_job_stop(Job* job) {
+    if (job) job->stopped = true;
+}
+
 // The total of the lengths that headwise_job_outputs will write.
-int64_t headwise_job_size(const Job* job) {
+int64_t headwise_job_size(Job* job) {
     int64_t total = 0;
+    if (!job || !job->whole()) return total;
     for (const auto& outputs : job->outputs)
         for (const Output& output : outputs) total += int64_t(output.gains.size());
     return total;
@@ -187,10 +204,11 @@ int64_t headwise_job_size(const Job* job) {
 
 // Write the outputs of all sentences: lengths (count, n_best), |Y| or 0 for none; tokens and gains one after the other,
 // `total` of each, which is headwise_job_size.
-const char* headwise_job_outputs(const Job* job, int32_t* lengths, int64_t rows, int32_t* tokens, float* gains,
+const char* headwise_job_outputs(Job* job, int32_t* lengths, int64_t rows, int32_t* tokens, float* gains,
                                  int64_t total) {
     return guarded([&] {
         expect(job && (lengths || !rows) && ((tokens && gains) || !total), "expected a job and room, found none");
+        expect(job->whole(), "expected a job that was started and came to its end");
         expect_equal(rows, int64_t(job->count()) * job->options.n_best, "lengths");
         expect_equal(total, headwise_job_size(job), "tokens");
         for (const auto& outputs : job->outputs)
@@ -208,5 +226,9 @@ const char* headwise_job_outputs(const Job* job, int32_t* lengths, int64_t rows,
     });
 }
 
-void headwise_job_free(Job* job) { delete job; }
+// Stop the threads, wait until the last of them has ended, free everything, and forget it: in one call, so that whoever
+// is interrupted can call again.
+void headwise_job_free(Job** job) {
+    if (job) delete std::exchange(*job, nullptr);
+}
 }

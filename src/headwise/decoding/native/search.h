@@ -3,11 +3,11 @@
 // on its neighbors.
 #pragma once
 
-#include <atomic>
 #include <functional>
 
 #include "scan.h"
 #include "transformer.h"
+#include "workers.h"
 
 namespace headwise {
 
@@ -156,7 +156,14 @@ struct Job {
     Options options;
     Symbols symbols;
     std::atomic<int> next{0};
+    std::atomic<bool> stopped{false};  // every step looks at it: by whoever waits, or a thread that failed
     std::vector<std::vector<Output>> outputs;
+    Workers workers;  // the last member, as it goes first: nothing may go while a thread runs
+
+    ~Job() { stopped = true; }
+
+    // Tell whether it was started and no thread is left, stopped or failed.
+    bool whole() { return workers.started() && workers.wait(0) && !stopped; }
 
     // Compare everything with the sizes of the model that is to search.
     void check(const Shape& shape) const {
@@ -188,14 +195,15 @@ class Search {
     Search(const Transformer<P>& model, Job& job, int places)
         : model_(model), job_(job), scan_(job.symbols), places_(places) {
         for (Place& place : places_) free_.push_back(&place);
+        work_.stopped = &job.stopped;
     }
 
-    // Search until the job has no sentence left.
+    // Search until the job has no sentence left, or is stopped.
     void run() {
         const Options& options = job_.options;
         while (true) {
             if (free_.size() * 4 >= places_.size()) refill();
-            if (active_.empty()) return;
+            if (active_.empty() || job_.stopped) return;
             rows_.clear();
             owners_.clear();
             for (Place* place : active_)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
 
@@ -89,6 +90,7 @@ struct Workspace {
     Buffer<float> x_, normal_, wide_, context_, hidden_, scores_;
     Inputs<P> inputs;
     Rows x{}, normal{}, wide{}, context{}, hidden{};
+    const std::atomic<bool>* stopped = nullptr;  // once it is true, what is computed is no longer wanted
 
     static Rows room(Buffer<float>& memory, int rows, int columns) {
         const int stride = round_up(columns, PANEL);
@@ -152,6 +154,7 @@ class Transformer {
                 embed(source_embedding, ids[row], p, work.x.row(row));
             }
         for (const Layer<P>& layer : encoder) {
+            if (work.stopped && *work.stopped) return;
             in_blocks(total, [&](int first, int rows) {
                 ready(layer.around_self, work, work.x.from(first), rows);
                 layer.self.in.store(work.inputs, rows, work.wide.from(first));

@@ -6,10 +6,8 @@ Shapes as in `headwise.models.transformer`; heads are padded to a multiple of 16
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
-from collections.abc import Callable, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -20,15 +18,15 @@ from headwise.config import ModelConfig
 from headwise.decoding.constraints import Symbols
 from headwise.decoding.ids import check_ids, check_lists, check_tensor
 from headwise.decoding.native import library as native
+from headwise.decoding.native.job import Job
 from headwise.decoding.native.packing import ACTIVATIONS, Packing
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.search import Hypothesis, damaged, length_penalty
+from headwise.decoding.search import Hypothesis
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.nn.positions import position_encoding
 
 _KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
 _SHARE = 4  # sentences
-_LONGEST = 2**31 - 1  # tokens; no output comes near
 
 
 # Keys that the engine reads, or that mean nothing to it. Any other, one that is yet to be invented too, must be as it
@@ -212,77 +210,14 @@ class NativeTransformer(Seq2Seq):
         check_ids(sources, self.source_size, "source")
         if lists is not None:
             check_lists(lists, len(sources), self.target_size, symbols.eos)
-        offsets = _offsets(sources)
-        ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
-        longest = _LONGEST if options.max_length is None else min(options.max_length + 1, _LONGEST)
-        limits = np.asarray(
-            [
-                min(max(min(len(source) + options.extra_length, longest), options.min_length + 1), _LONGEST)
-                for source in sources
-            ],
-            dtype=np.int32,
-        )
-        listed = np.concatenate([np.zeros(0, np.int32), *(lists or [])])
-        begins = None if lists is None else _offsets(lists)
-        banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
-        job = ctypes.c_void_p()
-        self.library.call(
-            "job_new",
-            *(self.handle, ids.ctypes.data, len(ids), offsets.ctypes.data, limits.ctypes.data, len(sources)),
-            native.Options(options.beam, options.n_best, options.min_length, options.alpha, options.patience),
-            native.Symbols(symbols.bos, symbols.eos, (ctypes.c_int32 * 3)(*banned), len(banned)),
-            *(listed.ctypes.data, len(listed), None if begins is None else begins.ctypes.data),
-            ctypes.byref(job),
-        )
-        try:
-            # A share for each worker, but not so small that the weights are read for next to nothing.
-            sentences = min(sentences, max(_SHARE, math.ceil(len(sources) / self.workers)))
-            self._run(job, sentences, min(self.workers, math.ceil(len(sources) / sentences)))
-            return self._outputs(job, len(sources), options)
-        finally:
-            self.library.value("job_free", job)
+        # A share for each worker, but not so small that the weights are read for next to nothing.
+        sentences = min(sentences, max(_SHARE, math.ceil(len(sources) / self.workers)))
+        workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))
+        with Job(self, sources, options, symbols, lists) as job:
+            job.start(sentences, workers)
+            return job.results()
 
     @staticmethod
     def searches(options: SearchOptions) -> bool:
         """Tell whether `search` knows these options; a search with others goes step by step."""
         return not (options.sample or options.no_repeat_ngram or options.beam > 1024)
-
-    def _run(self, job: ctypes.c_void_p, sentences: int, workers: int) -> None:
-        def work() -> None:
-            self.library.call("job_run", job, sentences)
-
-        if workers <= 1:
-            work()
-            return
-        with ThreadPoolExecutor(workers) as pool:
-            for running in [pool.submit(work) for _ in range(workers)]:
-                running.result()
-
-    def _outputs(self, job: ctypes.c_void_p, count: int, options: SearchOptions) -> list[list[Hypothesis]]:
-        size = self.library.value("job_size", job)
-        lengths = np.empty((count, options.n_best), dtype=np.int32)
-        tokens, gains = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.float32)
-        places = (lengths.ctypes.data, lengths.size, tokens.ctypes.data, gains.ctypes.data, size)
-        self.library.call("job_outputs", job, *places)
-        all_tokens, all_gains = tokens.tolist(), gains.tolist()
-        results, place = [], 0
-        for number, row in enumerate(lengths.tolist(), start=1):
-            if not row[0]:
-                raise damaged(number)
-            found = []
-            for length in filter(None, row):
-                end = place + length
-                parts = all_gains[place:end]
-                total = sum(parts)
-                score = total / length_penalty(length, options.alpha)
-                found.append(Hypothesis(tuple(all_tokens[place : end - 1]), total, score, tuple(parts)))
-                place = end
-            results.append(found)
-        return results
-
-
-def _offsets(rows: Sequence[Sized]) -> NDArray[np.int64]:
-    """Return where each row begins when they stand one after the other, and the end."""
-    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
-    return offsets

@@ -1,0 +1,102 @@
+// The threads that run one job. They are the library's own, so that whoever waits for them can be interrupted, and none
+// of them outlives what it works on.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "checks.h"
+
+namespace headwise {
+
+// Say what the exception that is being handled means; `text` keeps what isn't said in a constant.
+inline const char* reason(std::string& text) {
+    try {
+        throw;
+    } catch (const Refused& refused) {
+        text = refused.what();
+        return text.c_str();
+    } catch (const std::bad_alloc&) {
+        return "there is not enough memory";
+    } catch (const std::length_error&) {  // more than any memory has
+        return "there is not enough memory";
+    } catch (const std::system_error&) {
+        return "no more threads can be started";
+    }
+}
+
+class Workers {
+  public:
+    Workers() = default;
+    Workers(const Workers&) = delete;
+    ~Workers() {
+        for (std::thread& thread : threads_) thread.join();
+    }
+
+    // Run work() in `count` threads; failed() is called by each that ends with an exception, the first of which is kept.
+    template <class Work, class Failed>
+    void start(int count, const Work& work, const Failed& failed) {
+        expect(threads_.empty(), "expected a job that was not started before");
+        threads_.reserve(count);
+        for (int number = 0; number < count; ++number) {
+            {
+                const std::lock_guard<std::mutex> lock(mutex_);
+                ++running_;
+            }
+            try {
+                threads_.emplace_back([this, work, failed] {
+                    std::string text;
+                    const char* found = nullptr;
+                    try {
+                        work();
+                    } catch (...) {
+                        found = reason(text);
+                        failed();
+                    }
+                    end(found, text);
+                });
+            } catch (...) {
+                failed();
+                end(nullptr, {});
+                throw;
+            }
+        }
+    }
+
+    bool started() const { return !threads_.empty(); }
+
+    // Wait until all have ended, or so long; tells whether they have.
+    bool wait(int milliseconds) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        return ended_.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return !running_; });
+    }
+
+    // Why the first that failed did; null if none. To be asked once all have ended.
+    const char* failure() const { return failure_; }
+
+  private:
+    void end(const char* failure, const std::string& text) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (failure && !failure_) {
+            text_ = text;
+            failure_ = failure == text.c_str() ? text_.c_str() : failure;
+        }
+        if (!--running_) ended_.notify_all();
+    }
+
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    int running_ = 0;
+    const char* failure_ = nullptr;
+    std::string text_;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace headwise
