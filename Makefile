@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-numerical lint lint-page screenshots format clean
+.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -21,6 +21,27 @@ test-numerical: $(VENV)/dev
 
 test-slow: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
+# The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.
+# What they say goes by pytest, which would swallow it. Its own leaks are looked for apart, as Python has many.
+SANITIZED := build/sanitized/headwise/decoding/native
+SANITIZED_TESTS := $(addprefix tests/unit/test_,native_engine.py native_library.py engines.py shortlist.py)
+
+test-sanitized: sanitize
+	LD_PRELOAD="$$(c++ -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 \
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_NUM_THREADS=1 \
+	$(BIN)/pytest --native $(SANITIZED) --capture=sys -n 2 $(SANITIZED_TESTS) tests/faults
+
+sanitize: $(VENV)/dev
+	$(BIN)/python setup.py --quiet build_sanitized
+
+# Damaged model files: case by case what `make fuzz CASES=200000 FIRST=2000 WORKERS=1` finds is the same everywhere.
+CASES ?= 2000
+FIRST ?= 0
+WORKERS ?= 2
+
+fuzz: $(VENV)/dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/fuzz.py --first $(FIRST) --cases $(CASES) --workers $(WORKERS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

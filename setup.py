@@ -2,14 +2,20 @@
 
 Every extension is optional: where there is no C++ compiler, or it can't do one of them, Headwise is installed without
 and uses PyTorch alone. They are plain C libraries that happen to be built as extensions; Python doesn't import them.
+
+`python setup.py build_sanitized` compiles them once more into build/sanitized, for tests alone: with AddressSanitizer
+and UndefinedBehaviorSanitizer, which end the process at the first bad access (`make test-sanitized`).
 """
 
 from __future__ import annotations
 
+import copy
 import platform
+import subprocess
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 FOLDER = "src/headwise/decoding/native"
 COMMON = ["-std=c++17", "-O2", "-pthread", "-fno-math-errno", "-Wno-maybe-uninitialized"]
@@ -21,8 +27,48 @@ if platform.machine().lower() in {"x86_64", "amd64"}:
         "avx512": [*AVX512, "-mfma"],
         "avx512bf16": [*AVX512, "-mfma", "-mavx512bf16"],
     }
+# For tests: what Python's own flags and the standard library let pass fails, too (overflow of integers, indices).
+# Conversions of floats that no integer can hold aren't in `undefined`.
+CHECKS = "-fsanitize=address,undefined,float-cast-overflow"
+CHECKED = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", CHECKS]
+CHECKED += ["-fno-wrapv", "-D_GLIBCXX_ASSERTIONS", "-Wno-uninitialized"]
+CHECKED_FOLDER = "build/sanitized"
+NEEDED = {"portable": "", "avx2": "__AVX2__", "avx512": "__AVX512VNNI__", "avx512bf16": "__AVX512BF16__"}
+
+
+class BuildSanitized(build_ext):
+    """Compiles variants for this processor with sanitizers, beside what is installed and never in its place.
+
+    These are the portable one, AVX2 and the best that the processor has.
+    """
+
+    def finalize_options(self) -> None:
+        """Choose the variants."""
+        self.inplace, self.build_lib, self.build_temp = False, CHECKED_FOLDER, CHECKED_FOLDER
+        self.parallel = self.parallel or True
+        super().finalize_options()
+        macros = subprocess.run(
+            ["c++", "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        runnable = [name for name in VARIANTS if NEEDED[name] in macros]
+        wanted = {f"headwise.decoding.native._{name}" for name in (*runnable[:2], runnable[-1])}
+        self.extensions = [extension for extension in self.extensions if extension.name in wanted]
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one; its object has a folder of its own, as the variants are made from one source side by side."""
+        ext.optional = False
+        ext.extra_compile_args += CHECKED
+        ext.extra_link_args += [CHECKS]
+        alone = copy.copy(self)
+        alone.build_temp = f"{self.build_temp}/objects/{ext.name}"
+        build_ext.build_extension(alone, ext)
+
 
 setup(
+    cmdclass={"build_sanitized": BuildSanitized},
     ext_modules=[
         Extension(
             f"headwise.decoding.native._{name}",
@@ -34,5 +80,5 @@ setup(
             optional=True,
         )
         for name, flags in VARIANTS.items()
-    ]
+    ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from headwise.decoding.native import library
 from toy import Toy, toy_pairs, write_toy
 
 # A busy machine is slow, and that is no failure.
@@ -28,6 +29,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         module = item.getparent(pytest.Module)
         if module is not None and (hasattr(module.obj, "torch") or module.path.stem in NUMERICAL):
             item.add_marker(pytest.mark.numerical)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--native", type=Path, help="test other libraries of the native engine: those in this folder"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if folder := config.getoption("--native"):
+        if not list(folder.glob("_portable.*")):
+            raise pytest.UsageError(f"--native {folder}: expected libraries of the native engine, found none")
+        library.FOLDER = folder.resolve()
 
 
 @pytest.fixture

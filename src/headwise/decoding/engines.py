@@ -14,7 +14,7 @@ import torch
 from headwise.config import Config
 from headwise.decoding.native.library import PRECISIONS, Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer, unsupported
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, fitting, load_model
 from headwise.models.weights import read_recipe
@@ -69,13 +69,8 @@ def open_run(path: Path, options: EngineOptions) -> Opened:
     decoded as asked.
     """
     config = Config.of_run(path, "translation")
-    subwords = Subwords.load(path, config.subwords)
-    trained_with = read_recipe(path / "model.safetensors").get("subwords", subwords.digest())
-    if trained_with != subwords.digest():
-        raise CheckpointError(
-            f"{path}: expected the subword model that it was trained with ({trained_with}), "
-            f"found another ({subwords.digest()})"
-        )
+    trained_with = read_recipe(path / "model.safetensors").get("subwords")
+    subwords = Subwords.load(path, config.subwords, trained_with)
     library = _native(config, options)
     if isinstance(library, Library):
         native = _open_native(path, config, subwords, library, options)

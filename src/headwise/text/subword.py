@@ -86,19 +86,25 @@ class Subwords:
         return model
 
     @classmethod
-    def load(cls, directory: Path, config: SubwordConfig | None = None) -> Subwords:
-        """Read the model file(s) of a run directory.
+    def load(
+        cls, directory: Path, config: SubwordConfig | None = None, digest: str | None = None
+    ) -> Subwords:
+        """Read the model file(s) of a run directory; `digest` is what they must have, where that is known.
 
         Raises:
-            CheckpointError: a file is missing or damaged, or isn't what `config` says (joint, lower-cased).
+            CheckpointError: a file is missing or damaged, or isn't what `config` says (joint, lower-cased), or has
+                another digest: that is found before SentencePiece sees it.
         """
         directory = Path(directory)
         joint = (directory / JOINT_FILE).is_file() if config is None else config.joint
-        if joint:
-            model = cls(read_file(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
-        else:
-            origin = str(directory / "spm.*.model")
-            model = cls(read_file(directory / SOURCE_FILE), read_file(directory / TARGET_FILE), origin=origin)
+        names = [JOINT_FILE] if joint else [SOURCE_FILE, TARGET_FILE]
+        files = [read_file(directory / name) for name in names]
+        if digest is not None and digest != _digest(*files):
+            raise CheckpointError(
+                f"{directory}: expected the subword model that it was trained with ({digest}), "
+                f"found another ({_digest(*files)})"
+            )
+        model = cls(*files, origin=str(directory / (JOINT_FILE if joint else "spm.*.model")))
         if config is not None and model.lowercases != config.lowercase:
             raise CheckpointError(
                 f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
@@ -154,8 +160,11 @@ class Subwords:
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the model bytes."""
-        content = self._source_bytes if self.joint else self._source_bytes + b"\0" + self._target_bytes
-        return hashlib.sha256(content).hexdigest()[:12]
+        return _digest(*([self._source_bytes] if self.joint else [self._source_bytes, self._target_bytes]))
+
+
+def _digest(*files: bytes) -> str:
+    return hashlib.sha256(b"\0".join(files)).hexdigest()[:12]
 
 
 def _ordinary(ids: Sequence[int]) -> list[int]:

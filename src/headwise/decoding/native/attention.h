@@ -28,7 +28,7 @@ inline float dot(const float* q, const T* k, int size) {
 // Turn scores (count) into e^(score - highest), in place, padded with zeros to a whole vector; returns one over their sum.
 inline float softmax(float* scores, int count) {
     const int padded = round_up(count, LANES);
-    for (int p = count; p < padded; ++p) scores[p] = -1e30f;
+    for (int p = count; p < padded; ++p) scores[p] = -INFINITY;
     Floats most = load(scores);
     for (int p = LANES; p < padded; p += LANES) most = larger(most, load(scores + p));
     const float top = largest(most);

@@ -17,6 +17,7 @@ VERSION = 4  # of the interface, as in native.cpp
 # Instruction sets by level, as headwise_level() in native.cpp counts them.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # levels that ATEN_CPU_CAPABILITY can hold the processor to
+FOLDER = Path(__file__).parent  # where the libraries stand
 _NO_MEMORY = "there is not enough memory"  # as native.cpp says it
 PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
 
@@ -119,7 +120,7 @@ def find_library(variant: str | None = None) -> Library | str:
 
 
 def _built(variant: str) -> Path | None:
-    return next(Path(__file__).parent.glob(f"_{variant}.*so"), None)
+    return next(FOLDER.glob(f"_{variant}.*so"), None)
 
 
 def _level(portable: Path) -> int:

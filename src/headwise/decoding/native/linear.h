@@ -78,7 +78,7 @@ struct BFloat16 {
         const __m512bh pair = (__m512bh)_mm512_set1_epi32(inputs);
         return bits<Floats>(_mm512_dpbf16_ps(bits<__m512>(sum), (__m512bh)bits<__m512i>(weights), pair));
 #else
-        sum += bits<Floats>(weights << 16) * bits<float>(inputs << 16);
+        sum += bits<Floats>(weights << 16) * bits<float>(shifted(inputs, 16));
         return sum + bits<Floats>(weights & int32_t(0xFFFF0000)) * bits<float>(inputs & int32_t(0xFFFF0000));
 #endif
     }
@@ -88,6 +88,8 @@ struct BFloat16 {
     static float scale(const float*, int) { return 1; }
     static int32_t sum(const float*, int, float) { return 0; }
 };
+
+constexpr float VANISHING = 1e-30f;  // magnitudes up to here are zeros in int8: their scale, or one over it, has no bits
 
 struct Int8 {
     static constexpr int PER_WORD = 4;
@@ -112,7 +114,7 @@ struct Int8 {
         return sum + bits<Ints>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #else
         for (int shift = 0; shift < 32; shift += 8)
-            sum += (weights << (24 - shift) >> 24) * (inputs << (24 - shift) >> 24);
+            sum += (weights << (24 - shift) >> 24) * (shifted(inputs, 24 - shift) >> 24);
         return sum;
 #endif
     }
@@ -131,7 +133,7 @@ struct Int8 {
     static float scale(const float* weights, int inputs) {
         float most = 0;
         for (int k = 0; k < inputs; ++k) most = std::fmax(most, std::fabs(weights[k]));
-        return most > 1e-30f ? most / 127 : 1;  // so small that the scale could vanish: zeros
+        return most > VANISHING ? most / 127 : 1;
     }
 };
 
@@ -173,14 +175,15 @@ class Inputs {
     }
 
     void quantize(const float* x, int columns, int8_t* to, int index) {
-        Floats most{};
+        Floats most{}, damage{};
         for (int k = 0; k < columns; k += LANES) {
             const Floats v = load(x + k);
             most = larger(most, larger(v, -v));
+            damage += v - v;  // 0, or NaN for what isn't finite
         }
         const float top = largest(most);
         const float steps = zero_ ? 254 : 127;
-        const float factor = top > 0 ? steps / top : 0;
+        const float factor = top > VANISHING ? steps / top : 0;
         Ints total{};
         for (int k = 0; k < columns; k += LANES) {
             const Ints shifted = bits<Ints>(load(x + k) * factor + ROUNDING);
@@ -188,7 +191,7 @@ class Inputs {
             total += rounded;
             write(to + k, __builtin_convertvector(rounded, Quarters));
         }
-        scales_[index] = top / steps;
+        scales_[index] = top / steps + sum(damage);  // as int8 has no NaN, the scale carries it on
         uint32_t whole = 0;  // of what isn't a number any sum will do, but it may not overflow
         for (int lane = 0; lane < LANES; ++lane) whole += uint32_t(total[lane]);
         shifts_[index] = int32_t(whole * Int8::OFFSET);
@@ -201,7 +204,7 @@ class Inputs {
     Buffer<float> scales_;
 };
 
-constexpr float NEVER = -1e30f;  // the logit of a column that is no token
+constexpr float NEVER = -INFINITY;  // the logit of a column that is no token
 
 template <class P>
 class Linear {

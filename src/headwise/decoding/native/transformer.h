@@ -338,7 +338,8 @@ class Transformer {
             }
             float variance = sum(squares);
             for (int i = whole; i < size; ++i) variance += (x[i] - mean) * (x[i] - mean);
-            const float factor = 1 / std::sqrt(variance / size + shape.epsilon);
+            // A variance that overflows would make all zeros of what has no numbers left: it is NaN, as in PyTorch.
+            const float factor = 1 / std::sqrt(variance / size + shape.epsilon) + (variance - variance);
             for (int i = 0; i < whole; i += LANES)
                 write(y + i, (load(x + i) - mean) * factor * load(&norm.weight[i]) + load(&norm.bias[i]));
             for (int i = whole; i < size; ++i) y[i] = (x[i] - mean) * factor * norm.weight[i] + norm.bias[i];

@@ -44,6 +44,9 @@ inline To bits(const From& from) {
     return to;
 }
 
+// word << places for numbers below 0, too, of which C++17 says nothing.
+inline int32_t shifted(int32_t word, int places) { return int32_t(uint32_t(word) << places); }
+
 template <class Vector>
 inline Vector read(const void* from) {
     Vector vector;

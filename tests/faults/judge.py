@@ -1,0 +1,197 @@
+"""One case: a damaged run, what both engines make of it, and whether that is as promised.
+
+Promised is one sentence that says what is wrong, or a translation that the readable engine gives, too. Where rounding
+may lead a search elsewhere, that is shown piece by piece: the log-probabilities of the native engine's translation are
+the readable engine's (with the same rounding, see `rounding`), and the readable search over the native engine's
+probabilities gives the same translation. How much two roundings may differ is not guessed: it is how much the readable
+engine in float32 differs from itself in float64.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from edits import edits
+from headwise.decoding.engine import padded
+from headwise.decoding.native.transformer import NativeTransformer
+from headwise.decoding.search import Hypothesis, search
+from headwise.decoding.translator import SYMBOLS, LongLineWarning, Translator
+from headwise.errors import HeadwiseError
+from headwise.models.base import Seq2Seq
+from headwise.text.shortlist import FILE as SHORTLIST
+from rounding import rounding
+
+SENTENCES = ["Two dogs.", "Is OLD…", "A"]
+BASE_ERROR = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.05}  # of a log-probability x, times 1 + |x|
+_LONGEST = 1500  # characters of a sentence to the user
+
+
+class Broken(Exception):
+    """A promise isn't kept; the message says which."""
+
+
+def damage(bases: Path, folder: Path, number: int) -> str:
+    """Make case `number` in `folder`; returns what was done, in a line."""
+    draw = random.Random(number)
+    base = draw.choice(sorted(path.name for path in bases.iterdir()))
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(bases / base, folder)
+    weights, kinds = zip(*edits(bases), strict=True)
+    said = [base]
+    for kind in draw.choices(kinds, weights, k=draw.choice([1, 1, 1, 2, 3])):
+        said.append(kind(folder, draw))
+    return "; ".join(said).replace("\n", "\\n")
+
+
+def judge(folder: Path) -> str:
+    """Translate with a damaged run; returns "sentence", "same" or "tied". Raises `Broken`, or whatever escapes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", LongLineWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
+        found, expected = attempt(folder, "auto"), attempt(folder, "readable")
+        if isinstance(found, HeadwiseError):
+            return "sentence"
+        if isinstance(expected, HeadwiseError):
+            raise Broken(f"a translation, where the readable engine says: {expected}")
+        return compare(*found, *expected)
+
+
+Found = tuple[Translator, list[list[Hypothesis]]]
+
+
+def attempt(folder: Path, engine: str) -> Found | HeadwiseError:
+    """Load and translate; returns the user's sentence where there is one."""
+    shortlist = (folder / SHORTLIST).exists()
+    try:
+        translator = Translator.load(folder, engine=engine, shortlist=shortlist, workers=1, device="cpu")
+        translations = translator.translate(SENTENCES, n_best=min(2, translator.options.beam))
+    except HeadwiseError as error:
+        text = str(error)
+        if not text or len(text) > _LONGEST or not text.isprintable():
+            raise Broken(f"not one sentence but {text[:2000]!r}") from error
+        return error
+    found = []
+    for translation in translations:
+        found.append(
+            [
+                Hypothesis(o.tokens, o.log_probability, o.score, o.token_log_probabilities)
+                for o in translation.outputs
+            ]
+        )
+        for output in translation.outputs:
+            if not math.isfinite(output.score):
+                raise Broken(f"a score of {output.score}")
+    return translator, found
+
+
+def compare(
+    native: Translator, found: list[list[Hypothesis]], readable: Translator, expected: list[list[Hypothesis]]
+) -> str:
+    """Hold the native engine's translations against the readable engine's."""
+    engine = native._fast
+    if not isinstance(engine, NativeTransformer):
+        if found != expected:
+            raise Broken("the readable engine gives two results")
+        return "same"
+    with rounding(readable.model, engine.precision):
+        if engine.precision != "float32":
+            expected = attempt_again(readable)
+        sources = [translate_ids(readable, text) for text in SENTENCES]
+        close = [
+            agree(readable, engine.precision, source, hypothesis)
+            for source, hypotheses in zip(sources, found, strict=True)
+            for hypothesis in hypotheses
+            if source
+        ]
+    for text in filter(None, close):
+        raise Broken(text)
+    if [[h.tokens for h in each] for each in found] == [[h.tokens for h in each] for each in expected]:
+        return "same"
+    again = attempt_stepwise(native)
+    if [[h.tokens for h in each] for each in found] != [[h.tokens for h in each] for each in again]:
+        raise Broken(f"another translation: {found}, where the readable search finds {again}")
+    return "tied"
+
+
+def translate_ids(translator: Translator, text: str) -> list[int]:
+    """Return the row that is searched for a sentence; empty where none is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = translator._units(text, 1, split=False)
+    return rows[0] if rows else []
+
+
+def attempt_again(readable: Translator) -> list[list[Hypothesis]]:
+    """Search with the readable model as it is now."""
+    return searched(readable, readable.model)
+
+
+def attempt_stepwise(native: Translator) -> list[list[Hypothesis]]:
+    """Search with the readable search over the native engine's probabilities."""
+    return searched(native, native._fast)
+
+
+def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:
+    options = translator._within_model(translator.options_with(n_best=min(2, translator.options.beam)))
+    results = []
+    for text in SENTENCES:
+        source = translate_ids(translator, text)
+        if not source:
+            results.append([])
+            continue
+        listed = None
+        if translator.shortlist is not None:
+            listed = torch.zeros(1, model.target_size, dtype=torch.bool)
+            listed[0, torch.from_numpy(translator.shortlist(source)).long()] = True
+        rows = padded([source], SYMBOLS.pad, torch.device("cpu"))
+        results.append(search(model, *rows, options, SYMBOLS, listed=listed)[0])
+    return results
+
+
+def agree(readable: Translator, precision: str, source: Sequence[int], hypothesis: Hypothesis) -> str:
+    """Compare a translation's log-probabilities with the readable model's; returns what is wrong, if anything."""
+    single, double = (
+        forced(readable, source, hypothesis.tokens, kind) for kind in (torch.float32, torch.float64)
+    )
+    ours = np.asarray(hypothesis.token_log_probabilities)
+    size = np.abs(double)
+    allowed = BASE_ERROR[precision] * (1 + size) + 30 * np.abs(single - double).max()
+    wrong = ~(np.abs(ours - double) <= allowed)
+    if not wrong.any():
+        return ""
+    said = ", ".join(
+        f"{values.tolist()} {name}" for values, name in ((double, "float64"), (single, "float32"))
+    )
+    return f"log-probabilities {ours.tolist()}, the readable engine's are {said}"
+
+
+def forced(
+    translator: Translator, source: Sequence[int], tokens: Sequence[int], kind: torch.dtype
+) -> np.ndarray:
+    """Return the readable model's log-probabilities of given tokens, among a shortlist's where there is one."""
+    model = translator.model
+    before, model.compute_dtype = model.compute_dtype, kind
+    try:
+        with torch.inference_mode():
+            ids = torch.tensor([source])
+            outputs = torch.tensor([*tokens, SYMBOLS.eos])
+            hidden = model(
+                ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[SYMBOLS.bos, *tokens]])
+            )
+            logits = model.project(hidden)[0].double()
+            if translator.shortlist is not None:
+                listed = torch.zeros(model.target_size, dtype=torch.bool)
+                listed[torch.from_numpy(translator.shortlist(source)).long()] = True
+                logits = logits.masked_fill(~listed, -torch.inf)
+            return logits.log_softmax(-1).gather(-1, outputs[:, None])[:, 0].numpy()
+    finally:
+        model.compute_dtype = before

@@ -1,0 +1,68 @@
+"""Use all of the native library once, in every precision, and end; `engine` forgets one, to see that it is noticed."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from decoding_models import EOS, SYMBOLS, sentences
+from headwise.config import ModelConfig
+from headwise.decoding.engine import decode, padded
+from headwise.decoding.native import library
+from headwise.decoding.native.transformer import NativeTransformer
+from headwise.decoding.options import SearchOptions
+from headwise.models.transformer import Transformer
+
+SIZE = 60
+
+
+def main(folder: str, forgotten: str) -> None:
+    library.FOLDER = Path(folder)
+    found = library.find_library()
+    assert isinstance(found, library.Library), found
+    shape = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "d_model": 16,
+        "d_ff": 32,
+        "heads": 2,
+        "max_length": 64,
+    }
+    config = ModelConfig.model_validate(shape | {"share_embeddings": "none", "norm": "pre"})
+    model = Transformer(config, SIZE, SIZE).eval()
+    for precision in library.PRECISIONS:
+        engine = NativeTransformer(
+            config,
+            SIZE,
+            SIZE,
+            dict(model.named_parameters()).get,
+            library=found,
+            precision=precision,
+            readable=lambda: model,
+        )
+        engine.workers = 2
+        use(engine)
+        if forgotten == "engine":
+            engine.handle = ctypes.c_void_p()
+
+
+@torch.inference_mode()
+def use(engine: NativeTransformer) -> None:
+    """Search in one go, with a shortlist and step by step."""
+    sources = sentences(9, SIZE)
+    lists = [np.union1d(np.arange(5, 30), EOS).astype(np.int32) for _ in sources]
+    engine.search(sources, SearchOptions(n_best=3), SYMBOLS, sentences=2)
+    engine.search(sources, SearchOptions(beam=1), SYMBOLS, sentences=2, lists=lists)
+    decode(engine, sources, SearchOptions(no_repeat_ngram=2), SYMBOLS)
+    source, mask = padded(sources, SYMBOLS.pad, torch.device("cpu"))
+    state = engine.start(engine.encode(source, mask), 2)
+    engine.step(torch.full((18,), SYMBOLS.bos), state)
+    state.keep(torch.tensor([0, 3])).reorder(torch.tensor([1, 1, 2, 3]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
