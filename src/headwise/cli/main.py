@@ -67,6 +67,15 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except ReaderGoneError:
         return 0
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print(
+            "headwise: error: expected enough memory for what was asked, found too little"
+            f" ({_sentence(str(error)) or 'it ran out'}); ask for less: fewer tokens a batch, a smaller beam or model",
+            file=sys.stderr,
+        )
+        return 2
     return code
 
 
@@ -112,6 +121,15 @@ def _call(name: str, arguments: list[str]) -> int:
     if result == INTERRUPTED:  # the command's own, or typer's for a Ctrl-C
         raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell Python's, NumPy's and torch's ways of saying so from other errors; torch has no type for the CPU's."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator" in str(error)
+    )
 
 
 def _sentence(message: str) -> str:

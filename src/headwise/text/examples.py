@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.characters import unwritable
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
@@ -301,6 +302,8 @@ def load_labels(directory: Path) -> list[str]:
         labels = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         labels = None
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+    if not isinstance(labels, list) or not all(
+        isinstance(one, str) and not unwritable(one) for one in labels
+    ):
         raise CheckpointError(f"{file}: expected a list of labels, found none")
     return labels

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headwise.characters import check_characters
 from headwise.errors import DataError
 from headwise.text.corpus import open_text, text_lines
 
@@ -69,6 +70,8 @@ def json_object(text: str, place: str) -> dict[str, Any]:
         raise DataError(f"{place}: expected a JSON object, found {error}") from None
     if not isinstance(found, dict):
         raise DataError(f"{place}: expected a JSON object, found a {type(found).__name__}")
+    if "\\u" in text:  # which can escape half of a character
+        check_characters(json.dumps(found, ensure_ascii=False), place)
     return found
 
 
