@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from headwise import bounds
+from headwise.characters import unwritable
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 # Whole numbers; the upper bounds have their reasons in `headwise.bounds`.
@@ -28,6 +29,15 @@ class Section(BaseModel):
     """A part of the configuration: unknown keys are errors and values are checked on assignment."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _text_can_be_written(cls, value: Any) -> Any:
+        """Refuse text that config.yaml can't hold, or no file can be named by."""
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and (unwritable(text) or "\0" in text):
+                raise ValueError(f"expected a name in UTF-8, found {text!r}")
+        return value
 
 
 class MemoryEfficientConfig(Section):

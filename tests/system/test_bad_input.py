@@ -102,6 +102,48 @@ def test_sentences_longer_than_a_batch(program: Call, toy: Toy, tmp_path: Path) 
     assert outcome.error.startswith(f"{toy.source} line ")
 
 
+@pytest.mark.parametrize("before", [0, 3, 100])
+def test_the_lines_before_a_bad_one_are_done(
+    before: int, program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
+    good, bad, target = (tmp_path / name for name in ("good", "bad", "target"))
+    sources, targets = (path.read_text().splitlines(keepends=True) for path in (toy.source, toy.target))
+    good.write_text("".join(sources[:before]))
+    bad.write_bytes(good.read_bytes() + b"b\xff\n" + b"ba\n")
+    target.write_text("".join(targets[: before + 2]))
+    for arguments in (["translate", run, bad], ["score", run, "--source", bad, "--target", target]):
+        outcome = program(*arguments)
+        assert outcome.error == f"{bad}: line {before + 1}: expected UTF-8 text, found other bytes"
+        assert len(outcome.out.splitlines()) == before
+    assert program("translate", run, bad).out == program("translate", run, good).out
+
+
+def test_the_pairs_before_one_that_is_too_long_are_scored(
+    program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    lines = toy.target.read_text().splitlines(keepends=True)
+    target.write_text("".join([*lines[:5], "mo " * 70 + "\n", *lines[6:]]))
+    outcome = program("score", run, "--source", toy.source, "--target", target)
+    assert outcome.error.startswith("line 6: expected a target of at most ")
+    assert len(outcome.out.splitlines()) == 5
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names are text there")
+def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"n\xff")
+    shutil.copy(toy.source, odd)
+    assert program("translate", run, odd).code == 0
+    missing = tmp_path / os.fsdecode(b"none\xff")
+    assert headwise("translate", run, missing).error == f"{tmp_path}/none\\udcff: there is no such file"
+    error = headwise("train", "--source", odd, "--target", toy.target, "-o", tmp_path / "new").error
+    assert error.endswith(f"data.source: expected a name in UTF-8, found '{tmp_path}/n\\udcff'")
+    error = headwise("train", "-c", toy.config, "-o", missing).error
+    assert error == f"{tmp_path}/none\\udcff: expected a run directory whose name is UTF-8, found another"
+    assert not missing.exists()
+    assert not (tmp_path / "new").exists()
+
+
 # Configuration and command line
 
 

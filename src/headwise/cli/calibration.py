@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.options import AsJson, Device
+from headwise.cli.options import AsJson, Device, searchable
 from headwise.errors import ConfigError
 
 
@@ -21,8 +21,7 @@ def command(
     beam: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            max=bounds.BEAM,
+            callback=searchable,
             help="Beam size of the free-running translation.",
             show_default="the run's",
         ),

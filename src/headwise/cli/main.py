@@ -65,14 +65,20 @@ def run(arguments: Sequence[str]) -> int:
     except HeadwiseError as error:
         print(f"headwise: error: {error}", file=sys.stderr)
         return 2
-    except MemoryError as error:
-        print(f"headwise: error: {error or 'there is not enough memory'}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("headwise: interrupted", file=sys.stderr)
         return INTERRUPTED
     except ReaderGoneError:
         return 0
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print(
+            "headwise: error: expected enough memory for what was asked, found too little"
+            f" ({_sentence(str(error)) or 'it ran out'}); ask for less: fewer tokens a batch, a smaller beam or model",
+            file=sys.stderr,
+        )
+        return 2
     return code
 
 
@@ -118,6 +124,15 @@ def _call(name: str, arguments: list[str]) -> int:
     if result == INTERRUPTED:  # the command's own, or typer's for a Ctrl-C
         raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell Python's, NumPy's and torch's ways of saying so from other errors; torch has no type for the CPU's."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator" in str(error)
+    )
 
 
 def _sentence(message: str) -> str:

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from headwise import bounds
-
 TrainedRun = Annotated[Path, typer.Argument(help="A trained run directory.")]
 MoreRuns = Annotated[
     list[Path] | None,
@@ -40,22 +38,20 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-def patient(value: float) -> float:
-    """Refuse a --patience out of range; infinity is one that waits until nothing can win any more."""
-    if not (1 <= value <= bounds.PATIENCE or value == math.inf):
-        raise typer.BadParameter(f"expected 1 to {bounds.PATIENCE:,.0f}, or inf, found {value}")
+def searchable(option: typer.CallbackParam, value: float | None) -> float | None:
+    """Refuse an option of the search that is out of range, before anything is loaded; raises `ConfigError`."""
+    from headwise.decoding.options import check_option
+
+    if option.name is not None:
+        check_option(option.name, value)
     return value
 
 
-Beam = Annotated[
-    int | None, typer.Option(min=1, max=bounds.BEAM, help="Beam size.", show_default="the run's")
-]
+Beam = Annotated[int | None, typer.Option(callback=searchable, help="Beam size.", show_default="the run's")]
 Alpha = Annotated[
     float | None,
     typer.Option(
-        min=0.0,
-        max=bounds.ALPHA,
-        callback=finite,
+        callback=searchable,
         help="Exponent of the length penalty.",
         show_default="the run's",
     ),

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise import bounds
-from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun, finite
+from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun, searchable
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,9 +28,7 @@ def command(
     alpha: Annotated[
         float | None,
         typer.Option(
-            min=0.0,
-            max=bounds.ALPHA,
-            callback=finite,
+            callback=searchable,
             help="Exponent of the score's length penalty.",
             show_default="the run's",
         ),

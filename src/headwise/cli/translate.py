@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile, finite, patient
+from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile, searchable
 
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
@@ -28,36 +28,31 @@ def command(
     also: MoreRuns = None,
     beam: Annotated[
         int | None,
-        typer.Option(min=1, max=bounds.BEAM, help="Live hypotheses; 1 is greedy.", show_default="the run's"),
+        typer.Option(callback=searchable, help="Live hypotheses; 1 is greedy.", show_default="the run's"),
     ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(
-            min=0.0,
-            max=bounds.ALPHA,
-            callback=finite,
+            callback=searchable,
             help="Length penalty ((5+|Y|)/6)^alpha.",
             show_default="the run's",
         ),
     ] = None,
     n_best: Annotated[
-        int, typer.Option(min=1, max=bounds.SAMPLES, help="Translations a line, or samples with --sample.")
+        int, typer.Option(callback=searchable, help="Translations a line, or samples with --sample.")
     ] = 1,
-    min_length: Annotated[int, typer.Option(min=0, max=bounds.LENGTH, help="Fewest subwords.")] = 0,
+    min_length: Annotated[int, typer.Option(callback=searchable, help="Fewest subwords.")] = 0,
     max_length: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=bounds.LENGTH, help="Most subwords.", show_default="50 more than the input's"
-        ),
+        typer.Option(callback=searchable, help="Most subwords.", show_default="50 more than the input's"),
     ] = None,
     no_repeat_ngram: Annotated[
-        int, typer.Option(min=0, max=bounds.LENGTH, help="No n-gram of this size twice; 0: no limit.")
+        int, typer.Option(callback=searchable, help="No n-gram of this size twice; 0: no limit.")
     ] = 0,
     patience: Annotated[
         float,
         typer.Option(
-            callback=patient,
-            metavar="FLOAT",
+            callback=searchable,
             help="A search ends when this many times --beam hypotheses have ended; inf: when none can win.",
         ),
     ] = 1.0,
@@ -68,27 +63,23 @@ def command(
     temperature: Annotated[
         float,
         typer.Option(
-            min=bounds.COLDEST,
-            max=bounds.HOTTEST,
-            callback=finite,
+            callback=searchable,
             help="With --sample: below 1 bolder, above 1 wilder.",
         ),
     ] = 1.0,
     top_k: Annotated[
         int,
-        typer.Option(min=0, max=bounds.VOCABULARY, help="With --sample: among the k likeliest only; 0: all."),
+        typer.Option(callback=searchable, help="With --sample: among the k likeliest only; 0: all."),
     ] = 0,
     top_p: Annotated[
         float,
         typer.Option(
-            min=0.0,
-            max=1.0,
-            callback=finite,
+            callback=searchable,
             help="With --sample: among the likeliest of this total probability.",
         ),
     ] = 1.0,
     seed: Annotated[
-        int, typer.Option(min=0, max=bounds.SEED, help="With --sample: another seed, other samples.")
+        int, typer.Option(callback=searchable, help="With --sample: another seed, other samples.")
     ] = 1,
     prefix_file: Annotated[
         Path | None, typer.Option(help="A file whose lines begin the translations, one for each line.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headwise import bounds
@@ -51,36 +52,8 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         """Check every value; raises `ConfigError` naming the option, what it expects and what it found."""
-        for name, (lowest, highest) in _RANGES.items():
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < lowest
-            ):
-                raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
-            if value is not None and value > highest:
-                raise ConfigError(f"{name}: expected a whole number of at most {highest:,}, found {value}")
-        self._check(math.isfinite(self.alpha) and self.alpha >= 0, "alpha", "a finite number of at least 0")
-        self._check(
-            0 < self.length_factor <= bounds.RATIO,
-            "length_factor",
-            f"a number above 0 and at most {bounds.RATIO:g}",
-        )
-        self._check(self.alpha <= bounds.ALPHA, "alpha", f"a number of at most {bounds.ALPHA:g}")
-        self._check(self.patience >= 1, "patience", "a number of at least 1")
-        self._check(
-            self.patience <= bounds.PATIENCE or self.patience == math.inf,
-            "patience",
-            f"a number of at most {bounds.PATIENCE:,.0f}, or infinity",
-        )
-        self._check(
-            math.isfinite(self.temperature) and self.temperature > 0, "temperature", "a finite number above 0"
-        )
-        self._check(
-            bounds.COLDEST <= self.temperature <= bounds.HOTTEST,
-            "temperature",
-            f"a number from {bounds.COLDEST:g} to {bounds.HOTTEST:g}",
-        )
-        self._check(0 < self.top_p <= 1, "top_p", "a probability above 0 and up to 1")
+        for name in (*_RANGES, *_REALS):
+            check_option(name, getattr(self, name))
         if not self.sample:
             for name in ("temperature", "top_k", "top_p"):
                 found = getattr(self, name)
@@ -111,6 +84,20 @@ class SearchOptions:
         return self.n_best if self.sample else self.beam
 
 
+def check_option(name: str, value: float | None) -> None:
+    """Raise `ConfigError` for a value that is out of an option's range, whatever the other options are."""
+    if name in _RANGES and value is not None:
+        lowest, highest = _RANGES[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
+        if value > highest:
+            raise ConfigError(f"{name}: expected a whole number of at most {highest:,}, found {value}")
+    if name in _REALS and value is not None:
+        good, expected = _REALS[name]
+        if not good(value):
+            raise ConfigError(f"{name}: expected {expected}, found {value}")
+
+
 _RANGES = {
     "beam": (1, bounds.BEAM),
     "n_best": (1, bounds.SAMPLES),
@@ -120,4 +107,23 @@ _RANGES = {
     "no_repeat_ngram": (0, bounds.LENGTH),
     "top_k": (0, bounds.VOCABULARY),
     "seed": (0, bounds.SEED),
+}
+_REALS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "alpha": (
+        lambda x: 0 <= x <= bounds.ALPHA,
+        f"a finite number of at least 0 and at most {bounds.ALPHA:g}",
+    ),
+    "length_factor": (
+        lambda x: 0 < x <= bounds.RATIO,
+        f"a number above 0 and at most {bounds.RATIO:g}",
+    ),
+    "patience": (
+        lambda x: 1 <= x <= bounds.PATIENCE or x == math.inf,
+        f"a number of at least 1 and at most {bounds.PATIENCE:,.0f}, or infinity",
+    ),
+    "temperature": (
+        lambda x: bounds.COLDEST <= x <= bounds.HOTTEST,
+        f"a finite number above 0, from {bounds.COLDEST:g} to {bounds.HOTTEST:,.0f}",
+    ),
+    "top_p": (lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),
 }

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from headwise.characters import check_characters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, word_links
@@ -257,7 +258,7 @@ class Translator:
         rows = [self._units(text, line, split=False) for line, text in enumerate(sources, start=first_line)]
         forced = []
         for line, target in enumerate(targets, start=first_line):
-            ids = self._encode_target(target) if isinstance(target, str) else list(target)
+            ids = self._encode_target(target, f"line {line}") if isinstance(target, str) else list(target)
             if len(ids) >= self._fast.max_length:
                 raise DataError(
                     f"line {line}: expected a target of at most {self._fast.max_length - 1} subwords, "
@@ -269,7 +270,7 @@ class Translator:
     def _units(self, text: str, line: int, split: bool) -> list[list[int]]:
         """Encode a sentence as the rows that are searched for it: none if empty, several if split."""
         room = self._fast.max_length - 1
-        text = text.replace("\n", " ").strip()
+        text = check_characters(text, f"line {line}").replace("\n", " ").strip()
         ids = self.subwords.encode_source(text)
         if len(ids) <= room:
             return [[*ids, EOS]] if ids else []
@@ -286,7 +287,7 @@ class Translator:
         """Encode each sentence's prefix, for the first of its parts."""
         rows: list[list[int]] = []
         for line, (prefix, parts) in enumerate(zip(prefixes, units, strict=True), start=first_line):
-            ids = self._encode_target(prefix)
+            ids = self._encode_target(prefix, f"prefix {line}")
             if len(ids) >= self._fast.max_length:
                 raise DataError(
                     f"prefix {line}: expected at most {self._fast.max_length - 1} subwords, found {len(ids)}"
@@ -312,8 +313,8 @@ class Translator:
             for part, source, target in zip(weights, sources, targets, strict=True)
         ]
 
-    def _encode_target(self, text: str) -> list[int]:
-        return self.subwords.encode_target(text.replace("\n", " ").strip())
+    def _encode_target(self, text: str, place: str) -> list[int]:
+        return self.subwords.encode_target(check_characters(text, place).replace("\n", " ").strip())
 
     def _translation(
         self,

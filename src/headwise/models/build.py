@@ -18,6 +18,9 @@ from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
 from headwise.models.weights import Weights
+from headwise.nn.memory import LOADING, check_fits
+
+Built = TypeVar("Built", bound=torch.nn.Module)
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -45,19 +48,26 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
             "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
             f"found {source_size} source and {target_size} target subwords"
         )
-    return architecture(config, source_size, target_size)
+    return _fitting(lambda: architecture(config, source_size, target_size), config, source_size, target_size)
 
 
 def build_decoder_only(config: ModelConfig, size: int) -> DecoderOnly:
     """Build an untrained decoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
     check_shape(config, DecoderOnly.unused, "a decoder-only model")
-    return DecoderOnly(config, size)
+    return _fitting(lambda: DecoderOnly(config, size), config, size)
 
 
 def build_encoder_only(config: ModelConfig, size: int) -> EncoderOnly:
     """Build an untrained encoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
     check_shape(config, EncoderOnly.unused, "an encoder-only model")
-    return EncoderOnly(config, size)
+    return _fitting(lambda: EncoderOnly(config, size), config, size)
+
+
+def _fitting(build: Callable[[], Built], config: ModelConfig, *sizes: int) -> Built:
+    """Build a model that fits the memory; raises `ConfigError` for one that doesn't."""
+    if torch.empty(0).device.type != "meta":  # where it is only counted
+        check_fits(build, config, max(sizes), torch.device("cpu"), each=LOADING)
+    return build()
 
 
 def check_shape(config: ModelConfig, unused: Iterable[str], what: str) -> None:

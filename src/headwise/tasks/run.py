@@ -11,10 +11,12 @@ from pathlib import Path
 
 import torch
 
+from headwise.characters import unwritable
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
 from headwise.nn.device import find_device, find_precision
+from headwise.nn.memory import TRAINING, check_fits
 from headwise.tasks.base import Prepared, TaskKind, parameter_count, set_precision
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
@@ -58,6 +60,10 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     only what an interrupted `restart` left. Raises a `HeadwiseError` for anything the user
     can mend: data, configuration, device, disk, or a run directory that holds something else.
     """
+    if unwritable(str(run)):
+        raise ConfigError(
+            f"{run}: expected a run directory whose name is UTF-8, found another"
+        )  # safetensors' demand
     kind = find_task(config.task)
     kind.check(config)
     device = find_device(config.training.device)
@@ -77,6 +83,9 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         world.on_first(lambda: held.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
+        check_fits(
+            lambda: kind.build(config, prepared), config.model, config.subwords.size, device, each=TRAINING
+        )
         torch.manual_seed(config.training.seed)
         model = kind.build(config, prepared).to(device)
         set_precision(model, precision)

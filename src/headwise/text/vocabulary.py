@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from headwise.characters import check_characters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
@@ -51,8 +52,8 @@ class Vocabulary(ABC):
         """Return the name and the bytes of the file that it is kept in."""
 
     def encode(self, text: str) -> list[int]:
-        """Segment one text."""
-        return self.encode_batch([text])[0]
+        """Segment one text; raises `DataError` for half a character."""
+        return self.encode_batch([check_characters(text, "text")])[0]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Put ids together; bytes that are no UTF-8 read U+FFFD."""

@@ -35,12 +35,13 @@ _STOPPING = [signal.SIGINT, signal.SIGTERM, *([_HANG_UP] if _HANG_UP else [])]
 class Interruption:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a request to stop after the step; a second one stops at once.
 
-    A SIGHUP is never such a second one, as terminals and service managers send it beside another signal. Where it is
-    ignored (nohup), it stays ignored.
+    A SIGHUP is neither the first nor the second of such two, as terminals and service managers send it beside another
+    signal. Where it is ignored (nohup), it stays ignored.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self._told = False  # by a person or program that may grow impatient
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -57,8 +58,10 @@ class Interruption:
                 signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number != _HANG_UP:
-            raise KeyboardInterrupt
+        if number != _HANG_UP:
+            if self._told:
+                raise KeyboardInterrupt
+            self._told = True
         self.requested = True
 
 
