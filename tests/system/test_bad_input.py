@@ -219,6 +219,21 @@ def test_the_same_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
     assert outcome.out == ""
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "٣"])
+def test_numbers_that_no_integer_is_read_from(
+    number: str, program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
+    explain = ("explain", run, "--text", "ba be")
+    assert program(*explain, "--word", number).error.startswith("word: expected one of the output (")
+    picture = tmp_path / "out.png"
+    error = program(*explain, "-o", picture, "--head", f"1.{number}").error
+    assert error.startswith("head: expected LAYER.HEAD from 1.1 to 1.2, found ")
+    files = ("--source", toy.source, "--target", toy.target)
+    assert program("align", run, *files, "--rule", number).error.startswith(
+        "rule: expected mean, a layer such as 3"
+    )
+
+
 # Device and disk
 
 
