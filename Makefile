@@ -28,7 +28,7 @@ SANITIZED := build/sanitized/headwise/decoding/native
 SANITIZED_TESTS := $(addprefix tests/unit/test_,native_engine.py native_library.py engines.py shortlist.py)
 
 test-sanitized: sanitize
-	LD_PRELOAD="$$(c++ -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 \
+	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_NUM_THREADS=1 \
 	$(BIN)/pytest --native $(SANITIZED) --capture=sys -n 2 $(SANITIZED_TESTS) tests/faults
 

@@ -55,8 +55,8 @@ def main() -> int:
     )  # first, end, stride, folder of the bases
     arguments = parser.parse_args()
     if arguments.worker:
-        first, end, stride, bases = arguments.worker
-        work(range(int(first), int(end), int(stride)), Path(bases))
+        *numbers, bases, native = arguments.worker
+        work(range(*map(int, numbers)), Path(bases), Path(native))
         return 0
     if arguments.only is not None:
         return run_one(arguments.only)
@@ -83,12 +83,17 @@ def write_bases(folder: Path) -> None:
         write_base(base, folder / name)
 
 
-def work(numbers: Sequence[int], bases: Path) -> None:
-    """Run cases and print for each a line before, with its number, and one after, with its outcome."""
+def work(numbers: Sequence[int], bases: Path, native: Path) -> None:
+    """Run cases and print for each a line before, with its number, and one after, with its outcome.
+
+    `native` is where the libraries of the native engine stand.
+    """
     import torch
 
     import judge
+    from headwise.decoding.native import library
 
+    library.FOLDER = native
     faulthandler.enable()
     torch.set_num_threads(1)
     limit_memory()
@@ -160,9 +165,12 @@ class Worker:
         """Begin, or go on behind the last case."""
         if self.next >= self.end:
             return
+        from headwise.decoding.native import library
+
         numbers = [str(self.next), str(self.end), str(self.stride)]
         errors = (self.folder / f"errors-{self.next % self.stride}").open("wb")
-        command = [sys.executable, "-P", str(self.program), "--worker", *numbers, str(self.folder / "bases")]
+        folders = [str(self.folder / "bases"), str(library.FOLDER)]
+        command = [sys.executable, "-P", str(self.program), "--worker", *numbers, *folders]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         errors.close()
         self.errors, self.rest, self.began, self.hung = Path(errors.name), b"", 0.0, False

@@ -270,6 +270,64 @@ def test_damaged_parameters_are_named(library: Library) -> None:
         native(model, library).search(sentences(2, VOCABULARY), SearchOptions(), SYMBOLS, sentences=2)
 
 
+OVERFLOWS: dict[str, dict[str, float]] = {  # parameters that are finite, and what is computed from them isn't
+    "variance": {"encoder.0.feed_forward.w2.bias": 1e21},
+    "product": {"decoder.0.feed_forward.w1.weight": 1e38},
+    "behind the activation": {
+        "encoder.1.feed_forward.w1.bias": 3e38,
+        "encoder.1.feed_forward.w2.weight": 1e8,
+    },
+    "scores": {"decoder.1.cross_attention.query.bias": 1e30, "decoder.1.cross_attention.key.bias": 1e30},
+    "scores below all": {
+        "decoder.0.cross_attention.query.bias": 1e30,
+        "decoder.0.cross_attention.key.bias": -1e30,
+    },
+    "one value": {"decoder.0.cross_attention.value.weight": 3e38},  # of its first row
+    "logits": {"decoder_norm.bias": 1e37, "output_projection.weight": 1e37},
+}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("place", OVERFLOWS)
+def test_numbers_that_overflow_on_the_way_are_not_hidden(
+    library: Library, place: str, precision: str
+) -> None:
+    model = readable(norm="pre", attention_bias=True)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, size in OVERFLOWS[place].items():
+            parameter = model.get_parameter(name)
+            parameter = parameter[:1] if place == "one value" else parameter
+            varied = torch.rand(parameter.shape, generator=generator) + 0.1
+            parameter.copy_(varied * size if parameter.dim() == 1 else varied.sub_(0.6) * size)
+    sources = [[*range(4, 16), EOS]]
+    with pytest.raises(CheckpointError, match="expected probabilities from the model"):
+        readable_search(model, sources, SearchOptions())
+    with pytest.raises(CheckpointError, match="expected probabilities from the model"):
+        native(model, library, precision).search(sources, SearchOptions(), SYMBOLS, sentences=2)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_numbers_that_vanish_are_zeros(library: Library, precision: str) -> None:
+    """A row's scale in int8, or one over it, is no number for magnitudes that float32 hardly holds."""
+    model = readable(norm="pre")
+    with torch.no_grad():
+        for part in ("w1", "w2"):
+            model.get_parameter(f"decoder.0.feed_forward.{part}.weight").mul_(1e-37)
+            model.get_parameter(f"decoder.0.feed_forward.{part}.bias").mul_(1e-39)
+    without = readable(norm="pre")
+    with torch.no_grad():
+        for part in ("w1", "w2"):
+            without.get_parameter(f"decoder.0.feed_forward.{part}.weight").zero_()
+            without.get_parameter(f"decoder.0.feed_forward.{part}.bias").zero_()
+    sources, options = sentences(5, VOCABULARY), SearchOptions(n_best=2)
+    found, expected = (
+        native(each, library, precision).search(sources, options, SYMBOLS, sentences=2)
+        for each in (model, without)
+    )
+    assert_same(found, expected)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
