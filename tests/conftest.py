@@ -15,19 +15,27 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
-# Tests of what is computed that import no torch themselves: they use Headwise as its users do.
+# Modules whose outcome the processor's arithmetic could change, beside all of tests/parity: what computes, and what trains.
 NUMERICAL = {
-    *("test_learning", "test_resume", "test_encoder_runs", "test_denoising_runs"),
-    *("test_cli_translate", "test_explaining", "test_shortlist"),
+    *(
+        "test_attention_kinds",
+        "test_attention_positions",
+        "test_multihead",
+        "test_layers",
+        "test_transformer",
+    ),
+    *("test_recurrent", "test_convolutional", "test_state_space", "test_architectures", "test_device"),
+    *("test_loss", "test_loop", "test_checkpoint", "test_schedule", "test_learning"),
+    *("test_search", "test_search_properties", "test_sampling", "test_translator", "test_engines"),
+    *("test_native_engine", "test_native_library", "test_native_job", "test_shortlist", "test_heads"),
 }
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests whose outcome the processor's arithmetic could change."""
+    """Mark the tests that run once more as other processors."""
     for item in items:
-        module = item.getparent(pytest.Module)
-        if module is not None and (hasattr(module.obj, "torch") or module.path.stem in NUMERICAL):
+        if item.path.stem in NUMERICAL or item.path.parent.name == "parity":
             item.add_marker(pytest.mark.numerical)
 
 
