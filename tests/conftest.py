@@ -15,7 +15,7 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
-# Modules whose outcome the processor's arithmetic could change, beside all of tests/parity: what computes, and what trains.
+# Modules whose outcome arithmetic could change, beside all of tests/parity: what computes, and what trains.
 NUMERICAL = {
     *(
         "test_attention_kinds",
