@@ -50,9 +50,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--only", type=int, help="run this case alone, in this process")
-    parser.add_argument(
-        "--worker", nargs=4, help=argparse.SUPPRESS
-    )  # first, end, stride, folder of the bases
+    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)  # three numbers, two folders
     arguments = parser.parse_args()
     if arguments.worker:
         *numbers, bases, native = arguments.worker
