@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +31,7 @@ def command(
 
     Example: headwise generate runs/tiny-shakespeare --prompt "ROMEO:" --temperature 0.8 --max-tokens 300
     """
-    from headwise.cli.lines import text_writer
+    from headwise.cli.lines import json_line, text_writer
     from headwise.decoding.generation import GenerationOptions, Generator
 
     options = GenerationOptions(temperature, top_k, top_p, max_tokens, seed)
@@ -47,7 +46,7 @@ def command(
                 write(parts[0])
         if jsonl:
             for text in texts:
-                write(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False) + "\n")
+                write(json_line({"prompt": prompt, "text": text}) + "\n")
             return
         write("" if texts[0].endswith("\n") else "\n")
         for number, text in enumerate(texts[1:], start=2):

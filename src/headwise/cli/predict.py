@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +37,7 @@ def command(
 
     Example: headwise predict runs/ud-ewt-upos sentences.txt --json -o tags.jsonl
     """
-    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.cli.lines import json_line, line_writer, read_lines, watched
     from headwise.config import Config
     from headwise.tasks.registry import find_task
 
@@ -57,8 +56,8 @@ def command(
             predictions = iter(predict(asked) if asked else [])
             for number, line in block:
                 if not line.strip():
-                    write(json.dumps({"line": number}) if as_json else "")
+                    write(json_line({"line": number}) if as_json else "")
                     continue
                 prediction = next(predictions)
                 record = {"line": number, **prediction.record}
-                write(json.dumps(record, ensure_ascii=False) if as_json else prediction.text)
+                write(json_line(record) if as_json else prediction.text)

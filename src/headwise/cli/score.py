@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -36,7 +35,7 @@ def command(
 
     Example: headwise score runs/de --source test.en --target test.de
     """
-    from headwise.cli.lines import line_writer
+    from headwise.cli.lines import json_line, line_writer
     from headwise.decoding.translator import Translator
 
     translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="readable")
@@ -54,7 +53,7 @@ def command(
                         "pieces": output.pieces,
                         "token_log_probabilities": output.token_log_probabilities,
                     }
-                    write(json.dumps(record, ensure_ascii=False))
+                    write(json_line(record))
                 else:
                     each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
                     write(f"{output.log_probability:.6f}\t{each}")
