@@ -21,7 +21,9 @@ PIXELS: Final = 2**14  # an edge of an image
 COUNT: Final = 2**31 - 1  # steps, lines, tokens: what a 32-bit counter holds
 SEED: Final = 2**43 - 1  # times a million, for every rank's own, it still is a seed of torch's 64 bits
 MINUTES: Final = 1e7  # nineteen years
-RATE: Final = 1e30  # the learning rate or a factor of it, a weight of a part of the loss; 1e38 is infinite in float32
+RATE: Final = (
+    1e30  # the learning rate or a factor of it, a weight of a part of the loss; 1e38 is infinite in float32
+)
 SMALLEST: Final = 1e-30  # an epsilon below that is 0 in float32
 PROCESSES: Final = 4096  # or threads
 CHECKPOINTS: Final = 10_000  # averaged

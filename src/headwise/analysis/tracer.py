@@ -30,6 +30,7 @@ from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording
+from headwise.text.lines import one_line
 from headwise.text.seen import SideName, split_words
 from headwise.text.subword import BOS, EOS, PAD
 
@@ -272,7 +273,7 @@ class Tracer:
             ranked.append(
                 Ranked(
                     node=place,
-                    text=subwords.decode_target(hypothesis.tokens),
+                    text=one_line(subwords.decode_target(hypothesis.tokens)),
                     ids=hypothesis.tokens,
                     log_probability=hypothesis.log_probability,
                     length_penalty=length_penalty(len(hypothesis.token_log_probabilities), options.alpha),
@@ -309,4 +310,4 @@ def stacked(records: dict[str, list[torch.Tensor]], row: int = 0) -> dict[Part, 
 
 
 def _line(text: str) -> str:
-    return text.replace("\n", " ").strip()
+    return one_line(text).strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +17,7 @@ def command(
     temperature: Annotated[
         float,
         typer.Option(
-            min=0.0,
-            max=bounds.HOTTEST,
-            callback=finite,
+            callback=drawable,
             help="Below 1 bolder, above 1 wilder; 0 takes the likeliest token.",
         ),
     ] = 1.0,
@@ -34,7 +31,7 @@ def command(
         ),
     ] = 1.0,
     max_tokens: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Tokens to add to the prompt, at most.")
+        int, typer.Option(callback=drawable, help="Tokens to add to the prompt, at most.")
     ] = 500,
     seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Another seed, other texts.")] = 1,
     n: Annotated[
@@ -50,6 +47,7 @@ def command(
 
     Example: headwise generate runs/tiny-shakespeare --prompt "ROMEO:" --temperature 0.8 --max-tokens 300
     """
+    from headwise.cli.lines import json_line
     from headwise.cli.streams import show
     from headwise.decoding.generation import GenerationOptions, Generator
 
@@ -64,7 +62,7 @@ def command(
             show(parts[0])
     if jsonl:
         for text in texts:
-            show(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False) + "\n")
+            show(json_line({"prompt": prompt, "text": text}) + "\n")
         return
     show("" if texts[0].endswith("\n") else "\n")
     for number, text in enumerate(texts[1:], start=2):

@@ -47,6 +47,15 @@ def searchable(option: typer.CallbackParam, value: float | None) -> float | None
     return value
 
 
+def drawable(option: typer.CallbackParam, value: float) -> float:
+    """Refuse an option of a text's draws that is out of range, before anything is loaded; raises `ConfigError`."""
+    from headwise.decoding.generation import GenerationOptions
+
+    if option.name is not None:
+        GenerationOptions(**{option.name: value})  # type: ignore[arg-type]
+    return value
+
+
 Beam = Annotated[int | None, typer.Option(callback=searchable, help="Beam size.", show_default="the run's")]
 Alpha = Annotated[
     float | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +41,7 @@ def command(
     Example: headwise predict runs/ud-ewt-upos sentences.txt --json -o tags.jsonl
     """
     from headwise.chunks import chunks, results
-    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.cli.lines import json_line, line_writer, read_lines, watched
     from headwise.config import Config
     from headwise.tasks.registry import find_task
 
@@ -60,8 +59,8 @@ def command(
             predictions = results(predict, asked) if asked else iter(())
             for number, line in part:
                 if not line.strip():
-                    write(json.dumps({"line": number}) if as_json else "")
+                    write(json_line({"line": number}) if as_json else "")
                     continue
                 prediction = next(predictions)
                 record = {"line": number, **prediction.record}
-                write(json.dumps(record, ensure_ascii=False) if as_json else prediction.text)
+                write(json_line(record) if as_json else prediction.text)

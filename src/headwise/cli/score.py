@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,7 +44,7 @@ def command(
     Example: headwise score runs/de --source test.en --target test.de
     """
     from headwise.chunks import chunks, results
-    from headwise.cli.lines import line_writer
+    from headwise.cli.lines import json_line, line_writer
     from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
 
@@ -74,7 +73,7 @@ def command(
                         "unknown": new[0],
                         "unknown_target": new[1],
                     }
-                    write(json.dumps(record, ensure_ascii=False))
+                    write(json_line(record))
                 else:
                     each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
                     write(f"{output.log_probability:.6f}\t{each}")

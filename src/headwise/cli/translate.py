@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -136,7 +135,7 @@ def command(
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
     """
-    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.cli.lines import json_line, line_writer, read_lines, watched
     from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
     from headwise.nn.device import use_threads
@@ -184,7 +183,7 @@ def command(
         for number, translation in enumerate(translations, start=1):
             unknown.add(number, translation.unknown)
             if jsonl:
-                write(json.dumps(_record(number, translation), ensure_ascii=False))
+                write(json_line(_record(number, translation)))
                 continue
             for output in translation.outputs:
                 columns = [str(number)] if n_best > 1 else []

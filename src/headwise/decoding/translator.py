@@ -33,6 +33,7 @@ from headwise.decoding.search import Hypothesis
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
+from headwise.text.lines import one_line
 from headwise.text.seen import FILE as SEEN
 from headwise.text.seen import Novelty, Seen
 from headwise.text.shortlist import FILE as SHORTLIST
@@ -152,9 +153,9 @@ class Translator:
         """Translate sentences; the result is in their order and doesn't depend on how they are batched.
 
         `options` (or the run's) are changed by keyword: `translate(texts, beam=5, n_best=5)`. `prefixes` give
-        the text with which each translation begins. An empty or blank sentence becomes an empty one, a line
-        break inside a sentence a space. A sentence longer than the model can read is translated up to there,
-        with a `LongLineWarning` that names its number (the first has `first_line`), or with `split` in parts,
+        the text with which each translation begins. An empty or blank sentence becomes an empty one, a line end
+        inside a sentence a space, in a translation, too. A sentence longer than the model can read is translated up
+        to there, with a `LongLineWarning` that names its number (the first has `first_line`), or with `split` in parts,
         whose log-probabilities are added up. `alignments` links the words (see `align`).
 
         Raises `ConfigError` for an option that is unknown or out of range.
@@ -270,7 +271,7 @@ class Translator:
     def _units(self, text: str, line: int, split: bool) -> list[list[int]]:
         """Encode a sentence as the rows that are searched for it: none if empty, several if split."""
         room = self._fast.max_length - 1
-        text = check_characters(text, f"line {line}").replace("\n", " ").strip()
+        text = one_line(check_characters(text, f"line {line}")).strip()
         ids = self.subwords.encode_source(text)
         if len(ids) <= room:
             return [[*ids, EOS]] if ids else []
@@ -314,7 +315,7 @@ class Translator:
         ]
 
     def _encode_target(self, text: str, place: str) -> list[int]:
-        return self.subwords.encode_target(check_characters(text, place).replace("\n", " ").strip())
+        return self.subwords.encode_target(one_line(check_characters(text, place)).strip())
 
     def _translation(
         self,
@@ -325,11 +326,11 @@ class Translator:
         aligned = itertools.repeat(None) if links is None else links
         outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
         pieces = tuple(self.subwords.source_pieces(source[:-1]))
-        return Translation(self.subwords.decode_source(source), pieces, tuple(outputs))
+        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs))
 
     def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
         return Output(
-            text=self.subwords.decode_target(hypothesis.tokens),
+            text=one_line(self.subwords.decode_target(hypothesis.tokens)),
             tokens=hypothesis.tokens,
             pieces=tuple(self.subwords.target_pieces([*hypothesis.tokens, EOS])),
             log_probability=hypothesis.log_probability,

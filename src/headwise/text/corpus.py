@@ -4,9 +4,10 @@ Pairs come from two plain-text files with one sentence a line, from a two-column
 named fields; each may be compressed (`.gz`). Everything streams: memory use doesn't grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
-white space around a sentence are taken off. Lines end at `\\n` alone: other characters that Unicode counts as
-line breaks (U+2028, U+0085, a lone carriage return) stay inside their sentence, so that line numbers agree with
-those of any text editor's `\\n` count and the two sides can't slip against each other.
+white space around a sentence are taken off, and that a line end inside a sentence is a space. Lines end at `\\n` alone:
+other characters that some programs count as line ends (U+2028, U+0085, a lone carriage return) don't end one, so that
+line numbers agree with those of any text editor's `\\n` count and the two sides can't slip against each other; see
+`headwise.text.lines`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
@@ -26,6 +27,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.parsing.bounds import Malformed
 from headwise.parsing.json_text import json_value
 from headwise.text.arrays import MOST_FILES
+from headwise.text.lines import bounded_lines, one_line
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_TEXT = b"\xff"  # stands for a line that isn't UTF-8
@@ -167,8 +169,8 @@ def clean_pairs(pairs: Iterator[RawPair], config: CleaningConfig, report: Cleani
     for raw in pairs:
         report.total += 1
         try:
-            source = raw.source.decode("utf-8").strip()
-            target = raw.target.decode("utf-8").strip()
+            source = one_line(raw.source.decode("utf-8")).strip()
+            target = one_line(raw.target.decode("utf-8")).strip()
         except UnicodeDecodeError:
             report.not_utf8 += 1
             continue
@@ -240,10 +242,10 @@ def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
         yield file
 
 
-def text_lines(path: Path, file: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines without their end; only `\\n` and `\\r\\n` end one."""
+def text_lines(path: Path, file: gzip.GzipFile | BufferedReader) -> Iterator[bytes]:
+    """Yield lines without their end, none longer than `headwise.text.lines` allows; only `\\n` and `\\r\\n` end one."""
     with reading(path):
-        for number, line in enumerate(file):
+        for number, line in enumerate(bounded_lines(file, path)):
             if number == 0:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             yield line.removesuffix(b"\n").removesuffix(b"\r")
