@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.options import Device, Precision, finite
+from headwise.cli.options import Device, Precision, drawable, finite
 
 
 def command(
