@@ -139,6 +139,7 @@ def test_a_json_mistake_is_named_with_its_line(tmp_path: Path, text: str, found:
         ("a: 1\nb: !!set {x}\n", "the tag 'tag:yaml.org,2002:set'; write a plain value (line 2)"),
         ("? [a]\n: b\n", "a key that is not text (line 1)"),
         ('a: "\\ud83d"\n', "half of a surrogate pair, which is no character (line 1)"),
+        ('a: 1\nb: "x\\0"\n', "a NUL character (line 2)"),
         ("a: 1\nb: \x07\n", "the character U+0007, which YAML hasn't (line 2)"),
     ],
 )
