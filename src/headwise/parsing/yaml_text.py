@@ -111,6 +111,8 @@ class _Loader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> str:
         """Build text; two halves of a surrogate pair, as JSON spells them, are one character."""
         value: str = super().construct_scalar(node)
+        if "\0" in value:  # no file's name has one, and no text is meant to
+            raise _Mistake("a NUL character", node)
         try:
             value.encode()
         except UnicodeEncodeError:
