@@ -130,7 +130,7 @@ def test_there_are_options() -> None:
         ),
         (
             ["bench", "attention", "--lengths", "9" * 30],
-            "--lengths: expected whole numbers from 1 to 1,048,576",
+            "--lengths: expected whole numbers of at least 1 and at most 1,048,576",
         ),
         (["reproduce", "sqrt-dk", "--seeds", "9" * 5000], "--seeds: expected whole numbers of at most "),
         (["reproduce", "sqrt-dk", "--shard", "1/" + "9" * 5000], "--shard: expected I/N"),

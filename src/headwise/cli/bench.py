@@ -328,7 +328,7 @@ def _numbers(option: str, text: str, most: int) -> list[int]:
         numbers = []
     if not numbers or min(numbers) < 1 or max(numbers) > most:
         raise ConfigError(
-            f"{option}: expected whole numbers from 1 to {most:,}, such as 64,1, found {text!r}"
+            f"{option}: expected whole numbers of at least 1 and at most {most:,}, such as 64,1, found {text!r}"
         )
     return numbers
 

@@ -149,6 +149,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     with standard_streams():
         code = run(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; while Python ends, the default would kill it
     sys.exit(code)
 
 
