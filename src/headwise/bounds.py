@@ -27,7 +27,7 @@ RATE: Final = (
 SMALLEST: Final = 1e-30  # an epsilon below that is 0 in float32
 PROCESSES: Final = 4096  # or threads
 CHECKPOINTS: Final = 10_000  # averaged
-WEIGHT: Final = 1e9  # of a file among others
+WEIGHT: Final = 1e9  # of a file among others, of a penalty
 RATIO: Final = 1e9
 ROTARY_BASE: Final = 1e12
 

@@ -35,9 +35,6 @@ def test_the_machine_has_memory() -> None:
         lambda: build_encoder_only(
             ModelConfig(d_model=65_536, d_ff=262_144, heads=512, encoder_layers=100), 1000
         ),
-        lambda: build_model(
-            ModelConfig(d_model=65_536, heads=512, max_length=2**20), 8, 8
-        ),  # a table of positions
     ],
 )
 def test_a_model_beyond_the_memory_is_refused(build: Any) -> None:

@@ -56,7 +56,7 @@ def command(
         float | None,
         typer.Option(
             min=0.0,
-            max=bounds.RATE,
+            max=bounds.WEIGHT,
             callback=finite,
             help="Train hard-concrete gates with this cost of an open head.",
         ),
