@@ -17,6 +17,7 @@ from headwise.cli.main import run as command_line
 from headwise.config import DataConfig, SubwordConfig
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError
+from headwise.text.lines import one_line
 from headwise.text.seen import FILE, Novelty, Seen
 from headwise.text.store import PreparedData, prepare
 from headwise.text.subword import Subwords, train_model
@@ -144,7 +145,7 @@ def test_the_words_found_are_those_that_the_trace_marks(
     assert bool(notes) == bool(found)
     # The sentence has the subwords that its words have by themselves.
     processor = run_tracer.translator.subwords.source_processor
-    alone = [i for word in text.replace("\n", " ").split(" ") for i in processor.encode(word)]
+    alone = [i for word in one_line(text).split(" ") for i in processor.encode(word)]
     assert list(side.ids[:-1]) == alone
 
 

@@ -160,7 +160,7 @@ def test_memory_is_taken_only_for_what_the_file_holds(tmp_path: Path) -> None:
     ("changes", "sentence"),
     [
         ({"d_ff": 10**12}, "model.d_ff: input should be less than or equal to 1048576, found 1000000000000"),
-        ({"encoder_layers": 10**9}, "model.encoder_layers: input should be less than or equal to 1024"),
+        ({"encoder_layers": 10**9}, "model.encoder_layers: input should be less than or equal to 1000"),
         ({"heads": 4096, "d_k": 4096, "d_v": 1}, "heads times d_k must be at most 1048576, found 16777216"),
         ({"heads": 4096, "d_k": 1, "d_v": 4096}, "heads times d_v must be at most 1048576, found 16777216"),
         ({"max_length": 2**20}, "max_length times d_model must be at most 268435456"),

@@ -92,8 +92,7 @@ def check_option(name: str, value: float | None) -> None:
             raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
         if value > highest:
             raise ConfigError(f"{name}: expected a whole number of at most {highest:,}, found {value}")
-    if name in _REALS and value is not None:
-        good, expected = _REALS[name]
+    for good, expected in _REALS.get(name, ()) if value is not None else ():
         if not good(value):
             raise ConfigError(f"{name}: expected {expected}, found {value}")
 
@@ -108,22 +107,25 @@ _RANGES = {
     "top_k": (0, bounds.VOCABULARY),
     "seed": (0, bounds.SEED),
 }
-_REALS: dict[str, tuple[Callable[[float], bool], str]] = {
+_REALS: dict[str, tuple[tuple[Callable[[float], bool], str], ...]] = {
     "alpha": (
-        lambda x: 0 <= x <= bounds.ALPHA,
-        f"a finite number of at least 0 and at most {bounds.ALPHA:g}",
+        (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
+        (lambda x: x <= bounds.ALPHA, f"a number of at most {bounds.ALPHA:g}"),
     ),
-    "length_factor": (
-        lambda x: 0 < x <= bounds.RATIO,
-        f"a number above 0 and at most {bounds.RATIO:g}",
-    ),
+    "length_factor": ((lambda x: 0 < x <= bounds.RATIO, f"a number above 0 and at most {bounds.RATIO:g}"),),
     "patience": (
-        lambda x: 1 <= x <= bounds.PATIENCE or x == math.inf,
-        f"a number of at least 1 and at most {bounds.PATIENCE:,.0f}, or infinity",
+        (lambda x: x >= 1, "a number of at least 1"),
+        (
+            lambda x: x <= bounds.PATIENCE or x == math.inf,
+            f"a number of at most {bounds.PATIENCE:,.0f}, or infinity",
+        ),
     ),
     "temperature": (
-        lambda x: bounds.COLDEST <= x <= bounds.HOTTEST,
-        f"a finite number above 0, from {bounds.COLDEST:g} to {bounds.HOTTEST:,.0f}",
+        (lambda x: 0 < x < math.inf, "a finite number above 0"),
+        (
+            lambda x: bounds.COLDEST <= x <= bounds.HOTTEST,
+            f"a number from {bounds.COLDEST:g} to {bounds.HOTTEST:,.0f}",
+        ),
     ),
-    "top_p": (lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),
+    "top_p": ((lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),),
 }
