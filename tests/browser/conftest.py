@@ -31,7 +31,7 @@ from unit.translator_run import ENGLISH, GERMAN, make_run
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-expect.set_options(timeout=20_000)  # a busy machine is slow, and that is no failure
+expect.set_options(timeout=60_000)  # a busy machine is slow, and that is no failure
 
 TEXT = "A man rides a brown horse."
 
