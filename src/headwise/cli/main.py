@@ -127,7 +127,9 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where the shell has it ignored
         signal.signal(signal.SIGINT, _interrupt)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; while Python ends, the default would kill it
+    sys.exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
