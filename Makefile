@@ -1,17 +1,25 @@
-# `make demo` and `make test` need nothing but Python 3.11+ and make; each sets up what it uses in .venv.
+# `make demo` and `make test` need nothing but Python 3.11+ and make; each sets up what it uses in .venv (VENV=DIR for another place).
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-sanitized sanitize fuzz lint lint-page screenshots format clean
+.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page screenshots format clean
 .DEFAULT_GOAL := demo
 
-demo: .venv/user
+demo: $(VENV)/user
 	$(BIN)/headwise demo --out runs/demo
 
-test: .venv/dev
+test: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-test-slow: .venv/dev
+# What arithmetic could change, as another processor: CPU=avx2 has no AVX-512, CPU=default has no AVX at all.
+CPU ?= avx2
+ISA_avx2 := AVX2
+ISA_default := SSE41
+test-numerical: $(VENV)/dev
+	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not slow'
+
+test-slow: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
 
 # The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.
@@ -24,7 +32,7 @@ test-sanitized: sanitize
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_NUM_THREADS=1 \
 	$(BIN)/pytest --native $(SANITIZED) --capture=sys -n 2 -k 'not portable' $(SANITIZED_TESTS) tests/faults
 
-sanitize: .venv/dev
+sanitize: $(VENV)/dev
 	$(BIN)/python setup.py --quiet build_sanitized
 
 # Damaged model files: case by case what `make fuzz CASES=200000 FIRST=2000 WORKERS=1` finds is the same everywhere.
@@ -32,10 +40,10 @@ CASES ?= 2000
 FIRST ?= 0
 WORKERS ?= 2
 
-fuzz: .venv/dev
+fuzz: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/fuzz.py --first $(FIRST) --cases $(CASES) --workers $(WORKERS)
 
-lint: .venv/dev
+lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
@@ -45,27 +53,27 @@ lint: .venv/dev
 lint-page: node_modules
 	npm run --silent check
 
-screenshots: .venv/dev
+screenshots: $(VENV)/dev
 	$(BIN)/python benchmarks/screenshots.py $(RUN)
 
-format: .venv/dev
+format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv* node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Exact versions stand in package.json; these two packages have no dependencies, so a lock file would add nothing.
 node_modules: package.json
 	npm install --silent --no-package-lock --no-fund --no-audit
 	touch $@
 
-.venv/user: pyproject.toml constraints.txt
+$(VENV)/user: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwise needs Python 3.11 or newer")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-.venv/dev: .venv/user
+$(VENV)/dev: $(VENV)/user
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

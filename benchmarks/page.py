@@ -13,11 +13,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-import uvicorn
-
 from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
-from headwise.serve.server import listen
+from headwise.serve.server import listen, server
 
 SENTENCE = "a young man in a blue shirt is riding a brown horse along the beach with two dogs ."
 ROUNDS = 30
@@ -30,9 +28,9 @@ def main() -> None:
     arguments = parser.parse_args()
     listener = listen("127.0.0.1", 0)
     runs = open_runs([arguments.run], "cpu")
-    server = uvicorn.Server(uvicorn.Config(create_app(runs), log_level="warning", ws="none"))
-    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
-    while not server.started:
+    served = server(create_app(runs))
+    threading.Thread(target=served.run, kwargs={"sockets": [listener]}, daemon=True).start()
+    while not served.started:
         time.sleep(0.05)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/api/"
     question = {"run": next(iter(runs)), "text": arguments.text, "arrays": "packed"}
@@ -61,7 +59,7 @@ def main() -> None:
             f"{name:<24} median {statistics.median(times):6.1f} ms   90 % {times[int(0.9 * ROUNDS)]:6.1f} ms"
         )
     print(f"{tokens} source tokens, {size:,} bytes a trace")
-    server.should_exit = True
+    served.should_exit = True
 
 
 if __name__ == "__main__":

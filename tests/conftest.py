@@ -15,6 +15,30 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+# Modules whose outcome arithmetic could change, beside all of tests/parity: what computes, and what trains.
+NUMERICAL = {
+    *(
+        "test_attention_kinds",
+        "test_attention_positions",
+        "test_multihead",
+        "test_layers",
+        "test_transformer",
+    ),
+    *("test_recurrent", "test_convolutional", "test_state_space", "test_architectures", "test_device"),
+    *("test_loss", "test_loop", "test_checkpoint", "test_schedule", "test_learning"),
+    *("test_search", "test_search_properties", "test_sampling", "test_translator", "test_engines"),
+    *("test_native_engine", "test_native_library", "test_native_job", "test_shortlist", "test_heads"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that run once more as other processors."""
+    for item in items:
+        if item.path.stem in NUMERICAL or item.path.parent.name == "parity":
+            item.add_marker(pytest.mark.numerical)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--native", type=Path, help="test other libraries of the native engine: those in this folder"

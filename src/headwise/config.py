@@ -7,6 +7,7 @@ fully resolved configuration that a run directory keeps.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import json
@@ -17,19 +18,26 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from headwise import bounds
 from headwise.errors import CheckpointError, ConfigError
 from headwise.options import (
     AttentionOptions,
     ConvolutionalConfig,
+    Epsilon,
+    Heads,
     Layers,
+    Length,
     Natural,
     PositionOptions,
     Positive,
     Probability,
+    Processes,
     RecurrentConfig,
     Section,
     Width,
 )
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.yaml_text import read_yaml, yaml_value
 from headwise.task_options import (
     ClassificationConfig,
     DenoisingConfig,
@@ -40,6 +48,13 @@ from headwise.task_options import (
     QuestionAnsweringConfig,
     TaggingConfig,
     TaskSection,
+)
+from headwise.training_options import (
+    BatchConfig,
+    DecodingConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainingConfig,
 )
 
 _WIDEST = 2**20  # heads times d_k or d_v
@@ -54,13 +69,13 @@ class ModelConfig(Section):
     decoder_layers: Layers = 6  # N
     d_model: Width = 512
     d_ff: Width = 2048
-    heads: Width = 8  # h
+    heads: Heads = 8  # h
     d_k: Width | None = None  # d_model / h unless given (Table 3, rows B)
     d_v: Width | None = None  # d_model / h unless given
     norm: Literal["post", "pre"] = "post"
     final_norm: bool | None = None  # after the last layer; where norm=pre unless given
     normalization: Literal["layer", "rms"] = "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
-    norm_epsilon: Annotated[float, Field(gt=0.0)] = 1e-5  # ε in √(σ² + ε)
+    norm_epsilon: Epsilon = 1e-5  # ε in √(σ² + ε)
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"  # gelu_tanh: gelu approximated (GPT-2)
     gated: bool = False  # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
     feed_forward_bias: bool = True
@@ -69,15 +84,17 @@ class ModelConfig(Section):
     attention: str = "fused"  # a kind registered in headwise.nn.attention
     cross_attention: str | None = None  # the kind that attends to the source; `attention` unless given
     attention_options: AttentionOptions = AttentionOptions()
-    key_value_heads: Positive | None = (
+    key_value_heads: Heads | None = (
         None  # fewer than heads: grouped queries (Ainslie et al. 2023); 1: multi-query
     )
     attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
-    max_length: Width = 512  # longest sequence, in subwords, special symbols included
+    max_length: Length = 512  # longest sequence, in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
     scale_embeddings: bool = True  # by √d_model (section 3.4)
     embedding_norm: bool = False  # normalize embeddings + positions (BERT)
-    segments: Natural = 0  # kinds of segments with embeddings of their own (BERT: 2); encoder-only
+    segments: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = (
+        0  # kinds of segments with embeddings of their own (BERT: 2); encoder-only
+    )
     prefix: bool = (
         False  # decoder-only: a prefix is seen in both directions (Raffel et al. 2020, section 3.2.1)
     )
@@ -131,7 +148,9 @@ class CleaningConfig(Section):
     """Which pairs are left out; each rule reports how many it removed."""
 
     max_words: Positive = 250
-    max_ratio: Annotated[float, Field(ge=1.0)] = 9.0  # longer side / shorter side, in characters
+    max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO)] = (
+        9.0  # longer side / shorter side, in characters
+    )
     drop_duplicates: bool = False
 
 
@@ -142,7 +161,7 @@ class DataConfig(Section):
         default_factory=list
     )  # paths: text or .gz; or .tsv / .jsonl files that hold both sides
     target: list[str] = Field(default_factory=list)  # empty where `source` lists .tsv or .jsonl files
-    weights: list[float] = Field(
+    weights: list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]] = Field(
         default_factory=list
     )  # mixing weight of each file (pair); empty: as they are
     dev_source: str | None = None
@@ -154,96 +173,18 @@ class DataConfig(Section):
     source_field: str = "source"  # field of a .jsonl line
     target_field: str = "target"
     cleaning: CleaningConfig = CleaningConfig()
-    workers: Natural = 0  # processes that encode text; 0: one per core
+    workers: Processes = 0  # processes that encode text; 0: one per core
 
 
 class SubwordConfig(Section):
     """SentencePiece BPE (the paper's section 5.1 uses byte-pair encoding, shared by both languages)."""
 
     kind: Literal["bpe", "characters"] = "bpe"  # characters: of single texts only
-    size: Annotated[int, Field(ge=8)] = 37000
+    size: Annotated[int, Field(ge=8, le=bounds.VOCABULARY)] = 37000
     joint: bool = True
     dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
-
-
-class BatchConfig(Section):
-    """A batch bounds the source tokens and the target tokens, padding included."""
-
-    tokens: Positive = 25000
-    accumulate: Positive = 1  # batches per optimizer step
-
-
-class OptimizerConfig(Section):
-    """Adam as in the paper's section 5.3; weight decay is decoupled (AdamW) and off by default."""
-
-    beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.98
-    epsilon: Annotated[float, Field(gt=0.0)] = 1e-9
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
-    clip_norm: Annotated[float, Field(gt=0.0)] | None = None
-
-
-class ScheduleConfig(Section):
-    """Learning rate over steps.
-
-    `noam` is the paper's formula (section 5.3), times `scale`. `inverse_sqrt` warms up linearly to `peak` and
-    then decays with the inverse square root; `linear` and `cosine` decay to zero at `max_steps`.
-    """
-
-    name: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
-    warmup: Natural = 4000
-    scale: Annotated[float, Field(gt=0.0)] = 1.0  # noam
-    peak: Annotated[float, Field(gt=0.0)] | None = None  # the others
-
-    @model_validator(mode="after")
-    def _peak_given(self) -> ScheduleConfig:
-        if self.name != "noam" and self.peak is None:
-            raise ValueError(f"schedule {self.name} needs a peak learning rate, found none")
-        if self.name == "noam" and self.peak is not None:
-            raise ValueError(f"schedule noam takes scale, not peak; found peak={self.peak}")
-        return self
-
-
-class TrainingConfig(Section):
-    """How long, how often, and with which regularization."""
-
-    initialize_from: str | None = (
-        None  # a run whose weights and subwords are taken: an encoder, or denoising for translation
-    )
-    max_steps: Positive = 100_000
-    max_minutes: Annotated[float, Field(gt=0.0)] | None = None
-    validate_every: Positive = 1000
-    validate_bleu: bool = True
-    validate_beam: Positive = 1
-    patience: Natural = 0  # validations without a better score before stopping; 0: never
-    best_by: str = "loss"  # or a score that the task measures: bleu for translation
-    checkpoint_every: Positive = 1000
-    average_last: Positive = 5  # checkpoints averaged at the end (section 6.1: 5 base, 20 big)
-    label_smoothing: Probability = 0.1  # section 5.4
-    r_drop: Annotated[float, Field(ge=0.0)] = 0.0  # weight of the R-Drop KL term (Liang et al. 2021)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    device: str = "auto"
-    threads: Natural = 0  # CPU threads; 0: torch's choice
-    seed: Natural = 1
-    log_every: Positive = 50
-    tensorboard: bool = False
-
-    @model_validator(mode="after")
-    def _best_is_measured(self) -> TrainingConfig:
-        if self.best_by == "bleu" and not self.validate_bleu:
-            raise ValueError("best_by=bleu needs validate_bleu=true, found false")
-        return self
-
-
-class DecodingConfig(Section):
-    """Search, with the paper's values (section 6.1)."""
-
-    beam: Positive = 4
-    alpha: Annotated[float, Field(ge=0.0)] = 0.6
-    extra_length: Natural = 50  # output <= input + 50 subwords
-    batch_tokens: Positive = 4096
 
 
 class Config(Section):
@@ -290,16 +231,13 @@ class Config(Section):
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
         """Read a YAML file and apply `key.sub=value` overrides.
 
+        `configs/NAME.yaml` is the configuration of that name that Headwise ships, where there is no such file.
         Raises `ConfigError` naming the file and every unknown key or bad value in it.
         """
-        path = Path(path)
-        try:
-            tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ConfigError(f"{path}: there is no such configuration file") from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            detail = " ".join(str(error).split())
-            raise ConfigError(f"{path}: expected a YAML file, found {detail}") from None
+        path = _find(Path(path))
+        if not path.exists():
+            raise ConfigError(f"{path}: there is no such configuration file")
+        tree = read_yaml(path)
         if tree is None:
             tree = {}
         if not isinstance(tree, dict):
@@ -345,20 +283,29 @@ class Config(Section):
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
+def _find(path: Path) -> Path:
+    """Return the path of a configuration: as given, or in the package for one that is shipped."""
+    shipped = Path(__file__).parent / path
+    return shipped if path.parts[:1] == ("configs",) and shipped.exists() and not path.exists() else path
+
+
 def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """Return a copy of `tree` with each `key.sub=value` set; values are read as YAML.
 
     Raises `ConfigError` for an override that has no `=`, whose value isn't YAML, or that looks inside a value.
     """
-    result: dict[str, Any] = json.loads(json.dumps(tree, default=str))
+    result = copy.deepcopy(tree)
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise ConfigError(f"command line: expected key.sub=value, found {override!r}")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise ConfigError(f"command line: {key}: expected a YAML value, found {text!r}") from None
+            value = yaml_value(text)
+        except Malformed as problem:
+            problem.line = None
+            if problem.kind == "grammar":
+                problem.reason = repr(text[:60])
+            raise ConfigError(problem.sentence(f"command line: {key}", "a YAML value")) from None
         node = result
         *parents, last = key.split(".")
         for parent in parents:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from headwise import bounds
+from headwise.characters import unwritable
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[int, Field(gt=0)]
-Natural = Annotated[int, Field(ge=0)]
-# Of a model: so large that none has more, and so small that no size computed from them overflows or never ends.
-Width = Annotated[int, Field(gt=0, le=2**20)]
-Layers = Annotated[int, Field(gt=0, le=2**10)]
+# Whole numbers; the upper bounds have their reasons in `headwise.bounds`.
+Positive = Annotated[int, Field(gt=0, le=bounds.COUNT)]  # a count
+Natural = Annotated[int, Field(ge=0, le=bounds.COUNT)]
+Width = Annotated[int, Field(gt=0, le=bounds.WIDTH)]
+Layers = Annotated[int, Field(gt=0, le=bounds.LAYERS)]
+Heads = Annotated[int, Field(gt=0, le=bounds.HEADS)]
+Length = Annotated[int, Field(gt=0, le=bounds.LENGTH)]
+Pixels = Annotated[int, Field(gt=0, le=bounds.PIXELS)]
+Processes = Annotated[int, Field(ge=0, le=bounds.PROCESSES)]  # or threads; 0: as many as fit the machine
+Seed = Annotated[int, Field(ge=0, le=bounds.SEED)]
+Rate = Annotated[float, Field(gt=0.0, le=bounds.RATE)]
+Penalty = Annotated[float, Field(ge=0.0, le=bounds.RATE)]
+Epsilon = Annotated[float, Field(ge=bounds.SMALLEST, le=1.0)]
 
 
 class Section(BaseModel):
@@ -19,43 +30,52 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _text_can_be_written(cls, value: Any) -> Any:
+        """Refuse text that config.yaml can't hold, or no file can be named by."""
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and (unwritable(text) or "\0" in text):
+                raise ValueError(f"expected a name in UTF-8, found {text!r}")
+        return value
+
 
 class MemoryEfficientConfig(Section):
     """Tile of the chunked softmax: it holds chunk x chunk scores a head at a time."""
 
-    chunk: Positive = 256
+    chunk: Length = 256
 
 
 class WindowConfig(Section):
     """Query i sees key j where |i - j| < size; the first `globals` positions see, and are seen by, all."""
 
-    size: Positive = 128
-    globals: Natural = 0
+    size: Length = 128
+    globals: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = 0
 
 
 class BlockSparseConfig(Section):
     """Query i sees key j where |i - j| < local, or where i - j is a multiple of stride (Child et al. 2019)."""
 
-    local: Positive = 64
-    stride: Positive = 64
+    local: Length = 64
+    stride: Length = 64
 
 
 class LinearConfig(Section):
     """Positions that are summed up at once in the causal form; it changes speed, not results."""
 
-    chunk: Positive = 64
+    chunk: Length = 64
 
 
 class StateSpaceConfig(Section):
     """Gu et al. 2022 (S4D): the state of each channel, and where its learning begins (sections 4 and 5)."""
 
-    size: Annotated[int, Field(ge=2, multiple_of=2)] = (
+    size: Annotated[int, Field(ge=2, le=bounds.WIDTH, multiple_of=2)] = (
         64  # N: half as many complex numbers and their conjugates
     )
     start: Literal["linear", "inverse"] = "linear"  # S4D-Lin or S4D-Inv
-    shortest: Annotated[float, Field(gt=0.0)] = 0.001  # steps begin between the two, on a logarithmic scale
-    longest: Annotated[float, Field(gt=0.0)] = 0.1
-    chunk: Positive = 64  # positions that are one matrix product; it changes speed, not results
+    shortest: Rate = 0.001  # steps begin between the two, on a logarithmic scale
+    longest: Rate = 0.1
+    chunk: Length = 64  # positions that are one matrix product; it changes speed, not results
 
     @model_validator(mode="after")
     def _steps_are_a_range(self) -> StateSpaceConfig:
@@ -77,7 +97,7 @@ class AttentionOptions(Section):
 class RelativeConfig(Section):
     """Shaw et al. 2018: a vector per clipped distance, added to the keys and, if asked, to the values."""
 
-    reach: Positive = 16  # k, the distance beyond which all are one
+    reach: Length = 16  # k, the distance beyond which all are one
     values: bool = False
     per_head: bool = False  # vectors of their own for each head
 
@@ -85,8 +105,8 @@ class RelativeConfig(Section):
 class T5Config(Section):
     """Raffel et al. 2020, section 2.1: buckets of distances that widen logarithmically up to `reach`."""
 
-    buckets: Annotated[int, Field(ge=4, multiple_of=4)] = 32
-    reach: Positive = 128
+    buckets: Annotated[int, Field(ge=4, le=bounds.LENGTH, multiple_of=4)] = 32
+    reach: Length = 128
 
     @model_validator(mode="after")
     def _buckets_widen(self) -> T5Config:
@@ -98,7 +118,7 @@ class T5Config(Section):
 class RotaryConfig(Section):
     """Su et al. 2021, equation 15: pair i turns by base^(-2i / d_k) a position."""
 
-    base: Annotated[float, Field(gt=1.0)] = 10000.0
+    base: Annotated[float, Field(gt=1.0, le=bounds.ROTARY_BASE)] = 10000.0
     pairs: Literal["adjacent", "halves"] = (
         "adjacent"  # (x0, x1) as in the paper, or (x0, x_{d/2}) as in Llama
     )
@@ -121,7 +141,7 @@ class RecurrentConfig(Section):
     """
 
     cell: Literal["gru", "lstm"] = "gru"
-    size: Positive | None = None  # width of a state; d_model unless given
+    size: Width | None = None  # width of a state; d_model unless given
     # How the encoder's layers read: all both ways, only the first both ways (GNMT), or all one way.
     reading: Literal["both", "both-first", "forward", "backward"] = "both"
     residual: bool = False  # around every layer from the third on (GNMT, section 3.1)
@@ -155,8 +175,8 @@ class RecurrentConfig(Section):
 class ConvolutionalConfig(Section):
     """What only `architecture: convolutional` has (Gehring et al. 2017, section 3)."""
 
-    channels: Positive | None = None  # width of the convolution blocks; d_model unless given
-    kernel: Annotated[int, Field(gt=1)] = (
+    channels: Width | None = None  # width of the convolution blocks; d_model unless given
+    kernel: Annotated[int, Field(gt=1, le=bounds.KERNEL)] = (
         3  # inputs that one output sees; odd, so that the encoder's are centered
     )
 

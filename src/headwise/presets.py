@@ -66,7 +66,7 @@ def preset_changes(name: str) -> list[str]:
     model = preset(name).model_dump(mode="json")
     tree = {"model": model, "training": TRAINING_DIFFERENCES.get(name, {})}
     return [
-        f"{section}.{key}={json.dumps(value)}"
+        f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
         for section, values in tree.items()
         for key, value in values.items()
     ]

@@ -25,7 +25,7 @@ from headwise.decoding.translator import Translator
 from headwise.serve.app import create_app
 from headwise.serve.corpora import Corpus
 from headwise.serve.runs import open_runs
-from headwise.serve.server import listen
+from headwise.serve.server import listen, server
 from unit.translator_run import ENGLISH, GERMAN, make_run
 
 CHROMIUM = next(
@@ -64,9 +64,7 @@ class Served:
         listener = listen("127.0.0.1", self.port)
         self.port = listener.getsockname()[1]
         app = create_app(open_runs(self.runs, "cpu"), self.corpus)
-        self._server = uvicorn.Server(
-            uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1)
-        )
+        self._server = server(app, log_level="error")
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -139,8 +137,8 @@ def tracer(translator: Translator) -> Tracer:
 
 @pytest.fixture(scope="session")
 def served(run: Path) -> Iterator[Served]:
-    with serving(run, corpus=six_sentences()) as server:
-        yield server
+    with serving(run, corpus=six_sentences()) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")
@@ -165,12 +163,12 @@ def six_sentences(gold: Sequence[frozenset[tuple[int, int]]] | None = None) -> C
 @contextmanager
 def serving(*runs: Path, corpus: Corpus | None = None) -> Iterator[Served]:
     """Serve runs as long as the block lasts."""
-    server = Served([*runs], corpus=corpus)
-    server.start()
+    served = Served([*runs], corpus=corpus)
+    served.start()
     try:
-        yield server
+        yield served
     finally:
-        server.stop()
+        served.stop()
 
 
 @contextmanager

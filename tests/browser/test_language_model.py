@@ -7,33 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 from playwright.sync_api import Browser, expect
-from safetensors.torch import save_file
 
 from browser.conftest import number, serving, visiting
 from browser.test_journeys import axe
-from headwise.config import Config
 from headwise.decoding.generation import GenerationOptions, Generator, first_token
-from headwise.models.build import build_decoder_only
-from headwise.text.vocabulary import learn_vocabulary
+from unit.language_model_run import make_language_model_run
 
 PROMPT = "the cat sat"
 
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A language model over characters with random weights."""
-    run = tmp_path_factory.mktemp("runs") / "writer"
-    run.mkdir()
-    model = {"decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64}
-    tree = {"task": "language_model", "model": model, "subwords": {"kind": "characters"}}
-    config = Config.from_tree({**tree, "data": {"text": ["text.txt"]}})
-    vocabulary = learn_vocabulary(["the cat sat on the mat.\n", "Ein Hund saß.\n"], config.subwords)
-    vocabulary.save(run)
-    torch.manual_seed(2)
-    network = build_decoder_only(config.model, vocabulary.size)
-    save_file(dict(network.named_parameters()), run / "model.safetensors")
-    (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
-    return run
+    return make_language_model_run(tmp_path_factory.mktemp("runs") / "writer")
 
 
 def test_the_next_token_and_what_it_is_drawn_from(browser: Browser, writer: Path) -> None:

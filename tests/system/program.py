@@ -116,7 +116,7 @@ def result(run: Path) -> dict[str, Any]:
     """Everything that training computed: all parameters, moments, generators, positions, scores and records."""
     checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
     state = json.loads((checkpoint / "state.json").read_text())
-    del state["progress"]["seconds"], state["sha256"]
+    del state["progress"]["seconds"], state["sha256"], state["start"]  # drawn anew by every fresh start
     kept = ("spm.model", "characters.json", "images.json")
     (vocabulary,) = [run / name for name in kept if (run / name).exists()]
     files = [run / "model.safetensors", run / "best", vocabulary, *checkpoint.glob("*.safetensors")]

@@ -102,6 +102,50 @@ def test_sentences_longer_than_a_batch(program: Call, toy: Toy, tmp_path: Path) 
     assert outcome.error.startswith(f"{toy.source} line ")
 
 
+@pytest.mark.parametrize("before", [0, 3, 100])
+def test_the_lines_before_a_bad_one_are_done(
+    before: int, program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
+    good, bad, target = (tmp_path / name for name in ("good", "bad", "target"))
+    sources, targets = (path.read_text().splitlines(keepends=True) for path in (toy.source, toy.target))
+    good.write_text("".join(sources[:before]))
+    bad.write_bytes(good.read_bytes() + b"b\xff\n" + b"ba\n")
+    target.write_text("".join(targets[: before + 2]))
+    for arguments in (["translate", run, bad], ["score", run, "--source", bad, "--target", target]):
+        outcome = program(*arguments)
+        assert outcome.error == f"{bad}: line {before + 1}: expected UTF-8 text, found other bytes"
+        assert len(outcome.out.splitlines()) == before
+    assert program("translate", run, bad).out == program("translate", run, good).out
+
+
+def test_the_pairs_before_one_that_is_too_long_are_scored(
+    program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    lines = toy.target.read_text().splitlines(keepends=True)
+    target.write_text("".join([*lines[:5], "mo " * 70 + "\n", *lines[6:]]))
+    outcome = program("score", run, "--source", toy.source, "--target", target)
+    assert outcome.error.startswith("line 6: expected a target of at most ")
+    assert len(outcome.out.splitlines()) == 5
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names are text there")
+def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"n\xff")
+    shutil.copy(toy.source, odd)
+    assert program("translate", run, odd).code == 0
+    missing = tmp_path / os.fsdecode(b"none\xff")
+    assert headwise("translate", run, missing).error == f"{tmp_path}/none\\udcff: there is no such file"
+    error = headwise("train", "--source", odd, "--target", toy.target, "-o", tmp_path / "new").error
+    assert error == (
+        "command line: data.source: expected a YAML value, found the character U+DCFF, which YAML hasn't"
+    )
+    error = headwise("train", "-c", toy.config, "-o", missing).error
+    assert error == f"{tmp_path}/none\\udcff: expected a run directory whose name is UTF-8, found another"
+    assert not missing.exists()
+    assert not (tmp_path / "new").exists()
+
+
 # Configuration and command line
 
 
@@ -175,6 +219,21 @@ def test_the_same_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
     outcome = headwise("train", "-c", toy.config, "model.droput=0.2", "-o", tmp_path / "run")
     assert outcome.error == f"{toy.config}: model.droput: unknown key (did you mean model.dropout?)"
     assert outcome.out == ""
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "٣"])
+def test_numbers_that_no_integer_is_read_from(
+    number: str, program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
+    explain = ("explain", run, "--text", "ba be")
+    assert program(*explain, "--word", number).error.startswith("word: expected one of the output (")
+    picture = tmp_path / "out.png"
+    error = program(*explain, "-o", picture, "--head", f"1.{number}").error
+    assert error.startswith("head: expected LAYER.HEAD from 1.1 to 1.2, found ")
+    files = ("--source", toy.source, "--target", toy.target)
+    assert program("align", run, *files, "--rule", number).error.startswith(
+        "rule: expected mean, a layer such as 3"
+    )
 
 
 # Device and disk

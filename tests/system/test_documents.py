@@ -56,6 +56,12 @@ def test_a_shown_command_has_its_options(document: str, line: str) -> None:
     assert not unknown, f"{document}: {line}"
 
 
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
+def test_a_named_test_exists(document: Path) -> None:
+    named = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", document.read_text(encoding="utf-8"))
+    assert not [name for name in named if "test_X" not in name and not (ROOT / name).exists()]
+
+
 def test_there_are_commands_to_check() -> None:
     assert {line.split()[1] for _, line in shown_commands()} >= {"train", "translate", "evaluate", "data"}
 

@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from headwise.bench.decode import DecodingJob, _spread
 from headwise.bench.peer import Decoding, Room, Setting
 from headwise.bench.peers import PEERS, find_peer
+from headwise.bench.peers.own import NATIVE
 from headwise.bench.pool import Measured
 from headwise.bench.report import grid, rows_of
+from headwise.cli import bench
 from headwise.cli.main import run as headwise
+from headwise.nn import device as devices
+from headwise.nn.device import has_fast_bfloat16
 from toy import toy_pairs
 
 KEYS = {
@@ -50,12 +55,36 @@ def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture
     small = ["--vocabulary", "100", "--tokens", "64", "--batches", "2", "--rounds", "2", "--threads", "1"]
     assert headwise(["bench", "train", *text, *small, "--against", "ctranslate2", "--json", str(file)]) == 0
     captured = capsys.readouterr()
-    (row,) = read(file)
-    assert (row["system"], row["task"], row["batch"]) == ("headwise", "train", 64)
-    assert row["lowest"] <= row["tokens_per_second"] <= row["highest"]
-    assert 0 < row["libraries_memory"] < row["peak_memory"]
+    rows = read(file)
+    fast = has_fast_bfloat16(torch.device("cpu"))
+    assert sorted(row["precision"] for row in rows) == (["bfloat16", "float32"] if fast else ["float32"])
+    assert ("bfloat16: skipped" in captured.err) != fast
+    for row in rows:
+        assert (row["system"], row["task"], row["batch"]) == ("headwise", "train", 64)
+        assert row["lowest"] <= row["tokens_per_second"] <= row["highest"]
+        assert 0 < row["libraries_memory"] < row["peak_memory"]
+        assert 0 < row["share_of_peak"] < 1
+        assert f"{row['tokens_per_second']:,.0f}" in captured.out
     assert "ctranslate2: skipped" in captured.err
-    assert f"{row['tokens_per_second']:,.0f}" in captured.out
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: fast)
+    room = bench._room("cpu", 2)
+    own, other = find_peer("headwise"), find_peer("huggingface")
+    measured = [
+        *(setting for peer in (own, other) for setting in peer.training_settings(room)),
+        *(
+            s
+            for peer in (own, other)
+            for s in peer.decoding_settings(room, Decoding())
+            if NATIVE not in str(s)
+        ),
+    ]
+    wanted = {"bfloat16", "float32"} if fast else {"float32"}
+    assert {setting.precision for setting in measured} == wanted
+    assert [*bench._emulated(room)] == ([] if fast else [bench.EMULATED.format(device="cpu")])
 
 
 def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import random
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +17,9 @@ from torch import nn
 
 from headwise.errors import CheckpointError, TrainingError
 from headwise.training import checkpoint
-from headwise.training.checkpoint import (
-    Checkpoints,
-    Progress,
-    average,
-    random_state,
-    read_state,
-    restore_random,
-    seed_random,
-)
+from headwise.training.checkpoint import Checkpoints, average, read_state
+from headwise.training.progress import Progress
+from headwise.training.randomness import random_state, restore_random, seed_random
 
 IDENTITY = {"data": "0123456789ab", "subwords": "ba9876543210"}
 
@@ -352,3 +347,181 @@ def test_a_disk_that_fills_while_tensors_are_written(
 def test_progress_is_plain_json() -> None:
     progress = Progress(3, 120, 1.5, -0.25, 2, positions=[{"epoch": 1, "weights": [0.5]}])
     assert Progress(**json.loads(json.dumps(asdict(progress)))) == progress
+
+
+def change_tensors(folder: Path, name: str, changes: dict[str, torch.Tensor | None]) -> None:
+    """Put other tensors into a checkpoint, or take some out, as if it had been saved so."""
+    tensors: dict[str, torch.Tensor | None] = dict(load_file(folder / name)) | changes
+    save_file({key: value for key, value in tensors.items() if value is not None}, folder / name)
+    record = read_state(folder)
+    record["sha256"][name] = checkpoint._sha256(folder / name)
+    write_state(folder, record)
+
+
+def write_state(folder: Path, record: dict[str, Any]) -> None:
+    record["sha256"]["state.json"] = checkpoint._state_sha256(record)
+    (folder / "state.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"2.bias.exp_avg": torch.zeros(1)}, r"exp_avg of 2.bias, of shape \(3,\) .* found shape \(1,\)"),
+        (
+            {"2.bias.exp_avg": torch.zeros(2, 3)},
+            r"exp_avg of 2.bias, of shape \(3,\) .* found shape \(2, 3\)",
+        ),
+        (
+            {"2.bias.exp_avg_sq": torch.zeros(3, dtype=torch.float64)},
+            "exp_avg_sq of 2.bias.*float32.*float64",
+        ),
+        ({"2.bias.step": torch.zeros(3)}, r"step of 2.bias, of shape \(\) .* found shape \(3,\)"),
+        ({"2.bias.exp_avg": None}, "expected exp_avg of 2.bias, found none"),
+        (
+            {"2.bias.max_exp_avg_sq": torch.zeros(3)},
+            "the moments of this model's parameters, found 2.bias.max",
+        ),
+        ({"9.bias.exp_avg": torch.zeros(3)}, "the moments of this model's parameters, found 9.bias.exp_avg"),
+    ],
+)
+def test_moments_of_another_shape_are_refused(
+    changes: dict[str, torch.Tensor | None], message: str, tmp_path: Path
+) -> None:
+    checkpoints = saved(tmp_path, 1)
+    change_tensors(checkpoints.path(1), "optimizer.safetensors", changes)
+    with pytest.raises(CheckpointError, match=f"optimizer.safetensors: expected .*{message}|{message}"):
+        load(checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"2.bias": torch.zeros(3, dtype=torch.float16)}, "2.bias.*type torch.float32.*found.*torch.float16"),
+        ({"2.bias": torch.zeros(3, 1)}, r"2.bias, of shape \(3,\) .*found shape \(3, 1\)"),
+        ({"3.bias": torch.zeros(3)}, "found 3.bias, too"),
+    ],
+)
+def test_parameters_of_another_type_or_shape_or_name_are_refused(
+    changes: dict[str, torch.Tensor | None], message: str, tmp_path: Path
+) -> None:
+    checkpoints = saved(tmp_path, 1)
+    change_tensors(checkpoints.path(1), "model.safetensors", changes)
+    with pytest.raises(CheckpointError, match=message):
+        load(checkpoints)
+
+
+def words(name: str, **places: int) -> dict[str, torch.Tensor | None]:
+    """Return this process's state of a generator with other numbers at some places, `at0=7`."""
+    tensor = random_state()[name].clone()
+    for place, number in places.items():
+        tensor[int(place.removeprefix("at"))] = number
+    return {f"rank0.{name}": tensor}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rank0.torch": None}, "expected the state of torch, found none"),
+        ({"rank0.torch": torch.zeros(9, dtype=torch.uint8)}, r"torch of shape \(\d+,\) .*found shape \(9,\)"),
+        ({"rank0.python": torch.zeros(3, dtype=torch.int64)}, "python of shape"),
+        ({"rank0.numpy_gauss": torch.zeros(1)}, "numpy_gauss .*float64.*found.*float32"),
+        (words("python", at0=2), "version 3, found version 2"),
+        (words("python", at5=1 << 32), "from 0 to 4294967295 in python, found 4294967296"),
+        (words("python", at625=-1), "from 0 to 624 in python, found -1"),
+        (
+            words("numpy", at0=-1),
+            "from 0 to 4294967295 in numpy, found -1",
+        ),  # would become another in 32 bits
+        (words("numpy_position", at0=625), "from 0 to 624 in numpy_position, found 625"),
+        (words("numpy_position", at1=2), "from 0 to 1 in numpy_position, found 2"),
+    ],
+)
+def test_states_of_generators_are_checked_and_none_is_touched(
+    changes: dict[str, torch.Tensor | None], message: str, tmp_path: Path
+) -> None:
+    checkpoints = saved(tmp_path, 1)
+    change_tensors(checkpoints.path(1), "random.safetensors", changes)
+    before = random_state()
+    model = small_model(99)
+    weights = [parameter.clone() for parameter in model.parameters()]
+    restore_random(before)
+    with pytest.raises(CheckpointError, match=f"random.safetensors: rank 0: expected .*{message}|{message}"):
+        checkpoints.load(checkpoints.path(1), model, optimizer_of(model), IDENTITY)
+    assert all(
+        torch.equal(before[name], tensor) for name, tensor in random_state().items() if "gauss" not in name
+    )
+    assert all(map(torch.equal, weights, model.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("momentum", 1, "progress.momentum: this version of Headwise doesn't know this field"),
+        ("step", "1", "progress.step: input should be a valid integer, found 1"),
+        ("step", 2, "expected the step of the folder's name, found 2"),
+        ("step", 1.5, "progress.step: "),
+        ("tokens", -1, "progress.tokens: input should be greater than or equal to 0, found -1"),
+        ("stale", True, "progress.stale: "),
+        ("best", [1], "progress.best: "),
+        ("finished", None, "progress.finished: "),
+        ("positions", {"epoch": 1}, "progress.positions: "),
+        ("positions", [3], "progress.positions.0: "),
+    ],
+)
+def test_every_field_of_the_progress_is_checked(field: str, value: Any, message: str, tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 1)
+    record = read_state(checkpoints.path(1))
+    record["progress"][field] = value
+    write_state(checkpoints.path(1), record)
+    with pytest.raises(CheckpointError, match=f"state.json: {message}"):
+        load(checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("identity", []), ("identity", {"data": 1}), ("sha256", {"model.safetensors": None}), ("start", 3)],
+)
+def test_identifiers_and_checksums_are_texts(key: str, value: Any, whole: Path, tmp_path: Path) -> None:
+    record = read_state(Checkpoints(whole).path(10)) | {key: value}
+    (tmp_path / "state.json").write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match=r"state\.json: expected"):
+        read_state(tmp_path)
+
+
+def test_a_file_without_a_checksum_is_damaged(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 1)
+    record = read_state(checkpoints.path(1))
+    del record["sha256"]["optimizer.safetensors"]
+    write_state(checkpoints.path(1), record)
+    with pytest.raises(CheckpointError, match=r"optimizer\.safetensors: expected the file"):
+        load(checkpoints)
+
+
+@pytest.mark.parametrize("key", ["data", "subwords", "start"])
+def test_averaging_refuses_checkpoints_of_another_origin(key: str, tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 1, 2)
+    record = read_state(checkpoints.path(2))
+    if key == "start":
+        record["start"] = "another"
+    else:
+        record["identity"][key] = "another"
+    write_state(checkpoints.path(2), record)
+    with pytest.raises(CheckpointError, match=rf"step-00000002: expected a checkpoint with {key} .*another"):
+        average([checkpoints.path(1), checkpoints.path(2)])
+
+
+def test_checkpoints_of_an_earlier_start_are_neither_averaged_nor_kept(tmp_path: Path) -> None:
+    saved(tmp_path, 20, 30)
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.begin()
+    model = small_model()
+    optimizer = optimizer_of(model)
+    learn(model, optimizer, 1)
+    for step in (10, 12):
+        checkpoints.save(model, optimizer, Progress(step=step, positions=[{}]), IDENTITY, [random_state()])
+    assert checkpoints.to_average(9, every=10) == [10, 12]
+    checkpoints.prune(9, every=10)
+    assert checkpoints.steps() == [10, 12]
+    again = Checkpoints(tmp_path)
+    load(again)
+    assert again.start == checkpoints.start != ""

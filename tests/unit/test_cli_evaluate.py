@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.decoding.translator import Translator
-from headwise.training.checkpoint import Checkpoints, Progress, random_state
+from headwise.training.checkpoint import Checkpoints
+from headwise.training.progress import Progress
+from headwise.training.randomness import random_state
 from translator_run import ENGLISH, GERMAN, make_run
 
 

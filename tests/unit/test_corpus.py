@@ -67,6 +67,11 @@ def test_only_newlines_end_a_line(tmp_path: Path) -> None:
     assert [pair.source.decode() for pair in read(source, target)] == [text, "second"]
 
 
+def flat(text: str) -> str:
+    """A space for every character at which Python would cut the text into lines."""
+    return "".join(" " if len(f"a{character}b".splitlines()) > 1 else character for character in text)
+
+
 @given(st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n\0"), max_size=8)] * 2), max_size=8))
 def test_cleaning_alters_nothing_and_loses_nothing(raw: list[tuple[str, str]]) -> None:
     def encode(text: str) -> bytes:
@@ -79,7 +84,7 @@ def test_cleaning_alters_nothing_and_loses_nothing(raw: list[tuple[str, str]]) -
     assert report.total == report.kept + removed
     for pair in pairs:
         a, b = raw[pair.line - 1]
-        assert (pair.source, pair.target) == (a.strip(), b.strip())
+        assert (pair.source, pair.target) == (flat(a).strip(), flat(b).strip())
 
 
 @pytest.mark.parametrize(

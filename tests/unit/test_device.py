@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -55,7 +56,30 @@ def test_the_processor_says_what_it_multiplies() -> None:
     if platform.machine() != "x86_64" or not cpuinfo.exists():
         pytest.skip("the flags of the processor are read from Linux's /proc/cpuinfo on x86-64")
     flags = cpuinfo.read_text().split()
-    assert has_fast_bfloat16(CPU) == ("avx512_bf16" in flags or "amx_tile" in flags)
+    fast = "avx512_bf16" in flags or "amx_tile" in flags
+    assert has_fast_bfloat16(CPU) == (fast and "ATEN_CPU_CAPABILITY" not in os.environ)
+
+
+@pytest.mark.parametrize(("capability", "variants"), [("avx2", {"avx2"}), ("default", {"portable"})])
+def test_a_processor_acts_as_an_older_one_in_every_part(capability: str, variants: set[str]) -> None:
+    code = (
+        "from headwise.decoding.native.library import find_library\n"
+        "from headwise.nn.device import find_device, find_precision\n"
+        "print(find_precision('auto', find_device('cpu')), getattr(find_library(), 'variant', None))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "ATEN_CPU_CAPABILITY": capability},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    precision, variant = done.stdout.split()
+    assert precision == "torch.float32"
+    assert variant in variants | {
+        "portable",
+        "None",
+    }  # where one was not compiled, or the processor is older still
 
 
 def test_a_device_of_another_kind_is_taken_for_slow() -> None:

@@ -131,8 +131,8 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     sleeps = Sleeps()
     original: Callable[..., None] = fetch
 
-    def quick(url: str, part: Path, *, progress: download.Progress | None = None) -> None:
-        original(url, part, progress=progress, sleep=sleeps)
+    def quick(url: str, part: Path, *, most: int, progress: download.Progress | None = None) -> None:
+        original(url, part, most=most, progress=progress, sleep=sleeps)
 
     monkeypatch.setattr("headwise.text.acquire.fetch", quick)
     return sleeps

@@ -359,3 +359,23 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
         for a, b in zip(ours, theirs, strict=True):
             assert dataclasses.astuple(a)[1:3] == pytest.approx(dataclasses.astuple(b)[1:3], abs=1e-4)
             assert a.token_log_probabilities == pytest.approx(b.token_log_probabilities, abs=1e-4)
+
+
+def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
+    """Samples beyond the 65,536th continued the keys and values of others."""
+    model = readable(d_model=16, d_ff=16, heads=1, encoder_layers=1, decoder_layers=1)
+    fast, rows = native(model, library), (1 << 16) + 8
+    source, mask = padded(sentences(1, VOCABULARY), 0, torch.device("cpu"))
+    with torch.inference_mode():
+        state, ours = (
+            model.start(model.encode(source, mask), rows),
+            fast.start(fast.encode(source, mask), rows),
+        )
+        # Only the first rows and the last differ, and each would find in its place what the other wrote.
+        tokens = torch.full((rows,), 9)
+        tokens[-8:] = torch.arange(20, 28)
+        for _ in range(3):
+            expected, state = model.step(tokens, state)
+            found, ours = fast.step(tokens, ours)
+            torch.testing.assert_close(found[-8:], expected[-8:], rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(found[:8], expected[:8], rtol=1e-4, atol=1e-4)

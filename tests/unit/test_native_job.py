@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from decoding_models import SYMBOLS
+from headwise import bounds
 from headwise.config import ModelConfig
 from headwise.decoding.native.job import Job
 from headwise.decoding.native.library import Library, find_library
@@ -19,7 +20,7 @@ from headwise.decoding.options import SearchOptions
 from headwise.models.transformer import Transformer
 
 SIZE = 30
-ENDLESS = SearchOptions(beam=4, min_length=10**7)  # hours, unless it is stopped
+ENDLESS = SearchOptions(beam=4, min_length=bounds.LENGTH)  # hours, unless it is stopped
 
 pytestmark = pytest.mark.skipif(
     not isinstance(find_library(), Library),
@@ -121,7 +122,7 @@ with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
 try:
-    engine.search([[5, 6, 3]] * 9, SearchOptions(beam=512, min_length=10**7), SYMBOLS, sentences=2)
+    engine.search([[5, 6, 3]] * 9, SearchOptions(beam=512, min_length=2**20), SYMBOLS, sentences=2)
 except MemoryError as error:
     print(error)
 """

@@ -167,8 +167,8 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
     source = torch.tensor([[5, 6, 3], [7, 3, 0]])
     memory = engine.encode(source, source > 0)
     library, handle = engine.library, engine.handle
-    for beams in (0, -1, 2**16 + 1):
-        with pytest.raises(ValueError, match="expected beams from 1 to 65536"):
+    for beams in (0, -1, 2**20 + 1):
+        with pytest.raises(ValueError, match="expected beams from 1 to 1048576"):
             engine.start(memory, beams)
     state = engine.start(memory, 2)
     tokens, logits = np.full(4, 2, np.int32), np.empty((4, SIZE), np.float32)
@@ -255,7 +255,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "list with a twin": ({"listed": [3, 8, 8, 3, 7]}, "expected listed ids in order"),
     "empty list": ({"lists": [0, 5, 5], "listed": [3, 4, 5, 6, 7]}, "expected the end symbol in every list"),
     "lists' end": ({"lists": [0, 3, 6]}, "expected 5 as the last offset, found 6"),
-    "beam": ({"options": native.Options(0, 1, 0, 0.6, 1.0)}, "expected a beam from 1 to 65536, found 0"),
+    "beam": ({"options": native.Options(0, 1, 0, 0.6, 1.0)}, "expected a beam from 1 to 1048576, found 0"),
     "n best": ({"options": native.Options(4, 5, 0, 0.6, 1.0)}, "expected outputs of a sentence from 1 to 4"),
     "shortest": ({"options": native.Options(4, 1, -1, 0.6, 1.0)}, "expected a shortest length"),
     "alpha": ({"options": native.Options(4, 1, 0, float("nan"), 1.0)}, "expected alpha of at least 0"),

@@ -50,7 +50,7 @@ class Client:
     def __call__(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await client.request(method, path, **arguments)
 
         return awaited(ask())
@@ -170,6 +170,24 @@ def test_what_is_no_json_and_what_is_too_long_is_refused(client: Client) -> None
     assert client("GET", "/api/nothing").status_code == 404
     assert client("GET", "/nothing").json() == {"error": "there is nothing at /nothing"}
     assert client("GET", "/../app.py").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"run": "small", "text": "a", "beam": ' + b"9" * 5_000 + b"}", "a number of 5,000 digits"),
+        (b"[" * 100_000, "lists or objects more than 64 deep inside each other"),
+        (b'{"run": "small", "text": "a", "alpha": NaN}', "NaN, which is no finite number"),
+        (b'{"run": "small", "text": "\\ud83d"}', "half of a surrogate pair"),
+        (b'{"run": "small", "run": "other", "text": "a"}', "the name 'run' twice in one object"),
+        (b'{"run": "small", "text": "\xff"}', "bytes that aren't UTF-8 text"),
+    ],
+    ids=["digits", "depth", "nan", "surrogate", "twice", "bytes"],
+)
+def test_a_body_that_is_not_sound_is_one_sentence(client: Client, body: bytes, sentence: str) -> None:
+    answer = client("POST", "/api/trace", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(f"request: expected JSON, found {sentence}")
 
 
 def test_the_page_and_its_guard(client: Client) -> None:

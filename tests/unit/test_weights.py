@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,3 +243,28 @@ def test_numbers_that_are_not_finite_are_named_for_every_task(kind: str, tmp_pat
     save_file(tensors, path)
     with pytest.raises(CheckpointError, match=f"{path}: {name}: expected finite numbers, found nan"):
         load_filled(lambda: OTHERS[kind](config), path)
+
+
+IMPORTED = """
+import sys
+from pathlib import Path
+from headwise.config import ModelConfig
+from headwise.models.build import build_model, fitting
+config = ModelConfig(d_model=16, d_ff=32, heads=2, architecture=sys.argv[2])
+try:
+    fitting(lambda: build_model(config, 20, 20), Path(sys.argv[1]))
+except ValueError as error:
+    print(error)
+print(sorted({"sympy"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
+def test_comparing_takes_no_compiler(architecture: str, tmp_path: Path) -> None:
+    """PyTorch imports it for tensors without memory of every kind, which takes seconds."""
+    path = tmp_path / "model.safetensors"
+    save_file({"another": torch.ones(1)}, path)
+    command = [sys.executable, "-c", IMPORTED, str(path), architecture]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert ended.stdout.splitlines()[-1] == "[]"
+    assert "expected tensor" in ended.stdout

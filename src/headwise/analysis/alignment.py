@@ -48,7 +48,7 @@ class Rule:
 
         Raises `ConfigError` for anything else, and for what a model of so many layers and heads doesn't have.
         """
-        found = re.fullmatch(r"(?:mean|([1-9][0-9]*)(?:\.([1-9][0-9]*))?)(\+1)?", text.strip())
+        found = re.fullmatch(r"(?:mean|([1-9][0-9]{0,8})(?:\.([1-9][0-9]{0,8}))?)(\+1)?", text.strip())
         if found is None:
             raise ConfigError(
                 f"rule: expected mean, a layer such as 3, or 3.2, or one with +1, found {text!r}"

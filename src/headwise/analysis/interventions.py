@@ -37,6 +37,8 @@ _PART_OF: dict[str, Part] = {part: part for part in PARTS}
 _OF_HEADS = ("silence", "uniform", "zero", "shuffle", "shift")
 _OF_OUTPUT = ("prefix", "word")
 _HEAD = re.compile(r"(encoder|decoder|cross)\.([1-9][0-9]*|\*)\.([1-9][0-9]*|\*)(?:@(-?[0-9]+))?")
+_MOST_DIGITS = 9  # of a number: positions, seeds and layers have fewer, and PyTorch's integers have 64 bits
+_SHOWN = 60  # characters of what can't be read
 _FORMS = {
     "silence": "silence:cross.2.3",
     "uniform": "uniform:cross.2.3",
@@ -86,20 +88,22 @@ class Intervention:
     def parse(cls, text: str) -> Intervention:
         """Read what `str` writes; raises `ConfigError` that shows how the kind is written."""
         kind, _, rest = text.strip().partition(":")
+        shown = f"intervention {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}"
         if kind not in _FORMS:
-            raise ConfigError(f"intervention {text!r}: expected one of {', '.join(_FORMS)}, found {kind!r}")
+            raise ConfigError(f"{shown}: expected one of {', '.join(_FORMS)}, found {kind[:_SHOWN]!r}")
         if kind == "prefix" and rest.strip():
             return cls("prefix", text=rest.strip())
         if kind == "word":
             number, _, word = rest.partition(":")
             if number.isascii() and number.isdigit() and len(word.split()) == 1:
-                return cls("word", amount=int(number), text=word.strip())
+                return cls("word", amount=_number(number, shown), text=word.strip())
         if kind in _OF_HEADS and (found := _HEAD.fullmatch(rest.strip())):
             named, layer, head, amount = found.groups()
             part = _PART_OF[named]
             if (amount is None) == (kind in ("silence", "uniform")) or kind == "zero":
-                return cls(kind, part, _place(layer), _place(head), None if amount is None else int(amount))
-        raise ConfigError(f"intervention {text!r}: expected it written as in {_FORMS[kind]}")
+                layers, heads = (None if one == "*" else _number(one, shown) - 1 for one in (layer, head))
+                return cls(kind, part, layers, heads, None if amount is None else _number(amount, shown))
+        raise ConfigError(f"{shown}: expected it written as in {_FORMS[kind]}")
 
 
 def parse_interventions(texts: Iterable[str]) -> tuple[Intervention, ...]:
@@ -242,5 +246,11 @@ _CHANGES: dict[str, Callable[[Tensor, int | None, tuple[int, int]], Tensor]] = {
 }
 
 
-def _place(written: str) -> int | None:
-    return None if written == "*" else int(written) - 1
+def _number(written: str, shown: str) -> int:
+    """Read a number of an intervention; raises `ConfigError` for one of too many digits."""
+    digits = len(written.lstrip("-"))
+    if digits > _MOST_DIGITS:
+        raise ConfigError(
+            f"{shown}: expected numbers of at most {_MOST_DIGITS} digits, found one of {digits:,}"
+        )
+    return int(written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -70,7 +71,7 @@ def find_word(side: Side, word: str) -> int:
     """Return the number, from 0, of a word given as itself or by its number from 1; raises `ConfigError`."""
     if word in side.words:
         return side.words.index(word)
-    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(side.words):
+    if re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= len(side.words):
         return int(word) - 1
     raise ConfigError(
         f"word: expected one of the output ({' '.join(side.words)}) or its number, found {word!r}"

@@ -37,6 +37,7 @@ class Side:
         pieces: the subwords as they are written, `▁` for a space.
         words: what spaces separate; the end symbol is a word of its own.
         word_of: number of the word, from 0, that each piece belongs to.
+        unknown: numbers of the words that hold something the model never saw on this side (see `headwise.text.seen`).
     """
 
     text: str
@@ -44,6 +45,7 @@ class Side:
     pieces: tuple[str, ...]
     words: tuple[str, ...]
     word_of: tuple[int, ...]
+    unknown: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,12 @@ from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording
+from headwise.text.lines import one_line
+from headwise.text.seen import SideName, split_words
 from headwise.text.subword import BOS, EOS, PAD
 
 LONGEST = 128  # subwords of a text that is looked into; attention grows with the square
+_NAMED = 8  # words in a note
 _SYMBOLS = (PAD, BOS, EOS)
 
 
@@ -92,6 +95,8 @@ class Tracer:
                     f"hypothesis: expected a rank from 0 to {len(found) - 1}, found {hypothesis}"
                 )
             chosen = (*found[hypothesis].tokens, EOS) if target is None else self.target_ids(target)
+            if isinstance(target, str):
+                notes = (*notes, *self._unknown_notes(target, "target"))
             forced = self._force(model, source, chosen, options.alpha, alternatives)
         return self._trace(source, forced, found, tree, options, interventions, notes)
 
@@ -130,11 +135,31 @@ class Tracer:
 
     def read(self, text: str) -> tuple[Side, tuple[str, ...]]:
         """Encode a source text, its end symbol included; the notes say whether its end was left out."""
-        subwords = self.translator.subwords
-        ids, notes = subwords.encode_source(_line(text)), ()
+        ids = self.translator.subwords.encode_source(_line(text))
+        notes = []
         if len(ids) > self.longest:
-            notes = (f"the text has {len(ids)} subwords, and the first {self.longest} are looked into",)
-        return self.side((*ids[: self.longest], EOS), source=True), notes
+            notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")
+        notes += self._unknown_notes(text, "source")
+        side = self.side((*ids[: self.longest], EOS), source=True)
+        # Subwords that are unknown read ⁇; here the words are at hand as they were written, one for one but where the
+        # text itself has SentencePiece's sign for a space.
+        written = split_words(_line(text))
+        if len(written) != len(self.side(ids, source=True).words):
+            return side, tuple(notes)
+        words = tuple(written[n] if n in side.unknown else word for n, word in enumerate(side.words))
+        return replace(side, words=words), tuple(notes)
+
+    def _unknown_notes(self, text: str, side: SideName) -> list[str]:
+        novelty = self.translator.novelty
+        words = list(dict.fromkeys(novelty.words(_line(text), side)))
+        if not words:
+            return []
+        more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+        what = "never saw in training" if novelty.seen is not None else "has no subwords for"
+        which = "" if side == "source" else " as target text"
+        named = ", ".join(words[:_NAMED])
+        shown = "".join(character if character.isprintable() else "�" for character in named)
+        return [f"the model {what}{which}, in whole or in part: {shown}{more}"]
 
     def side(self, ids: Sequence[int], *, source: bool = False) -> Side:
         """Name the pieces and words of ids; start and end symbols are words of their own."""
@@ -149,7 +174,9 @@ class Tracer:
         for token, word in zip(ids, word_of, strict=True):
             groups[word].append(token)
         words = [decode(group).strip() or pieces[word_of.index(word)] for word, group in enumerate(groups)]
-        return Side(decode(ids), tuple(ids), tuple(pieces), tuple(words), tuple(word_of))
+        new = self.translator.novelty.pieces(ids, "source" if source else "target")
+        unknown = sorted({word for word, is_new in zip(word_of, new, strict=True) if is_new})
+        return Side(decode(ids), tuple(ids), tuple(pieces), tuple(words), tuple(word_of), tuple(unknown))
 
     # ------------------------------------------------------------------------------------------------ searching
 
@@ -246,7 +273,7 @@ class Tracer:
             ranked.append(
                 Ranked(
                     node=place,
-                    text=subwords.decode_target(hypothesis.tokens),
+                    text=one_line(subwords.decode_target(hypothesis.tokens)),
                     ids=hypothesis.tokens,
                     log_probability=hypothesis.log_probability,
                     length_penalty=length_penalty(len(hypothesis.token_log_probabilities), options.alpha),
@@ -283,4 +310,4 @@ def stacked(records: dict[str, list[torch.Tensor]], row: int = 0) -> dict[Part, 
 
 
 def _line(text: str) -> str:
-    return text.replace("\n", " ").strip()
+    return one_line(text).strip()

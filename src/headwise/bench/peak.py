@@ -1,4 +1,4 @@
-"""What the device can do at best: bfloat16 matrix products, measured where the program runs."""
+"""What the device can do at best: large matrix products, measured where the program runs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,35 @@ import subprocess
 import sys
 import time
 
+from headwise.processes import child_environment, python_command
+
 _SIZE = {"cpu": 1024, "cuda": 8192}
 _SECONDS = 1.0
 
 
-def matrix_flops(device: str, threads: int) -> float:
-    """Return bfloat16 FLOP/s of large matrix products, the best of a second of them; measured in a process."""
-    order = json.dumps([device, threads])
+def matrix_flops(device: str, threads: int, precision: str) -> float:
+    """Return FLOP/s of large matrix products in `precision`, the best of a second of them; measured in a process."""
+    order = json.dumps([device, threads, precision])
     done = subprocess.run(
-        [sys.executable, "-m", "headwise.bench.peak", order], check=True, capture_output=True, text=True
+        python_command("-m", "headwise.bench.peak", order),
+        env=child_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return float(json.loads(done.stdout))
 
 
-def _measure(device: str, threads: int) -> float:
+def _measure(device: str, threads: int, precision: str) -> float:
     import torch
 
+    from headwise.nn.device import PRECISIONS
+
     torch.set_num_threads(threads)
+    dtype = PRECISIONS[precision]
     size = _SIZE["cpu" if device == "cpu" else "cuda"]
-    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    b = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    a = torch.randn(size, size, device=device, dtype=dtype)
+    b = torch.randn(size, size, device=device, dtype=dtype)
     best, end = float("inf"), time.perf_counter() + _SECONDS
     while time.perf_counter() < end:
         began = time.perf_counter()

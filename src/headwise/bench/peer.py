@@ -30,10 +30,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Room:
-    """What the machine offers: the device, and how many threads a system may use in all."""
+    """What the machine offers: the device, how many threads a system may use in all, and which precisions.
+
+    PyTorch emulates precisions that the device has no instructions for, at a small part of the speed of float32:
+    nobody trains or decodes so, and nothing is measured so.
+    """
 
     device: str = "cpu"
     threads: int = 1
+    precisions: tuple[str, ...] = ("float32",)  # of PyTorch's products, the one that `auto` takes first
 
     @property
     def thread_counts(self) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
@@ -13,6 +12,8 @@ from typing import Any
 from headwise.bench.peer import Peer, Room, Setting
 from headwise.bench.workload import Workload
 from headwise.errors import HeadwiseError
+from headwise.parsing.json_text import parse_object
+from headwise.processes import child_environment, python_command
 
 Say = Callable[[str], None]
 _WORKER = "headwise.bench.worker"
@@ -39,7 +40,11 @@ class Process:
         """Start `module`; `name` is what messages call it."""
         self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            python_command("-m", module),
+            env=child_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +60,7 @@ class Process:
         if not line:
             code = self._process.wait()
             raise BenchError(f"{self._name}: its process ended with code {code}; see its messages above")
-        answer: dict[str, Any] = json.loads(line)
+        answer = parse_object(line, self._name, error=BenchError, finite=False)
         if "error" in answer:
             raise BenchError(f"{self._name}: {answer['error']}")
         return answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from headwise.bench.peers import OWN
 from headwise.bench.pool import Job, Worker
 from headwise.bench.report import Row
 from headwise.bench.workload import Workload
+from headwise.processes import child_environment, python_command
 
 _PROGRAM = {
     "--help": "from headwise.cli.main import run; run(['--help'])",
@@ -41,7 +41,7 @@ def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: i
 
 def _program(code: str) -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(python_command("-c", code), env=child_environment(), check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headwise.bench.peer import Peer, Room, Setting
@@ -29,9 +29,9 @@ def bench_training(
     room: Room,
     job: TrainingJob,
     say: Say,
-    peak: float | None = None,
+    peaks: Mapping[str, float],
 ) -> list[Row]:
-    """Train in every system under every setting; `peak` is the device's matrix products in FLOP/s, if known.
+    """Train in every system under every setting; `peaks` gives the device's FLOP/s in products of each precision.
 
     Raises `BenchError` where a system fails, or computes another loss than the first one for the first batch.
     """
@@ -42,10 +42,11 @@ def bench_training(
         _check_losses(pool)
         results = pool.measure()
     rows = rows_of(results, task="train", model=workload.model, batch=job.tokens)
-    if peak is None:
-        return rows
     flops = _flops(workload)
-    return [replace(row, share_of_peak=(row.tokens_per_second or 0) * flops / peak) for row in rows]
+    return [
+        replace(row, share_of_peak=(row.tokens_per_second or 0) * flops / peaks[row.precision])
+        for row in rows
+    ]
 
 
 def _flops(workload: Workload) -> float:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
 from headwise.errors import ConfigError, DataError
+from headwise.parsing.json_text import read_json
 from headwise.presets import preset
+from headwise.processes import child_environment, python_command
 from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_pairs
 from headwise.text.miniature import generate
 from headwise.text.subword import EOS, Subwords
@@ -74,7 +76,7 @@ class Workload:
     @classmethod
     def open(cls, folder: Path) -> Workload:
         """Read what `save` wrote."""
-        record = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        record = read_json(folder / _FILE)
         return cls(**{**record, "folder": folder})
 
 
@@ -192,7 +194,8 @@ def _write(
     else:
         # Drawn in a process of its own, so that the one that drives the benchmark stays small.
         order = json.dumps([str(folder), seed])
-        subprocess.run([sys.executable, "-m", "headwise.bench.workload", order], check=True)
+        command = python_command("-m", "headwise.bench.workload", order)
+        subprocess.run(command, env=child_environment(), check=True)
     return workload
 
 

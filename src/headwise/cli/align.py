@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Device, TrainedRun
 from headwise.errors import ConfigError, DataError
 
@@ -27,7 +28,7 @@ def command(
     miniature: Annotated[
         bool, typer.Option("--miniature", help="The built-in corpus's test set, with its gold alignments.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the built-in corpus.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus.")] = 1,
     rule: Annotated[
         str,
         typer.Option(

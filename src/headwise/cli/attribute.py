@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import AsJson, Device, TrainedRun
 from headwise.errors import ConfigError
 
@@ -25,7 +26,7 @@ def command(
     target: Annotated[
         Path | None, typer.Option(help="Their translations; the model's own unless given.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Sentences of the files to read.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Sentences of the files to read.")] = 50,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:

@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.errors import CheckpointError
 
 
 def command(
     run: Annotated[Path, typer.Argument(help="A run directory with checkpoints.")],
-    last: Annotated[int, typer.Option(min=1, help="How many checkpoints, counted from the last one.")] = 5,
+    last: Annotated[
+        int,
+        typer.Option(min=1, max=bounds.CHECKPOINTS, help="How many checkpoints, counted from the last one."),
+    ] = 5,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Write the model here.", show_default="RUN/model.safetensors"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise import bounds
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.bench.peer import Decoding, Peer, Room, Setting
     from headwise.bench.workload import Workload
+
+EMULATED = "bfloat16: skipped in PyTorch, as {device} has no instructions for it and PyTorch emulates it"
 
 app = typer.Typer(
     add_completion=False,
@@ -35,11 +37,19 @@ Source = Annotated[
 ]
 Target = Annotated[str | None, typer.Option("--target", help="Its other language, line by line.")]
 Vocabulary = Annotated[
-    int, typer.Option("--vocabulary", min=100, help="Subwords of the model, both languages.")
+    int,
+    typer.Option(
+        "--vocabulary", min=100, max=bounds.VOCABULARY, help="Subwords of the model, both languages."
+    ),
 ]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Rounds; the figures are their medians.")]
+Rounds = Annotated[
+    int, typer.Option("--rounds", min=1, max=bounds.ROUNDS, help="Rounds; the figures are their medians.")
+]
 Threads = Annotated[
-    int, typer.Option("--threads", min=0, help="Threads that a system may use; 0: all processors.")
+    int,
+    typer.Option(
+        "--threads", min=0, max=bounds.PROCESSES, help="Threads that a system may use; 0: all processors."
+    ),
 ]
 Device = Annotated[
     str, typer.Option("--device", help="cpu, cuda, cuda:N, or auto for the first GPU there is.")
@@ -61,8 +71,12 @@ def bench_train(
     source: Source = None,
     target: Target = None,
     vocabulary: Vocabulary = 10_000,
-    tokens: Annotated[int, typer.Option("--tokens", min=16, help="Tokens of a batch, each side.")] = 4096,
-    batches: Annotated[int, typer.Option("--batches", min=1, help="Batches of a round.")] = 8,
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=16, max=bounds.COUNT, help="Tokens of a batch, each side.")
+    ] = 4096,
+    batches: Annotated[
+        int, typer.Option("--batches", min=1, max=bounds.COUNT, help="Batches of a round.")
+    ] = 8,
     rounds: Rounds = 5,
     threads: Threads = 0,
     device: Device = "auto",
@@ -74,12 +88,15 @@ def bench_train(
     Example: headwise bench train --model tiny,base --against huggingface --source train.en --target train.de
     """
     from headwise.bench import report
+    from headwise.bench.peak import matrix_flops
     from headwise.bench.train import TrainingJob, bench_training
     from headwise.bench.workload import make_workload, read_text
 
     room, peers = _room(device, threads), _peers(against)
     text = read_text(source, target)
     machine = _machine(room, peers)
+    _say(_emulated(room))
+    peaks = {precision: matrix_flops(room.device, room.threads, precision) for precision in room.precisions}
     rows = []
     for model in _names(models):
         with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +104,7 @@ def bench_train(
             chosen = [(peer, _only(peer, peer.training_settings(room), only)) for peer in peers]
             able = _able(chosen, workload, "training")
             job = TrainingJob(tokens, batches, rounds)
-            found = bench_training(workload, able, room, job, _tell, _peak_flops(room))
+            found = bench_training(workload, able, room, job, _tell, peaks)
         typer.echo(
             f"\ntraining, {model}, vocabulary {vocabulary:,}, {workload.text}, batches of {tokens:,} tokens, "
             f"median of {rounds} rounds of {batches}\n\n{report.table(found)}"
@@ -115,10 +132,16 @@ def bench_decode(
         str, typer.Option("--beam", help="Beams; with --batch 1 greedy search is measured too.")
     ] = "4",
     length: Annotated[
-        int, typer.Option("--length", min=0, help="Tokens forced on every output; 0: as long as they come.")
+        int,
+        typer.Option(
+            "--length",
+            min=0,
+            max=bounds.LENGTH,
+            help="Tokens forced on every output; 0: as long as they come.",
+        ),
     ] = 25,
     sentences: Annotated[
-        int, typer.Option("--sentences", min=1, help="Sentences in all rounds together.")
+        int, typer.Option("--sentences", min=1, max=bounds.COUNT, help="Sentences in all rounds together.")
     ] = 1000,
     shortlist: Annotated[
         bool,
@@ -146,6 +169,7 @@ def bench_decode(
     room, peers = _room(device, threads), _peers(against)
     text = read_text(source, target)
     machine = _machine(room, peers)
+    _say(_emulated(room))
     rows = []
     for model in [None] if run else _names(models):
         with tempfile.TemporaryDirectory() as folder:
@@ -188,9 +212,11 @@ def bench_attention(
     vocabularies: Annotated[
         str, typer.Option("--vocabularies", help="Subwords that the loss is measured with.")
     ] = "1000,2000,4000,8000,16000,32000,64000",
-    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Target tokens of the loss.")] = 2048,
-    heads: Annotated[int, typer.Option("--heads", min=1)] = 8,
-    width: Annotated[int, typer.Option("--width", min=1, help="Of a head.")] = 64,
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=1, max=bounds.COUNT, help="Target tokens of the loss.")
+    ] = 2048,
+    heads: Annotated[int, typer.Option("--heads", min=1, max=bounds.HEADS)] = 8,
+    width: Annotated[int, typer.Option("--width", min=1, max=bounds.WIDTH, help="Of a head.")] = 64,
     precision: Annotated[str, typer.Option("--precision", help="float32 or bfloat16.")] = "float32",
     rounds: Rounds = 3,
     threads: Threads = 0,
@@ -218,13 +244,13 @@ def bench_attention(
     }
     attention = [
         Point("attention", kind, size, length, **shared)
-        for size in _numbers("--batch", batch)
-        for length in sorted(_numbers("--lengths", lengths))
+        for size in _numbers("--batch", batch, bounds.COUNT)
+        for length in sorted(_numbers("--lengths", lengths, bounds.LENGTH))
         for kind in _kinds(kinds)
     ]
     loss = [
         Point("loss", kind, 1, tokens, vocabulary, **shared)
-        for vocabulary in sorted(_numbers("--vocabularies", vocabularies))
+        for vocabulary in sorted(_numbers("--vocabularies", vocabularies, bounds.VOCABULARY))
         for kind in ("plain", "fused")
     ]
     rows = []
@@ -289,19 +315,21 @@ def _kinds(text: str) -> list[str]:
 def _jobs(batches: str, beams: str, length: int | None) -> Iterator[Decoding]:
     from headwise.bench.peer import Decoding
 
-    for batch in _numbers("--batch", batches):
-        wanted = _numbers("--beam", beams)
+    for batch in _numbers("--batch", batches, bounds.COUNT):
+        wanted = _numbers("--beam", beams, bounds.BEAM)
         for beam in sorted({1, *wanted}) if batch == 1 else wanted:
             yield Decoding(batch, beam, length)
 
 
-def _numbers(option: str, text: str) -> list[int]:
+def _numbers(option: str, text: str, most: int) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < 1:
-        raise ConfigError(f"{option}: expected whole numbers of at least 1, such as 64,1, found {text!r}")
+    if not numbers or min(numbers) < 1 or max(numbers) > most:
+        raise ConfigError(
+            f"{option}: expected whole numbers from 1 to {most:,}, such as 64,1, found {text!r}"
+        )
     return numbers
 
 
@@ -311,9 +339,17 @@ def _names(text: str) -> list[str]:
 
 def _room(device: str, threads: int) -> Room:
     from headwise.bench.peer import Room
-    from headwise.nn.device import find_device
+    from headwise.nn.device import find_device, has_fast_bfloat16, processors
 
-    return Room(str(find_device(device)), threads or os.cpu_count() or 1)
+    found = find_device(device)
+    precisions = ("bfloat16", "float32") if has_fast_bfloat16(found) else ("float32",)
+    return Room(str(found), threads or processors(), precisions)
+
+
+def _emulated(room: Room) -> Iterator[str]:
+    """Say which precisions of PyTorch's products are not measured, and why."""
+    if "bfloat16" not in room.precisions:
+        yield EMULATED.format(device=room.device)
 
 
 def _machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
@@ -362,12 +398,6 @@ def _only(peer: Peer, settings: list[Setting], only: list[str] | None) -> list[S
             f"--only: expected words of a setting of {peer.name} ({known}), found none that fits"
         )
     return kept
-
-
-def _peak_flops(room: Room) -> float | None:
-    from headwise.bench.peak import matrix_flops
-
-    return matrix_flops(room.device, room.threads)
 
 
 def _tell(line: str) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli.options import AsJson, Device
+from headwise import bounds
+from headwise.cli.options import AsJson, Device, searchable
 from headwise.errors import ConfigError
 
 
@@ -16,11 +17,18 @@ def command(
     runs: Annotated[list[Path], typer.Argument(help="Trained run directories, to compare.", metavar="RUN…")],
     source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
     reference: Annotated[Path, typer.Option(help="Its reference translation, line by line.")],
-    bins: Annotated[int, typer.Option(min=1, help="Of equal width.")] = 10,
+    bins: Annotated[int, typer.Option(min=1, max=bounds.BINS, help="Of equal width.")] = 10,
     beam: Annotated[
-        int | None, typer.Option(help="Beam size of the free-running translation.", show_default="the run's")
+        int | None,
+        typer.Option(
+            callback=searchable,
+            help="Beam size of the free-running translation.",
+            show_default="the run's",
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Read the first sentences only.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Draw reliability diagrams as .png.")
     ] = None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -98,11 +99,11 @@ def generate(
         Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
     ] = None,
     train: Annotated[
-        int | None, typer.Option(min=1, help="Training examples.", show_default="enough")
+        int | None, typer.Option(min=1, max=bounds.EXAMPLES, help="Training examples.", show_default="enough")
     ] = None,
-    dev: Annotated[int, typer.Option(min=1, help="Development examples.")] = 500,
-    test: Annotated[int, typer.Option(min=1, help="Test examples.")] = 500,
-    seed: Annotated[int, typer.Option(help="Another seed, other examples.")] = 1,
+    dev: Annotated[int, typer.Option(min=1, max=bounds.EXAMPLES, help="Development examples.")] = 500,
+    test: Annotated[int, typer.Option(min=1, max=bounds.EXAMPLES, help="Test examples.")] = 500,
+    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Another seed, other examples.")] = 1,
 ) -> None:
     """Write a data set that is drawn: train, dev and test files, the same on every machine.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, TrainedRun
 from headwise.errors import ConfigError
 
@@ -42,7 +43,10 @@ def command(
         ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Resamples of the comparison.", show_default="by test")
+        int | None,
+        typer.Option(
+            min=1, max=bounds.RESAMPLES, help="Resamples of the comparison.", show_default="by test"
+        ),
     ] = None,
     beam: Beam = None,
     alpha: Alpha = None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Alpha, Beam, Device, TrainedRun
 from headwise.errors import ConfigError
 
@@ -35,7 +37,9 @@ def command(
         str | None,
         typer.Option(help="Look at this translation, by forced decoding, and not at the best one."),
     ] = None,
-    hypothesis: Annotated[int, typer.Option(min=1, help="Look at the hypothesis of this rank.")] = 1,
+    hypothesis: Annotated[
+        int, typer.Option(min=1, max=bounds.BEAM, help="Look at the hypothesis of this rank.")
+    ] = 1,
     part: Annotated[
         Literal["encoder", "decoder", "cross"], typer.Option(help="Of the model, in a .png.")
     ] = "cross",
@@ -92,7 +96,8 @@ def _head(trace: Trace, part: Part, head: str | None) -> tuple[int, int] | None:
     if head is None:
         return None
     layers, heads = trace.grid(part).weights.shape[:2]
-    layer, _, number = head.partition(".")
-    if not (layer.isdigit() and number.isdigit() and 1 <= int(layer) <= layers and 1 <= int(number) <= heads):
+    found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", head)
+    layer, number = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not (1 <= layer <= layers and 1 <= number <= heads):
         raise ConfigError(f"head: expected LAYER.HEAD from 1.1 to {layers}.{heads}, found {head!r}")
-    return int(layer) - 1, int(number) - 1
+    return layer - 1, number - 1

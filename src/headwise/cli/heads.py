@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headwise.cli.options import AsJson, Device, TrainedRun
+from headwise import bounds
+from headwise.cli.options import AsJson, Device, TrainedRun, finite
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,24 +30,38 @@ def command(
         Path | None, typer.Option(help="Its translation, likewise; the model's own unless given.")
     ] = None,
     miniature: Annotated[bool, typer.Option("--miniature", help="The built-in corpus's test set.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the built-in corpus and of random orders.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus and of random orders.")
+    ] = 1,
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
     ] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Read the first sentences only.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")
+    ] = None,
     importance: Annotated[
         bool, typer.Option("--importance", help="Silence each head alone, and take gradients.")
     ] = False,
     prune: Annotated[
         Order | None, typer.Option(help="Remove heads in this order and score the translations.")
     ] = None,
-    points: Annotated[int, typer.Option(min=1, help="Of the pruning curve, besides none removed.")] = 8,
-    retune: Annotated[int, typer.Option(min=0, help="Steps of training after each removal.")] = 0,
+    points: Annotated[
+        int, typer.Option(min=1, max=bounds.COUNT, help="Of the pruning curve, besides none removed.")
+    ] = 8,
+    retune: Annotated[
+        int, typer.Option(min=0, max=bounds.COUNT, help="Steps of training after each removal.")
+    ] = 0,
     gates: Annotated[
-        float | None, typer.Option(min=0.0, help="Train hard-concrete gates with this cost of an open head.")
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=bounds.RATE,
+            callback=finite,
+            help="Train hard-concrete gates with this cost of an open head.",
+        ),
     ] = None,
-    gate_steps: Annotated[int, typer.Option(min=1, help="Of training with gates.")] = 300,
+    gate_steps: Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Of training with gates.")] = 300,
     train_source: Annotated[
         Path | None, typer.Option(help="Training text, to count rare words in, and for --retune and --gates.")
     ] = None,

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import gzip
-import os
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
 
-import typer
-
+from headwise.cli.streams import show
 from headwise.errors import ConfigError, DataError
 from headwise.files import disk_errors
 from headwise.text.corpus import reading
+from headwise.text.lines import bounded_lines, one_line
+
+_JSON_LINE_END = re.compile("[\x85\u2028\u2029]")
 
 
 def read_lines(path: Path | None) -> Iterator[str]:
-    r"""Yield the lines of a file (plain or `.gz`), or of standard input for None, without their ends.
+    r"""Yield the lines of a file (plain or `.gz`), or of standard input for None, line ends inside them as spaces.
 
     Lines end at `\n` alone, as in the training text, so that line numbers agree with those of any other program.
     Raises `DataError` naming the file, and the line that isn't UTF-8.
     """
     if path is None:
-        yield from _decoded(sys.stdin.buffer, "standard input")
+        with reading(Path("standard input")):
+            yield from _decoded(sys.stdin.buffer, "standard input")
         return
     with reading(path), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
         yield from _decoded(file, str(path))
@@ -40,43 +45,31 @@ def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
     return iter(track(lines, title, total=total, console=Console(stderr=True), transient=True))
 
 
-def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
+def _decoded(file: gzip.GzipFile | BinaryIO, name: str) -> Iterator[str]:
+    for number, line in enumerate(bounded_lines(file, name), start=1):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError:
             raise DataError(f"{name}: line {number}: expected UTF-8 text, found other bytes") from None
         if number == 1:
             text = text.removeprefix("\ufeff")
-        yield text.removesuffix("\n").removesuffix("\r")
+        yield one_line(text.removesuffix("\n").removesuffix("\r"))
 
 
-@contextmanager
-def text_writer() -> Iterator[Callable[[str], None]]:
-    """Give a function that writes text to standard output at once."""
-
-    def show(text: str) -> None:
-        try:
-            sys.stdout.buffer.write(text.encode())
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            # Whoever read our output has read enough. Python must not try to flush the rest when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit from None
-
-    yield show
+def json_line(record: dict[str, Any]) -> str:
+    """Write a record as one line of JSON, for every program: line ends that JSON allows in a text are escaped, too."""
+    return _JSON_LINE_END.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(record, ensure_ascii=False))
 
 
 @contextmanager
 def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[str], None]]:
-    """Give a function that writes a line to a file, or to standard output for None, at once.
+    """Give a function that writes a line to a file, or to standard output for None, at once, and never two.
 
     Raises `ConfigError` where the file is one of the `inputs`, and a sentence that names the file where it can't
     be written.
     """
     if path is None:
-        with text_writer() as show:
-            yield lambda line: show(line + "\n")
+        yield lambda line: show(one_line(line) + "\n")
         return
     if any(
         given is not None and path.exists() and given.exists() and path.samefile(given) for given in inputs
@@ -88,7 +81,7 @@ def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[s
         with open(path, "wb") as file:
 
             def write(line: str) -> None:
-                file.write(line.encode() + b"\n")
+                file.write(one_line(line).encode() + b"\n")
                 file.flush()
 
             yield write

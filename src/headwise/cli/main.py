@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from headwise.cli.streams import ReaderGoneError, standard_streams
 from headwise.errors import ConfigError, HeadwiseError
 
 # Name -> (module, one line of help).
 COMMANDS = {
-    "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in two minutes and look inside."),
+    "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in minutes and look inside."),
     "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
     "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
@@ -58,6 +59,31 @@ Commands:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code: 0 fine, 2 the user's mistake, 130 interrupted."""
     warnings.showwarning = _show_warning
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()  # here, where a failure is told
+    except HeadwiseError as error:
+        print(f"headwise: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("headwise: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except ReaderGoneError:
+        return 0
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print(
+            "headwise: error: expected enough memory for what was asked, found too little"
+            f" ({_sentence(str(error)) or 'it ran out'}); ask for less: fewer tokens a batch, a smaller beam or model",
+            file=sys.stderr,
+        )
+        return 2
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Do what the first argument says; returns the exit code."""
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
     if name in {"-h", "--help"}:
         print(USAGE + "\n".join(f"  {command:<12} {text}" for command, (_, text) in COMMANDS.items()))
@@ -70,23 +96,8 @@ def run(arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(COMMANDS)}"
-        print(f"headwise: error: expected a command, found {name!r} ({hint})", file=sys.stderr)
-        return 2
-    try:
-        return _call(name, rest)
-    except HeadwiseError as error:
-        print(f"headwise: error: {error}", file=sys.stderr)
-        return 2
-    except MemoryError as error:
-        print(f"headwise: error: {error or 'there is not enough memory'}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("headwise: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has stopped reading; Python must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise ConfigError(f"expected a command, found {name!r} ({hint})")
+    return _call(name, rest)
 
 
 def _call(name: str, arguments: list[str]) -> int:
@@ -115,6 +126,15 @@ def _call(name: str, arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell Python's, NumPy's and torch's ways of saying so from other errors; torch has no type for the CPU's."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator" in str(error)
+    )
+
+
 def _sentence(message: str) -> str:
     message = " ".join(message.split()).rstrip(".")
     return message[:1].lower() + message[1:]
@@ -127,7 +147,9 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where the shell has it ignored
         signal.signal(signal.SIGINT, _interrupt)
-    sys.exit(run(sys.argv[1:]))
+    with standard_streams():
+        code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

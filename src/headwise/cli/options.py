@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +29,39 @@ EnginePrecision = Annotated[
         show_default="what the run is stored in",
     ),
 ]
-Beam = Annotated[int | None, typer.Option(help="Beam size.", show_default="the run's")]
+
+
+def finite(value: float | None) -> float | None:
+    """Refuse what is no number: it is neither below nor above any bound."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("expected a number, found nan")
+    return value
+
+
+def searchable(option: typer.CallbackParam, value: float | None) -> float | None:
+    """Refuse an option of the search that is out of range, before anything is loaded; raises `ConfigError`."""
+    from headwise.decoding.options import check_option
+
+    if option.name is not None:
+        check_option(option.name, value)
+    return value
+
+
+def drawable(option: typer.CallbackParam, value: float) -> float:
+    """Refuse an option of a text's draws that is out of range, before anything is loaded; raises `ConfigError`."""
+    from headwise.decoding.generation import GenerationOptions
+
+    if option.name is not None:
+        GenerationOptions(**{option.name: value})  # type: ignore[arg-type]
+    return value
+
+
+Beam = Annotated[int | None, typer.Option(callback=searchable, help="Beam size.", show_default="the run's")]
 Alpha = Annotated[
-    float | None, typer.Option(help="Exponent of the length penalty.", show_default="the run's")
+    float | None,
+    typer.Option(
+        callback=searchable,
+        help="Exponent of the length penalty.",
+        show_default="the run's",
+    ),
 ]

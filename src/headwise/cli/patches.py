@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Device
 from headwise.config import Config
 from headwise.errors import ConfigError
@@ -17,7 +18,9 @@ def command(
         Path, typer.Argument(help="A trained run directory of task image_classification or image_text.")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The .png file to write.")],
-    row: Annotated[int | None, typer.Option(min=1, help="Look at this held-out image.")] = None,
+    row: Annotated[
+        int | None, typer.Option(min=1, max=bounds.COUNT, help="Look at this held-out image.")
+    ] = None,
     image: Annotated[
         Path | None, typer.Option(help="Look at a PNG of the size that the model was trained on.")
     ] = None,

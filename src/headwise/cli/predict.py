@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Device, OutputFile, Precision, TrainedRun
 
 
@@ -24,7 +24,9 @@ def command(
     ] = False,
     device: Device = "auto",
     precision: Precision = "float32",
-    chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
+    chunk: Annotated[
+        int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead, to batch them by length.")
+    ] = 1024,
 ) -> None:
     """Predict for each line of a file or of standard input, in its order; an empty line stays empty.
 
@@ -38,7 +40,8 @@ def command(
 
     Example: headwise predict runs/ud-ewt-upos sentences.txt --json -o tags.jsonl
     """
-    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.chunks import chunks, results
+    from headwise.cli.lines import json_line, line_writer, read_lines, watched
     from headwise.config import Config
     from headwise.tasks.registry import find_task
 
@@ -50,15 +53,14 @@ def command(
         lines = watched(lines, file, "predicting")
     if file is None and sys.stdin.isatty():
         chunk = 1
-    numbered = enumerate(lines, start=1)
     with line_writer(out, file) as write:
-        while block := list(itertools.islice(numbered, chunk)):
-            asked = [(line, f"{name} line {number}") for number, line in block if line.strip()]
-            predictions = iter(predict(asked) if asked else [])
-            for number, line in block:
+        for part in chunks(enumerate(lines, start=1), itertools.repeat(chunk)):
+            asked = [(line, f"{name} line {number}") for number, line in part if line.strip()]
+            predictions = results(predict, asked) if asked else iter(())
+            for number, line in part:
                 if not line.strip():
-                    write(json.dumps({"line": number}) if as_json else "")
+                    write(json_line({"line": number}) if as_json else "")
                     continue
                 prediction = next(predictions)
                 record = {"line": number, **prediction.record}
-                write(json.dumps(record, ensure_ascii=False) if as_json else prediction.text)
+                write(json_line(record) if as_json else prediction.text)

@@ -26,6 +26,7 @@ def command(
     """
     from headwise.files import atomic_directory
     from headwise.models.weights import write_quantized
+    from headwise.text.seen import FILE as SEEN
     from headwise.text.shortlist import FILE as SHORTLIST
 
     if precision not in ("int8", "bfloat16"):
@@ -35,7 +36,8 @@ def command(
     if out.exists():
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     with atomic_directory(out) as folder:
-        for file in (run / "config.yaml", *sorted(run.glob("spm*.model")), *run.glob(SHORTLIST)):
+        kept = (run / "config.yaml", *sorted(run.glob("spm*.model")), *run.glob(SHORTLIST), *run.glob(SEEN))
+        for file in kept:
             shutil.copy(file, folder / file.name)
         write_quantized(run / "model.safetensors", folder / "model.safetensors", precision)
     before, after = ((place / "model.safetensors").stat().st_size / 1e6 for place in (run, out))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,10 +37,17 @@ def command(
     device: Annotated[
         str | None, typer.Option(help="training.device of every row.", show_default="auto")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="training.threads of every row.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")
+    ] = None,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, help="Train under torchrun in so many processes.", show_default="one per GPU"),
+        typer.Option(
+            min=1,
+            max=bounds.PROCESSES,
+            help="Train under torchrun in so many processes.",
+            show_default="one per GPU",
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -123,11 +131,14 @@ def _seeds(text: str | None) -> tuple[int, ...]:
         return ()
     if not re.fullmatch(r"\d+(,\d+)*", text):
         raise ConfigError(f"--seeds: expected whole numbers such as 1,2,3, found {text!r}")
-    return tuple(int(part) for part in text.split(","))
+    seeds = tuple(int(part) for part in text.split(",") if len(part) <= len(str(bounds.SEED)))
+    if len(seeds) <= text.count(",") or max(seeds) > bounds.SEED:
+        raise ConfigError(f"--seeds: expected whole numbers of at most {bounds.SEED:,}, found {text!r}")
+    return seeds
 
 
 def _shard(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
     number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= count:
         raise ConfigError(f"--shard: expected I/N with I from 1 to N, such as 2/4, found {text!r}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun
+from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun, searchable
 from headwise.errors import DataError
+
+if TYPE_CHECKING:
+    from headwise.decoding.outputs import Output
 
 _CHUNK = 1024  # pairs scored together
 
@@ -23,7 +25,12 @@ def command(
     out: OutputFile = None,
     also: MoreRuns = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Exponent of the score's length penalty.", show_default="the run's")
+        float | None,
+        typer.Option(
+            callback=searchable,
+            help="Exponent of the score's length penalty.",
+            show_default="the run's",
+        ),
     ] = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Write a JSON object for each pair.")] = False,
     device: Device = "auto",
@@ -36,16 +43,26 @@ def command(
 
     Example: headwise score runs/de --source test.en --target test.de
     """
-    from headwise.cli.lines import line_writer
+    from headwise.chunks import chunks, results
+    from headwise.cli.lines import json_line, line_writer
+    from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
 
     translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="readable")
-    pairs = _pairs(source, target)
-    line = 1
+    novelty = translator.novelty
+    unknown = UnknownWords(novelty.seen is not None), UnknownWords(novelty.seen is not None)
+    line = 0
+
+    def work(part: Sequence[tuple[int, str, str]]) -> list[Output]:
+        numbers, sources, targets = zip(*part, strict=True)
+        return translator.score(sources, targets, alpha=alpha, first_line=numbers[0])
+
     with line_writer(out, source, target) as write:
-        while chunk := list(itertools.islice(pairs, _CHUNK)):
-            sources, targets = zip(*chunk, strict=True)
-            for output in translator.score(sources, targets, alpha=alpha, first_line=line):
+        for part in chunks(_pairs(source, target), itertools.repeat(_CHUNK)):
+            for (line, *texts), output in zip(part, results(work, part), strict=True):
+                new = novelty.words(texts[0], "source"), novelty.words(texts[1], "target")
+                for side, words in zip(unknown, new, strict=True):
+                    side.add(line, words)
                 if jsonl:
                     record = {
                         "line": line,
@@ -53,16 +70,19 @@ def command(
                         "score": output.score,
                         "pieces": output.pieces,
                         "token_log_probabilities": output.token_log_probabilities,
+                        "unknown": new[0],
+                        "unknown_target": new[1],
                     }
-                    write(json.dumps(record, ensure_ascii=False))
+                    write(json_line(record))
                 else:
                     each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
                     write(f"{output.log_probability:.6f}\t{each}")
-                line += 1
+    for side, what in zip(unknown, ("source lines", "target lines"), strict=True):
+        side.warn(line, what)
 
 
-def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Yield the lines side by side; raises `DataError` where one file ends before the other."""
+def _pairs(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the lines side by side, numbered; raises `DataError` where one file ends before the other."""
     from headwise.cli.lines import read_lines
 
     sides = itertools.zip_longest(read_lines(source), read_lines(target))
@@ -73,4 +93,4 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
                 f"{shorter}: expected as many lines as in {target if left is None else source}, "
                 f"found only {number - 1:,}"
             )
-        yield left, right
+        yield number, left, right

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.cli.options import Device
 from headwise.errors import ConfigError
 
@@ -16,6 +17,10 @@ def command(
         list[Path], typer.Argument(metavar="RUN…", help="Run directories, trained or in training.")
     ],
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Answer to this name, too, as a proxy or another machine calls it; repeatable."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     source: Annotated[
         Path | None,
@@ -31,7 +36,7 @@ def command(
     miniature: Annotated[
         bool, typer.Option("--miniature", help="Measure on the built-in corpus's test set.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the built-in corpus.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus.")] = 1,
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
     ] = False,
@@ -76,4 +81,4 @@ def command(
         corpus = Corpus(name, found.sources, found.targets, found.gold)
     if corpus is not None and gold is not None:
         corpus = corpus.with_gold(gold)
-    serve(open_runs(runs, device), host, port, say, corpus)
+    serve(open_runs(runs, device), host, port, say, corpus, allow_host or [])

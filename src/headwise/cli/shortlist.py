@@ -7,15 +7,21 @@ from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.errors import CheckpointError
 
 
 def command(
     run: Annotated[Path, typer.Argument(help="A trained run directory, with its prepared text.")],
     candidates: Annotated[
-        int, typer.Option(min=1, help="Target subwords of each source subword, by IBM Model 1.")
+        int,
+        typer.Option(
+            min=1, max=bounds.VOCABULARY, help="Target subwords of each source subword, by IBM Model 1."
+        ),
     ] = 200,
-    common: Annotated[int, typer.Option(min=0, help="Most frequent target subwords, in every list.")] = 500,
+    common: Annotated[
+        int, typer.Option(min=0, max=bounds.VOCABULARY, help="Most frequent target subwords, in every list.")
+    ] = 500,
 ) -> None:
     """Learn a shortlist of target subwords for every sentence, which `translate --shortlist` searches alone.
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise import bounds
 from headwise.cli.main import INTERRUPTED
+from headwise.cli.options import finite
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.presets import preset_changes
@@ -45,13 +47,23 @@ def command(
         typer.Option("--preset", help="Model size: tiny, base, big, or a row of the paper's Table 3."),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option("--max-steps", help="Stop after so many steps in all.")
+        int | None,
+        typer.Option("--max-steps", min=1, max=bounds.COUNT, help="Stop after so many steps in all."),
     ] = None,
     max_minutes: Annotated[
-        float | None, typer.Option("--max-minutes", help="Stop after so many minutes of training in all.")
+        float | None,
+        typer.Option(
+            "--max-minutes",
+            min=0.0,
+            max=bounds.MINUTES,
+            callback=finite,
+            help="Stop after so many minutes of training in all.",
+        ),
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=bounds.SEED, help="Seed of everything random.")
+    ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")
     ] = False,
@@ -68,14 +80,14 @@ def command(
     """
     changes = [*(preset_changes(preset) if preset else []), *(overrides or [])]
     options = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
-    changes += [f"training.{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    changes += _as_changes("training", options)
     files: dict[str, Any] = {
         "source": source,
         "target": target,
         "dev_source": dev_source,
         "dev_target": dev_target,
     }
-    changes += [f"data.{key}={json.dumps(value)}" for key, value in files.items() if value is not None]
+    changes += _as_changes("data", files)
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:
         raise ConfigError("-o: expected the run directory that training writes to, found none")
@@ -102,6 +114,15 @@ def command(
         }
         typer.echo(json.dumps(record))
     return 0
+
+
+def _as_changes(section: str, values: dict[str, Any]) -> list[str]:
+    """Return `section.key=value` overrides for the values that are given."""
+    return [
+        f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in values.items()
+        if value is not None
+    ]
 
 
 def _configuration(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile
+from headwise import bounds
+from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile, searchable
 
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
@@ -26,30 +26,60 @@ def command(
     out: OutputFile = None,
     also: MoreRuns = None,
     beam: Annotated[
-        int | None, typer.Option(help="Live hypotheses; 1 is greedy.", show_default="the run's")
+        int | None,
+        typer.Option(callback=searchable, help="Live hypotheses; 1 is greedy.", show_default="the run's"),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Length penalty ((5+|Y|)/6)^alpha.", show_default="the run's")
+        float | None,
+        typer.Option(
+            callback=searchable,
+            help="Length penalty ((5+|Y|)/6)^alpha.",
+            show_default="the run's",
+        ),
     ] = None,
-    n_best: Annotated[int, typer.Option(help="Translations a line, or samples with --sample.")] = 1,
-    min_length: Annotated[int, typer.Option(help="Fewest subwords.")] = 0,
+    n_best: Annotated[
+        int, typer.Option(callback=searchable, help="Translations a line, or samples with --sample.")
+    ] = 1,
+    min_length: Annotated[int, typer.Option(callback=searchable, help="Fewest subwords.")] = 0,
     max_length: Annotated[
-        int | None, typer.Option(help="Most subwords.", show_default="50 more than the input's")
+        int | None,
+        typer.Option(callback=searchable, help="Most subwords.", show_default="50 more than the input's"),
     ] = None,
-    no_repeat_ngram: Annotated[int, typer.Option(help="No n-gram of this size twice; 0: no limit.")] = 0,
+    no_repeat_ngram: Annotated[
+        int, typer.Option(callback=searchable, help="No n-gram of this size twice; 0: no limit.")
+    ] = 0,
     patience: Annotated[
-        float, typer.Option(help="A search ends when this many times --beam hypotheses have ended.")
+        float,
+        typer.Option(
+            callback=searchable,
+            help="A search ends when this many times --beam hypotheses have ended; inf: when none can win.",
+        ),
     ] = 1.0,
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Let ⁇ appear in the output.")
     ] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw at random, don't search.")] = False,
-    temperature: Annotated[float, typer.Option(help="With --sample: below 1 bolder, above 1 wilder.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="With --sample: among the k likeliest only; 0: all.")] = 0,
-    top_p: Annotated[
-        float, typer.Option(help="With --sample: among the likeliest of this total probability.")
+    temperature: Annotated[
+        float,
+        typer.Option(
+            callback=searchable,
+            help="With --sample: below 1 bolder, above 1 wilder.",
+        ),
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="With --sample: another seed, other samples.")] = 1,
+    top_k: Annotated[
+        int,
+        typer.Option(callback=searchable, help="With --sample: among the k likeliest only; 0: all."),
+    ] = 0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            callback=searchable,
+            help="With --sample: among the likeliest of this total probability.",
+        ),
+    ] = 1.0,
+    seed: Annotated[
+        int, typer.Option(callback=searchable, help="With --sample: another seed, other samples.")
+    ] = 1,
     prefix_file: Annotated[
         Path | None, typer.Option(help="A file whose lines begin the translations, one for each line.")
     ] = None,
@@ -70,20 +100,33 @@ def command(
     engine: Engine = "auto",
     precision: EnginePrecision = None,
     workers: Annotated[
-        int, typer.Option(min=0, help="Threads that each search sentences; 0: one a processor.")
+        int,
+        typer.Option(
+            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one a processor."
+        ),
     ] = 0,
     shortlist: Annotated[
         bool,
         typer.Option("--shortlist", help="Among likely subwords only, as `headwise shortlist` learned them."),
     ] = False,
     threads: Annotated[
-        int, typer.Option(min=0, help="Threads of one product in PyTorch; 0: PyTorch's choice.")
+        int,
+        typer.Option(
+            min=0, max=bounds.PROCESSES, help="Threads of one product in PyTorch; 0: PyTorch's choice."
+        ),
     ] = 0,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Source subwords in a batch, times the beam.", show_default="the run's"),
+        typer.Option(
+            min=1,
+            max=bounds.COUNT,
+            help="Source subwords in a batch, times the beam.",
+            show_default="the run's",
+        ),
     ] = None,
-    chunk: Annotated[int, typer.Option(min=1, help="Lines read ahead, to batch them by length.")] = 1024,
+    chunk: Annotated[
+        int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead, to batch them by length.")
+    ] = 1024,
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
@@ -92,7 +135,8 @@ def command(
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
     """
-    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.cli.lines import json_line, line_writer, read_lines, watched
+    from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
     from headwise.nn.device import use_threads
 
@@ -134,10 +178,12 @@ def command(
         split=split,
         alignments=alignments,
     )
+    unknown, number = UnknownWords(translator.novelty.seen is not None), 0
     with line_writer(out, file, prefix_file) as write:
         for number, translation in enumerate(translations, start=1):
+            unknown.add(number, translation.unknown)
             if jsonl:
-                write(json.dumps(_record(number, translation), ensure_ascii=False))
+                write(json_line(_record(number, translation)))
                 continue
             for output in translation.outputs:
                 columns = [str(number)] if n_best > 1 else []
@@ -145,6 +191,7 @@ def command(
                 columns += [output.text]
                 columns += [output.pharaoh] if alignments else []
                 write("\t".join(columns))
+    unknown.warn(number)
 
 
 def _record(number: int, translation: Translation) -> dict[str, Any]:
@@ -165,6 +212,7 @@ def _record(number: int, translation: Translation) -> dict[str, Any]:
         "line": number,
         "source": translation.source,
         "source_pieces": translation.source_pieces,
+        "unknown": translation.unknown,
         "text": translation.text,
         "outputs": outputs,
     }

@@ -39,10 +39,7 @@ class Constraints:
     ) -> None:
         """`source_lengths` (n,) count the end symbol; `prefixes` hold one list of ids for each sentence."""
         device = source_lengths.device
-        limits = source_lengths + options.extra_length  # |Y|, the end symbol included
-        if options.max_length is not None:
-            limits = limits.clamp(max=options.max_length + 1)
-        limits = limits.clamp(min=options.min_length + 1)
+        limits = torch.tensor(list(map(options.limit, source_lengths.tolist())), device=device)
         self.prefixes = torch.empty(len(limits), 0, dtype=torch.long, device=device)
         if prefixes is not None:
             longest = max(map(len, prefixes), default=0)

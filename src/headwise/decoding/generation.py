@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from headwise import bounds
 from headwise.config import Config
 from headwise.decoding.sampling import draw, shaped, uniforms
 from headwise.errors import CheckpointError, ConfigError
@@ -38,10 +39,18 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         for name, fine, expected in (
             ("temperature", 0 <= self.temperature < float("inf"), "a number of at least 0"),
+            (
+                "temperature",
+                self.temperature == 0 or bounds.COLDEST <= self.temperature <= bounds.HOTTEST,
+                f"0, or a number from {bounds.COLDEST:g} to {bounds.HOTTEST:g}",
+            ),
             ("top_k", self.top_k >= 0, "a whole number of at least 0"),
+            ("top_k", self.top_k <= bounds.VOCABULARY, f"a whole number of at most {bounds.VOCABULARY:,}"),
             ("top_p", 0 < self.top_p <= 1, "a number above 0, at most 1"),
             ("max_tokens", self.max_tokens >= 1, "a whole number of at least 1"),
+            ("max_tokens", self.max_tokens <= bounds.COUNT, f"a whole number of at most {bounds.COUNT:,}"),
             ("seed", self.seed >= 0, "a whole number of at least 0"),
+            ("seed", self.seed <= bounds.SEED, f"a whole number of at most {bounds.SEED:,}"),
         ):
             if not fine:
                 raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")

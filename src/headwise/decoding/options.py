@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from headwise import bounds
 from headwise.errors import ConfigError
 
 
@@ -20,6 +22,7 @@ class SearchOptions:
         min_length: the end symbol is not allowed before this many subwords.
         max_length: no output has more subwords than this, whatever the input's length.
         extra_length: an output has at most this many subwords more than its input (section 6.1: 50).
+        length_factor: an output has at most this many times as many subwords as its input, and `extra_length` more.
         no_repeat_ngram: no n-gram of this size occurs twice in an output; 0 switches it off.
         patience: a sentence's search ends when `patience * beam` hypotheses have ended (Kasai et al. 2022,
             "A call for clarity in beam search"); infinity goes on until no live hypothesis can still win.
@@ -37,6 +40,7 @@ class SearchOptions:
     min_length: int = 0
     max_length: int | None = None
     extra_length: int = 50
+    length_factor: float = 1.0
     no_repeat_ngram: int = 0
     patience: float = 1.0
     allow_unknown: bool = False
@@ -48,18 +52,8 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         """Check every value; raises `ConfigError` naming the option, what it expects and what it found."""
-        for name, lowest in _LOWEST.items():
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < lowest
-            ):
-                raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
-        self._check(math.isfinite(self.alpha) and self.alpha >= 0, "alpha", "a finite number of at least 0")
-        self._check(self.patience >= 1, "patience", "a number of at least 1")
-        self._check(
-            math.isfinite(self.temperature) and self.temperature > 0, "temperature", "a finite number above 0"
-        )
-        self._check(0 < self.top_p <= 1, "top_p", "a probability above 0 and up to 1")
+        for name in (*_RANGES, *_REALS):
+            check_option(name, getattr(self, name))
         if not self.sample:
             for name in ("temperature", "top_k", "top_p"):
                 found = getattr(self, name)
@@ -77,19 +71,59 @@ class SearchOptions:
         if not good:
             raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
 
+    def limit(self, source_length: int) -> int:
+        """Return the most subwords that an output for so many may have, the end symbol counted in both."""
+        limit = math.ceil(source_length * self.length_factor) + self.extra_length
+        if self.max_length is not None:
+            limit = min(limit, self.max_length + 1)
+        return max(limit, self.min_length + 1)
+
     @property
     def rows(self) -> int:
         """Hypotheses that one sentence occupies in a batch."""
         return self.n_best if self.sample else self.beam
 
 
-_LOWEST = {
-    "beam": 1,
-    "n_best": 1,
-    "min_length": 0,
-    "max_length": 1,
-    "extra_length": 0,
-    "no_repeat_ngram": 0,
-    "top_k": 0,
-    "seed": 0,
+def check_option(name: str, value: float | None) -> None:
+    """Raise `ConfigError` for a value that is out of an option's range, whatever the other options are."""
+    if name in _RANGES and value is not None:
+        lowest, highest = _RANGES[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
+        if value > highest:
+            raise ConfigError(f"{name}: expected a whole number of at most {highest:,}, found {value}")
+    if name in _REALS and value is not None:
+        good, expected = _REALS[name]
+        if not good(value):
+            raise ConfigError(f"{name}: expected {expected}, found {value}")
+
+
+_RANGES = {
+    "beam": (1, bounds.BEAM),
+    "n_best": (1, bounds.SAMPLES),
+    "min_length": (0, bounds.LENGTH),
+    "max_length": (1, bounds.LENGTH),
+    "extra_length": (0, bounds.LENGTH),
+    "no_repeat_ngram": (0, bounds.LENGTH),
+    "top_k": (0, bounds.VOCABULARY),
+    "seed": (0, bounds.SEED),
+}
+_REALS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "alpha": (
+        lambda x: 0 <= x <= bounds.ALPHA,
+        f"a finite number of at least 0 and at most {bounds.ALPHA:g}",
+    ),
+    "length_factor": (
+        lambda x: 0 < x <= bounds.RATIO,
+        f"a number above 0 and at most {bounds.RATIO:g}",
+    ),
+    "patience": (
+        lambda x: 1 <= x <= bounds.PATIENCE or x == math.inf,
+        f"a number of at least 1 and at most {bounds.PATIENCE:,.0f}, or infinity",
+    ),
+    "temperature": (
+        lambda x: bounds.COLDEST <= x <= bounds.HOTTEST,
+        f"a finite number above 0, from {bounds.COLDEST:g} to {bounds.HOTTEST:,.0f}",
+    ),
+    "top_p": (lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),
 }

@@ -43,12 +43,14 @@ class Output:
 class Translation:
     """What a source sentence was translated to: `outputs`, best first (samples in the order drawn).
 
-    `source_pieces` are the subwords that the model read, without end symbols.
+    `source_pieces` are the subwords that the model read, without end symbols; `unknown` the words of the source, as
+    they stand there, that hold something the model never saw (see `headwise.text.seen`).
     """
 
     source: str
     source_pieces: tuple[str, ...]
     outputs: tuple[Output, ...]
+    unknown: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

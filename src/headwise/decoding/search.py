@@ -10,9 +10,9 @@ are among the k likeliest of all are finished. Finished hypotheses compete by
 subwords, the end symbol included. A sentence's search ends when `patience * beam` hypotheses have finished
 or, with the same result, as soon as no live hypothesis can beat the n-th best finished one: log P only falls
 as a hypothesis grows, so the best it can still reach is its log P ≤ 0 over the largest length penalty within
-the limit. A hypothesis that reaches the limit, |Y| ≤ |X| + extra_length with both end symbols counted, is
-closed by the end symbol at whatever probability the model gives it there; so every score is the score that
-forced decoding gives to the same tokens.
+the limit. A hypothesis that reaches the limit, |Y| ≤ length_factor · |X| + extra_length with both end symbols
+counted, is closed by the end symbol at whatever probability the model gives it there; so every score is the
+score that forced decoding gives to the same tokens.
 
 Shapes: n sentences still searched, k hypotheses each, v vocabulary, t tokens so far, m candidates of a step.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ from typing import Any
 
 import torch
 
+from headwise.characters import check_characters
+from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, word_links
 from headwise.decoding.constraints import Symbols
@@ -30,6 +33,9 @@ from headwise.decoding.search import Hypothesis
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
+from headwise.text.lines import one_line
+from headwise.text.seen import FILE as SEEN
+from headwise.text.seen import Novelty, Seen
 from headwise.text.shortlist import FILE as SHORTLIST
 from headwise.text.shortlist import Shortlist
 from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
@@ -56,6 +62,7 @@ class Translator:
         )
         self.engine = engine
         self.shortlist: Shortlist | None = None
+        self.novelty = Novelty(subwords)
         self._fast = model
         self._readable: tuple[Seq2Seq, Watch] | None = None
 
@@ -90,6 +97,7 @@ class Translator:
         models = [each.model for each in opened]
         model = models[0] if len(models) == 1 else Ensemble(models)
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
+        translator.novelty = Novelty(first.subwords, _seen(paths, first.subwords))
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
@@ -145,9 +153,9 @@ class Translator:
         """Translate sentences; the result is in their order and doesn't depend on how they are batched.
 
         `options` (or the run's) are changed by keyword: `translate(texts, beam=5, n_best=5)`. `prefixes` give
-        the text with which each translation begins. An empty or blank sentence becomes an empty one, a line
-        break inside a sentence a space. A sentence longer than the model can read is translated up to there,
-        with a `LongLineWarning` that names its number (the first has `first_line`), or with `split` in parts,
+        the text with which each translation begins. An empty or blank sentence becomes an empty one, a line end
+        inside a sentence a space, in a translation, too. A sentence longer than the model can read is translated up
+        to there, with a `LongLineWarning` that names its number (the first has `first_line`), or with `split` in parts,
         whose log-probabilities are added up. `alignments` links the words (see `align`).
 
         Raises `ConfigError` for an option that is unknown or out of range.
@@ -173,9 +181,14 @@ class Translator:
         )
         links = self._links(sources, found) if alignments else itertools.repeat(None)
         translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))
-        return [
+        whole = [
             joined(list(itertools.islice(translated, len(parts))), text, options.alpha, aligned=alignments)
             for text, parts in zip(texts, units, strict=True)
+        ]
+        new = (self.novelty.words(text, "source") for text in texts)
+        return [
+            dataclasses.replace(one, unknown=words) if words else one
+            for one, words in zip(whole, new, strict=True)
         ]
 
     def translate_lines(
@@ -188,25 +201,19 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream in its order, holding at most `chunk` lines of it; arguments as for `translate`.
 
-        The first chunks are smaller, so that the first results come soon.
+        The first chunks are smaller, so that the first results come soon. Where a line or a prefix can't be read, the
+        lines before it are translated first, and then the error is raised.
         """
-        stream = iter(lines)
+        first = arguments.pop("first_line", 1)
         prefixes = arguments.pop("prefixes", None)
-        beginnings = None if prefixes is None else iter(prefixes)
-        size, line = min(chunk, 64), arguments.pop("first_line", 1)
-        while texts := list(itertools.islice(stream, size)):
-            part = None
-            if beginnings is not None:
-                part = list(itertools.islice(beginnings, len(texts)))
-                if len(part) < len(texts):
-                    raise DataError(
-                        f"prefixes: expected one for each line, found none for line {line + len(part)}"
-                    )
-            yield from self.translate(texts, options, prefixes=part, first_line=line, **arguments)
-            line += len(texts)
-            size = min(chunk, 2 * size)
-        if beginnings is not None and next(beginnings, None) is not None:
-            raise DataError(f"prefixes: expected one for each of the {line - 1} lines, found more")
+
+        def work(part: Sequence[tuple[int, str, str | None]]) -> list[Translation]:
+            numbers, texts, beginnings = zip(*part, strict=True)
+            forced = None if prefixes is None else beginnings
+            return self.translate(texts, options, prefixes=forced, first_line=numbers[0], **arguments)
+
+        for part in chunks(_with_prefixes(lines, prefixes, first), growing(64, chunk)):
+            yield from results(work, part)
 
     def score(
         self,
@@ -227,7 +234,7 @@ class Translator:
             self.model,
             *rows,
             SYMBOLS,
-            alpha=self.options.alpha if alpha is None else alpha,
+            alpha=self.options.alpha if alpha is None else self.options_with(alpha=alpha).alpha,
             batch_tokens=self.batch_tokens,
         )
         return [self._output(hypothesis) for hypothesis in hypotheses]
@@ -252,7 +259,7 @@ class Translator:
         rows = [self._units(text, line, split=False) for line, text in enumerate(sources, start=first_line)]
         forced = []
         for line, target in enumerate(targets, start=first_line):
-            ids = self._encode_target(target) if isinstance(target, str) else list(target)
+            ids = self._encode_target(target, f"line {line}") if isinstance(target, str) else list(target)
             if len(ids) >= self._fast.max_length:
                 raise DataError(
                     f"line {line}: expected a target of at most {self._fast.max_length - 1} subwords, "
@@ -264,7 +271,7 @@ class Translator:
     def _units(self, text: str, line: int, split: bool) -> list[list[int]]:
         """Encode a sentence as the rows that are searched for it: none if empty, several if split."""
         room = self._fast.max_length - 1
-        text = text.replace("\n", " ").strip()
+        text = one_line(check_characters(text, f"line {line}")).strip()
         ids = self.subwords.encode_source(text)
         if len(ids) <= room:
             return [[*ids, EOS]] if ids else []
@@ -281,7 +288,7 @@ class Translator:
         """Encode each sentence's prefix, for the first of its parts."""
         rows: list[list[int]] = []
         for line, (prefix, parts) in enumerate(zip(prefixes, units, strict=True), start=first_line):
-            ids = self._encode_target(prefix)
+            ids = self._encode_target(prefix, f"prefix {line}")
             if len(ids) >= self._fast.max_length:
                 raise DataError(
                     f"prefix {line}: expected at most {self._fast.max_length - 1} subwords, found {len(ids)}"
@@ -307,8 +314,8 @@ class Translator:
             for part, source, target in zip(weights, sources, targets, strict=True)
         ]
 
-    def _encode_target(self, text: str) -> list[int]:
-        return self.subwords.encode_target(text.replace("\n", " ").strip())
+    def _encode_target(self, text: str, place: str) -> list[int]:
+        return self.subwords.encode_target(one_line(check_characters(text, place)).strip())
 
     def _translation(
         self,
@@ -319,11 +326,11 @@ class Translator:
         aligned = itertools.repeat(None) if links is None else links
         outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
         pieces = tuple(self.subwords.source_pieces(source[:-1]))
-        return Translation(self.subwords.decode_source(source), pieces, tuple(outputs))
+        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs))
 
     def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
         return Output(
-            text=self.subwords.decode_target(hypothesis.tokens),
+            text=one_line(self.subwords.decode_target(hypothesis.tokens)),
             tokens=hypothesis.tokens,
             pieces=tuple(self.subwords.target_pieces([*hypothesis.tokens, EOS])),
             log_probability=hypothesis.log_probability,
@@ -339,3 +346,25 @@ class Translator:
             raise ConfigError(f"min_length: expected at most the model's {room}, found {options.min_length}")
         longest = room if options.max_length is None else min(options.max_length, room)
         return dataclasses.replace(options, max_length=longest)
+
+
+def _seen(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
+    """Read what any of an ensemble's runs saw in training; None where one of them doesn't say."""
+    found = [Seen.find(run / SEEN, subwords) for run in runs]
+    known = [one for one in found if one is not None]
+    return functools.reduce(Seen.joined, known) if len(known) == len(runs) else None
+
+
+def _with_prefixes(
+    lines: Iterable[str], prefixes: Iterable[str] | None, first: int
+) -> Iterator[tuple[int, str, str | None]]:
+    """Number the lines and put a prefix beside each; raises `DataError` where there are fewer or more of them."""
+    beginnings = None if prefixes is None else iter(prefixes)
+    line = first - 1
+    for line, text in enumerate(lines, start=first):
+        prefix = None if beginnings is None else next(beginnings, None)
+        if beginnings is not None and prefix is None:
+            raise DataError(f"prefixes: expected one for each line, found none for line {line}")
+        yield line, text, prefix
+    if beginnings is not None and next(beginnings, None) is not None:
+        raise DataError(f"prefixes: expected one for each of the {line} lines, found more")

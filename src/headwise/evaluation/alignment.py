@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import DataError
+from headwise.text.lines import bounded_lines
 
 Link = tuple[int, int]
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
@@ -97,15 +99,14 @@ def read_alignments(path: str | Path) -> list[Alignment]:
     path = Path(path)
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            return [
-                parse_alignment(line, f"{path} line {number}") for number, line in enumerate(file, start=1)
-            ]
+        with opener(path, "rb") as file:
+            lines = enumerate(bounded_lines(file, path), start=1)
+            return [parse_alignment(line.decode("utf-8"), f"{path} line {number}") for number, line in lines]
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such alignment file") from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: expected lines of links such as 0-0 1-2, found binary data") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: can't read this alignment file ({error})") from None
 
 

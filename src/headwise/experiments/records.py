@@ -18,6 +18,7 @@ from typing import Any
 
 from headwise.errors import DataError
 from headwise.files import write_text
+from headwise.parsing.json_text import read_json
 
 _INNERMOST = re.compile(r"\[[^\[\]{}\"]*\]")  # lists of numbers, which go on one line
 
@@ -49,11 +50,12 @@ def record_file(results: Path, scale: str, row: str, seed: int) -> Path:
 
 def read_record(file: Path) -> Record | None:
     """Read a record, None where there is none; raises `DataError` naming a file that isn't one."""
-    try:
-        return Record(**json.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    if not file.exists():
         return None
-    except (ValueError, TypeError, OSError) as error:
+    tree = read_json(file, expected="the record of a result")
+    try:
+        return Record(**tree)
+    except TypeError as error:
         raise DataError(f"{file}: expected the record of a result, found something else ({error})") from None
 
 

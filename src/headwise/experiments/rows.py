@@ -7,7 +7,6 @@ become another is.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.experiments.records import digest
+from headwise.parsing.json_text import parse_json
+from headwise.processes import child_environment, python_command
 
 if TYPE_CHECKING:
     from headwise.experiments.scales import Scale
@@ -159,12 +160,17 @@ class TrainingRow(Row):
 
         A loss that isn't finite any more is a result, too: `{"diverged": sentence}`.
         """
-        program = [sys.executable, "-m", *command]
-        if command[0] == "torchrun":
-            program = [sys.executable, "-m", "torch.distributed.run", *command[1:]]
+        module, *arguments = command
+        program = python_command(
+            "-m", "torch.distributed.run" if module == "torchrun" else module, *arguments
+        )
         last = ""
         with subprocess.Popen(
-            [*program, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*program, "--json"],
+            env=child_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -181,7 +187,7 @@ class TrainingRow(Row):
                 f"row {self.name}: expected training to end well, found exit code {process.returncode} from "
                 f"`{shlex.join(command)}` ({last})"
             )
-        return json.loads(printed.strip().splitlines()[-1])
+        return parse_json(printed.strip().split("\n")[-1], f"row {self.name}", finite=False)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.errors import CheckpointError
 from headwise.text.batches import share_out
+from headwise.text.position import check_index, read_position
 
 Batch = TypeVar("Batch")
 
@@ -81,6 +81,7 @@ class RowDraws(Generic[Batch]):
             order = np.random.default_rng([self._seed, self.epoch]).permutation(self._count)
             plan = np.array_split(order, -(-self._count // self._rows))
             self._plan = share_out(plan, self._world)[self._rank :: self._world]
+            check_index(self.index, self._plan, self.epoch)
         random = np.random.default_rng([self._seed, self.epoch, self.index, self._rank])
         batch = self._make(self._plan[self.index], random)
         self.index += 1
@@ -94,13 +95,8 @@ class RowDraws(Generic[Batch]):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a saved position; raises `CheckpointError` where it is one in other batches."""
-        for name, own in self._identity.items():
-            if state.get(name) != own:
-                raise CheckpointError(
-                    f"training can't go on in the middle of an epoch: the checkpoint's batches were planned with "
-                    f"{name}={state.get(name)}, found {name}={own}"
-                )
-        self.epoch, self.index, self._plan = int(state["epoch"]), int(state["index"]), None
+        self.epoch, self.index = read_position(state, self._identity)
+        self._plan = None
 
     def close(self) -> None:
         """Nothing is made ahead."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.images.sets import Labeled, find_source
+from headwise.parsing.json_text import read_json
 from headwise.task_options import ImageConfig
 from headwise.text.arrays import map_array, save_array
 from headwise.text.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
@@ -55,7 +56,7 @@ class ImageFormat:
         """Read it from a run or prepared folder; raises `CheckpointError` where it is missing or damaged."""
         file = directory / FORMAT_FILE
         try:
-            tree = json.loads(file.read_text(encoding="utf-8"))
+            tree = read_json(file)
             channels, height, width = tree["shape"]
             return cls(
                 (channels, height, width),

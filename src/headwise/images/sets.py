@@ -6,7 +6,7 @@ are uint8, (count, channels, height, width).
 
 from __future__ import annotations
 
-import tarfile
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import ConfigError, DataError
+from headwise.parsing.bounds import read_bounded
+from headwise.text.archives import damage, open_tar
 
 DIGITS = "digits"
 _FASHION = (
@@ -31,6 +33,8 @@ _FASHION = (
 )
 _CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR_SIDE, _CIFAR_ARCHIVE = 32, "cifar-10-binary.tar"
+_MOST_BATCH = 1 << 26  # bytes of one file in it; CIFAR-10's have 31 million
+_MOST_IDX = 1 << 31
 _IDX_UINT8 = 8
 
 
@@ -128,21 +132,20 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
     Raises `DataError` where it isn't one of unsigned bytes, or its size isn't what its head says.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: can't be read ({error.strerror or error})") from error
+    content = read_bounded(path, _MOST_IDX, DataError, "an IDX file")
     if len(content) < 4 or content[:3] != bytes([0, 0, _IDX_UINT8]):
         raise DataError(
             f"{path}: expected an IDX file of unsigned bytes, found it to begin with {content[:4].hex(' ')}"
         )
+    if not 1 <= content[3] <= 3:
+        raise DataError(f"{path}: expected an IDX file of 1 to 3 dimensions, found {content[3]}")
     head = 4 + 4 * content[3]
     if len(content) < head:
         raise DataError(
             f"{path}: expected at least {head} bytes for its {content[3]} sizes, found {len(content)}"
         )
     shape = tuple(int(size) for size in np.frombuffer(content[4:head], ">u4"))
-    wanted = head + int(np.prod(shape, dtype=np.int64))
+    wanted = head + math.prod(shape)
     if len(content) != wanted:
         raise DataError(
             f"{path}: expected {wanted:,} bytes for the shape {shape} that it names, found {len(content):,}"
@@ -153,14 +156,13 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 def _cifar_archive(path: Path) -> ImageSet:
     """Read the archive's batches, without unpacking it to the disk."""
     found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name = Path(member.name).name
-                if member.isfile() and name.endswith(".bin") and (file := archive.extractfile(member)):
-                    found[name] = file.read()
-    except (tarfile.TarError, OSError) as error:
-        raise DataError(f"{path}: expected a tar archive, found a damaged one ({error})") from None
+    with damage(path, "expected a tar archive, found a damaged one"), open_tar(path) as archive:
+        for member in archive:
+            name = Path(member.name).name
+            if member.isfile() and name.endswith(".bin") and (file := archive.extractfile(member)):
+                if member.size > _MOST_BATCH:
+                    raise DataError(f"{path}: {name}: expected at most {_MOST_BATCH:,} bytes, found more")
+                found[name] = file.read()
     names = [f"data_batch_{number}.bin" for number in range(1, 6)]
     if missing := [name for name in [*names, "test_batch.bin"] if name not in found]:
         raise DataError(f"{path}: expected {', '.join(missing)} in it, found nothing by that name")
@@ -196,18 +198,23 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> NDArray[np.float32]:
     Raises `DataError` where it can't be read or has another size than `shape`, (channels, height, width).
     """
     from matplotlib.image import imread
+    from PIL import Image
 
+    channels, height, width = shape
     try:
+        with Image.open(path, formats=("PNG",)) as head:  # its size, before memory is taken for its pixels
+            size = head.size
+        if size != (width, height):
+            raise DataError(
+                f"{path}: expected an image of {width} x {height} pixels, found {size[0]} x {size[1]}"
+            )
         found = np.asarray(imread(path, format="png"), np.float32)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, SyntaxError) as error:
+    except DataError:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: expected a PNG image, found {error}") from None
-    channels, height, width = shape
-    if found.shape[:2] != (height, width):
-        raise DataError(
-            f"{path}: expected an image of {width} x {height} pixels, found {found.shape[1]} x {found.shape[0]}"
-        )
     color = found[:, :, :3] if found.ndim == 3 else found[:, :, None]
     if channels == 1:
         color = color.mean(axis=2, keepdims=True)

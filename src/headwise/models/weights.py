@@ -7,7 +7,6 @@ nothing.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
+from headwise.parsing.json_text import parse_object
 
 _SCALE = ".scale"
 _FLOATS = ("F32", "BF16", "F16", "F64")  # types that are read, as safetensors names them
@@ -156,7 +156,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
     Raises `CheckpointError` where the file is missing or damaged.
     """
     with _reading(path), safe_open(path, "pt") as file:
-        return json.loads((file.metadata() or {}).get("headwise", "{}"))
+        recipe = (file.metadata() or {}).get("headwise", "{}")
+    return parse_object(recipe, f"{path}: metadata", error=CheckpointError)
 
 
 @contextmanager

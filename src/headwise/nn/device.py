@@ -47,13 +47,17 @@ def processors() -> int:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Tell whether bfloat16 matrix products run in hardware on `device`."""
+    """Tell whether bfloat16 matrix products run in hardware on `device`.
+
+    A processor that `ATEN_CPU_CAPABILITY` makes act as an older one has what the older one has.
+    """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
         # torch (2.7 to 2.13) keeps these to itself; a version without them is taken for a processor without them.
         probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-        return any(getattr(torch.cpu, probe, bool)() for probe in probes)
+        there = any(getattr(torch.cpu, probe, bool)() for probe in probes)
+        return there and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     return False
 
 

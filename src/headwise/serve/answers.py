@@ -12,10 +12,12 @@ from starlette.responses import Response
 
 from headwise.analysis.products import products
 from headwise.serve.arrays import products_json, reading_json, trace_json
+from headwise.serve.bodies import CheckedRoute
 from headwise.serve.curves import read_curves
 from headwise.serve.desk import Desk
 from headwise.serve.evidence import Evidence
 from headwise.serve.questions import (
+    After,
     ContinueQuestion,
     ForceQuestion,
     PatchesQuestion,
@@ -31,7 +33,7 @@ from headwise.serve.writing import continued_json, next_json
 
 def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk) -> APIRouter:
     """Return the interface over these runs."""
-    router = APIRouter()
+    router = APIRouter(route_class=CheckedRoute)
 
     def find(name: str) -> Run:
         if name not in runs:
@@ -97,7 +99,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], desk: Desk
         return await answer(request, question, lambda: patches_json(runs[question.run].viewer, question))
 
     @router.get("/metrics")
-    def metrics(run: str, after: int = 0) -> Response:
+    def metrics(run: str, after: After = 0) -> Response:
         return _json(read_curves(find(run), after))
 
     @router.get("/evidence")

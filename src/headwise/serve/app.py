@@ -32,15 +32,19 @@ from headwise.serve.corpora import Corpus
 from headwise.serve.desk import Busy, Desk, Gone
 from headwise.serve.evidence import Evidence
 from headwise.serve.guard import Guard
+from headwise.serve.hosts import Hosts, KnownHosts
 from headwise.serve.runs import NotReady, Run
 
 PAGE = Path(__file__).parent / "page"
+_MOST_NAMED = 60  # characters of a field's name, which may be anybody's
+_MOST_SAID = 400  # characters of a sentence; what it quotes may be as long as a request
 
 
-def create_app(runs: Mapping[str, Run], corpus: Corpus | None = None) -> FastAPI:
+def create_app(runs: Mapping[str, Run], corpus: Corpus | None = None, hosts: Hosts | None = None) -> FastAPI:
     """Put the application together; `runs` by name, the first is shown first.
 
-    Heads are measured on `corpus`, or on each run's own development data.
+    Heads are measured on `corpus`, or on each run's own development data. It answers to the names that `hosts` knows,
+    or to the loopback's alone.
     """
     desk = Desk()
     evidence = {
@@ -65,14 +69,19 @@ def create_app(runs: Mapping[str, Run], corpus: Corpus | None = None) -> FastAPI
     app.add_exception_handler(
         Exception, lambda request, error: failure(500, "the server failed; its log says why")
     )
-    app.add_middleware(Guard)
+    app.add_middleware(KnownHosts, hosts=hosts or Hosts())
+    app.add_middleware(Guard)  # the outermost: refusals have its headers, too
     return app
 
 
 def failure(status: int, sentence: str) -> JSONResponse:
-    """Answer with one sentence about what went wrong."""
+    """Answer with one sentence about what went wrong; it stays one line whatever it quotes."""
     headers = {"Retry-After": "1"} if status == 503 else None
-    return JSONResponse({"error": sentence}, status_code=status, headers=headers)
+    line = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:_MOST_SAID]
+    )
+    told = line + "…" * (len(sentence) > _MOST_SAID)
+    return JSONResponse({"error": told}, status_code=status, headers=headers)
 
 
 def _mistake(request: Request, error: Exception) -> Response:
@@ -90,7 +99,7 @@ def _invalid(request: Request, error: Exception) -> Response:
     """Name the first field that can't be, and how many more there are."""
     assert isinstance(error, RequestValidationError)
     first, *others = error.errors()
-    places = [str(place) for place in first["loc"] if place not in ("body", "query")]
+    places = [str(place)[:_MOST_NAMED] for place in first["loc"] if place not in ("body", "query")]
     message = f"{'.'.join(places) or 'request'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
     more = f" (and {len(others)} more)" if others else ""
     return failure(422, message + more)

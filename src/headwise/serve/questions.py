@@ -17,7 +17,8 @@ MOST_WORDS = 8  # forced ones: each needs a search of its own
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Arrays = Literal["lists", "packed"]
-Ids = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=1_024)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1_024)]
+After = Annotated[int, Field(ge=0, lt=2**31)]  # records of metrics.jsonl
 Number = Annotated[int, Field(ge=0, lt=100_000)]
 
 

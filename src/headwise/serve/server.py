@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
+from headwise.serve.connections import Limits, protocol
 from headwise.serve.corpora import Corpus
+from headwise.serve.hosts import Hosts
 from headwise.serve.runs import Run
 
 
 def serve(
-    runs: Mapping[str, Run], host: str, port: int, say: Callable[[str], None], corpus: Corpus | None = None
+    runs: Mapping[str, Run],
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    corpus: Corpus | None = None,
+    allowed: Sequence[str] = (),
 ) -> None:
-    """Serve the runs; `say` gets the address once the port is ours.
+    """Serve the runs; `say` gets the address once the port is ours. `allowed` are more names that it answers to.
 
-    Raises `ConfigError` where the port is in use, or the host isn't this machine's.
+    Raises `ConfigError` where the port is in use, the host isn't this machine's, or an allowed name is none.
     """
+    Hosts(host, allowed)  # a name that is none shows before the port is taken
     with listen(host, port) as listener:
+        address, number = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        say(f"http://{shown}:{listener.getsockname()[1]}/")
-        config = uvicorn.Config(
-            create_app(runs, corpus), log_level="warning", timeout_graceful_shutdown=3, ws="none"
-        )
-        uvicorn.Server(config).run(sockets=[listener])
+        say(f"http://{shown}:{number}/")
+        app = create_app(runs, corpus, Hosts(host, allowed, address))
+        server(app, log_level="warning").run(sockets=[listener])
+
+
+def server(app: ASGIApp, limits: Limits | None = None, log_level: str = "warning") -> uvicorn.Server:
+    """Make the server of an application; nobody holds a connection of it beyond the limits."""
+    limits = limits or Limits()
+    config = uvicorn.Config(
+        app,
+        http=protocol(limits),
+        ws="none",
+        log_level=log_level,
+        timeout_keep_alive=limits.idle,
+        h11_max_incomplete_event_size=limits.head_bytes,
+        timeout_graceful_shutdown=3,
+    )
+    return uvicorn.Server(config)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -6,8 +6,9 @@ A new task is one file in this package with a subclass of `TaskKind`, and one li
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -135,6 +136,30 @@ class TaskKind(ABC):
         raise ConfigError(
             f"predict: expected a run of a task that labels or answers, found one of {self.name}"
         )
+
+
+class Measured:
+    """What was measured last of a model: while its parameters are the same bit by bit, it isn't measured again.
+
+    The checkpoints that are averaged at the end of a run may be one, whose parameters were scored a moment ago.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        """Nothing has been measured."""
+        self._model, self._digest = model, b""
+        self._found: dict[Hashable, dict[str, float]] = {}
+
+    def once(self, what: Hashable, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """Return the scores that `measure` gives, without it where `what` was measured of these parameters."""
+        digest = hashlib.sha256()
+        for parameter in self._model.parameters():
+            values = parameter.detach().cpu().contiguous().view(-1)
+            digest.update(values.view(torch.uint8).numpy().data)
+        if digest.digest() != self._digest:
+            self._digest, self._found = digest.digest(), {}
+        if what not in self._found:
+            self._found[what] = measure()
+        return dict(self._found[what])
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -21,7 +21,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.text.batches import Batch
 from headwise.text.denoising import Damage, DenoisingStream, make_pairs, symbol_names
 from headwise.text.plain import LineReport, read_text
@@ -38,6 +38,7 @@ class DenoisingTask:
     """Learn to restore a prepared text."""
 
     def __init__(self, config: Config, prepared: PreparedText, model: Seq2Seq) -> None:
+        self._measured = Measured(model)
         self.config, self.prepared, self.model = config, prepared, model
         self.device = next(model.parameters()).device
         self.damage = damage_of(config, prepared.vocabulary)
@@ -72,6 +73,9 @@ class DenoisingTask:
         """Scores on the development text, if any, always damaged in the same places (see `score`)."""
         if not len(self.prepared.dev):
             return {}
+        return self._measured.once("dev", self._scores)
+
+    def _scores(self) -> dict[str, float]:
         was_training = self.model.training
         self.model.eval()
         try:

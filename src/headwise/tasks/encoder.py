@@ -22,7 +22,7 @@ from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.headed import HeadedEncoder, load_encoder
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
 from headwise.tasks.start import find_start
 from headwise.text.examples import Encoded, Example, Format, PreparedExamples, load_labels, prepare_examples
 from headwise.text.masking import MASK
@@ -193,6 +193,7 @@ class ExamplesTask(Generic[Example]):
     def __init__(
         self, kind: EncoderKind[Example], config: Config, prepared: PreparedExamples, model: HeadedEncoder
     ) -> None:
+        self._measured = Measured(model)
         self.kind, self.config, self.prepared, self.model = kind, config, prepared, model
         self.device = next(model.parameters()).device
         form = kind.format(config)
@@ -242,6 +243,9 @@ class ExamplesTask(Generic[Example]):
         """Loss (nats per choice, without smoothing) and scores on the development data, if any."""
         if not self.dev:
             return {}
+        return self._measured.once("dev", self._scores)
+
+    def _scores(self) -> dict[str, float]:
         was_training = self.model.training
         self.model.eval()
         try:

@@ -20,7 +20,7 @@ from headwise.images.sets import Labeled
 from headwise.models.build import load_filled
 from headwise.models.vision import ImageClassifier, build_classifier
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.training.loss import LossSum
 
 # What only tasks on text read.
@@ -52,6 +52,7 @@ class ImageClassificationTask:
     """Learn the classes of prepared images."""
 
     def __init__(self, config: Config, prepared: PreparedImages, model: ImageClassifier) -> None:
+        self._measured = Measured(model)
         self.config, self.prepared, self.model = config, prepared, model
         self.device = next(model.parameters()).device
 
@@ -91,6 +92,9 @@ class ImageClassificationTask:
         """Loss (nats per image, without smoothing) and accuracy (percent) on the development images, if any."""
         if not len(self.prepared.dev):
             return {}
+        return self._measured.once("dev", self._scores)
+
+    def _scores(self) -> dict[str, float]:
         was_training = self.model.training
         self.model.eval()
         try:

@@ -21,7 +21,7 @@ from headwise.images.sets import DIGITS, Labeled
 from headwise.models.build import load_filled
 from headwise.models.contrastive import ImageText, contrastive_loss
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.tasks.image_classification import NO_TEXT, held_out
 from headwise.text.captions import PHRASINGS, CaptionWords, Facts, draw_picture
 from headwise.text.subword import PAD
@@ -54,6 +54,7 @@ class ImageTextTask:
     """Learn which caption belongs to which picture; every epoch draws new ones from the training digits."""
 
     def __init__(self, config: Config, prepared: PreparedImages, model: ImageText) -> None:
+        self._measured = Measured(model)
         self.config, self.prepared, self.model = config, prepared, model
         self.device = next(model.parameters()).device
         self.words = CaptionWords()
@@ -95,6 +96,9 @@ class ImageTextTask:
         """Loss and retrieval accuracy (percent) on pictures of the development digits, if any, all facts different."""
         if not len(self.prepared.dev):
             return {}
+        return self._measured.once("dev", self._scores)
+
+    def _scores(self) -> dict[str, float]:
         was_training = self.model.training
         self.model.eval()
         try:

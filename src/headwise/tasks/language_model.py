@@ -17,7 +17,7 @@ from headwise.decoding.generation import first_token, load_language_model
 from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only
 from headwise.models.decoder_only import DecoderOnly
-from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.text.plain import LineReport, read_text
 from headwise.text.streams import PreparedText, prepare_text
 from headwise.text.subword import EOS, UNK
@@ -80,6 +80,7 @@ class LanguageModelTask:
     """Learn to continue a prepared text."""
 
     def __init__(self, config: Config, prepared: PreparedText, model: DecoderOnly) -> None:
+        self._measured = Measured(model)
         self.config, self.prepared, self.model = config, prepared, model
         self.device = next(model.parameters()).device
         self.length = _window(config)
@@ -121,9 +122,12 @@ class LanguageModelTask:
 
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Nats per token, perplexity and bits per character of the development text, if any."""
-        dev = self.prepared.dev
-        if not len(dev):
+        if not len(self.prepared.dev):
             return {}
+        return self._measured.once("dev", self._scores)
+
+    def _scores(self) -> dict[str, float]:
+        dev = self.prepared.dev
         was_training = self.model.training
         self.model.eval()
         try:

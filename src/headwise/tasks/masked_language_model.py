@@ -19,7 +19,7 @@ from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.headed import HeadedEncoder, load_encoder
 from headwise.models.heads import MaskedTokenHead
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
 from headwise.tasks.encoder import MAY_CHANGE, UNUSED, check_vocabulary, choice_loss, to_device
 from headwise.tasks.start import Start, find_start
 from headwise.text.masking import MASK, Masking, cut_documents, cut_running
@@ -84,6 +84,7 @@ class MaskedTask:
     def __init__(
         self, config: Config, prepared: PreparedText, model: HeadedEncoder, start: Start | None
     ) -> None:
+        self._measured = Measured(model)
         self.config, self.prepared, self.model, self.start = config, prepared, model, start
         self.guessing = Guessing(config, model, prepared.vocabulary)
 
@@ -122,9 +123,12 @@ class MaskedTask:
 
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Scores on the development text, if any."""
-        dev = self.prepared.dev
-        if not len(dev):
+        if not len(self.prepared.dev):
             return {}
+        return self._measured.once("dev", self._scores)
+
+    def _scores(self) -> dict[str, float]:
+        dev = self.prepared.dev
         was_training = self.model.training
         self.model.eval()
         try:

@@ -11,16 +11,19 @@ from pathlib import Path
 
 import torch
 
+from headwise.characters import unwritable
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
 from headwise.nn.device import find_device, find_precision
+from headwise.nn.memory import TRAINING, check_fits
 from headwise.tasks.base import Prepared, TaskKind, parameter_count, set_precision
 from headwise.tasks.registry import find_task
-from headwise.training.checkpoint import Checkpoints, Progress, read_state
+from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer
 from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
+from headwise.training.progress import Progress
 
 # Keys that may change when a run goes on, for every task: they decide how long, how often and where, not what is
 # computed.
@@ -53,9 +56,14 @@ class TrainedRun:
 def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = False) -> TrainedRun:
     """Prepare the data, then train in `run` from wherever it stands; `config.yaml` is written there.
 
-    `restart` removes what an earlier training left in `run` first. Raises a `HeadwiseError` for anything the user
+    `restart` removes what an earlier training left in `run` first; so does a start that finds nothing to resume from,
+    only what an interrupted `restart` left. Raises a `HeadwiseError` for anything the user
     can mend: data, configuration, device, disk, or a run directory that holds something else.
     """
+    if unwritable(str(run)):
+        raise ConfigError(
+            f"{run}: expected a run directory whose name is UTF-8, found another"
+        )  # safetensors' demand
     kind = find_task(config.task)
     kind.check(config)
     device = find_device(config.training.device)
@@ -75,11 +83,14 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         world.on_first(lambda: held.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
+        check_fits(
+            lambda: kind.build(config, prepared), config.model, config.subwords.size, device, each=TRAINING
+        )
         torch.manual_seed(config.training.seed)
         model = kind.build(config, prepared).to(device)
         set_precision(model, precision)
-        if restart:
-            world.on_first(lambda: _remove_training(run))
+        if latest is None:
+            world.on_first(lambda: _make_way(run, restart, say))
         task = kind.task(config, prepared, model)
         trainer = Trainer(task, config, run, device=device, world=world, quiet=quiet)
         world.on_first(lambda: _write_down(config, run, prepared))
@@ -114,12 +125,25 @@ def _prepare(
     return prepared
 
 
-def _remove_training(run: Path) -> None:
-    """Remove what an earlier training left, but for the prepared data."""
-    Checkpoints(run).remove()
+def _make_way(run: Path, restart: bool, say: Callable[[str], None]) -> None:
+    """Remove what an earlier training left, but for the prepared data, where a start is a fresh one.
+
+    What was there before is gone, or is resumed from, as soon as `latest` is gone, or as long as it isn't: whenever a
+    kill comes, the checkpoints go last, and the next start finds by them that there is more to remove.
+    """
+    checkpoints = Checkpoints(run)
+    if not restart:
+        if not (left := checkpoints.steps()):
+            return
+        say(
+            f"{run}: found {len(left)} checkpoints up to step {left[-1]} and no `latest` to resume from, as an "
+            "interrupted start leaves them; removing them"
+        )
+    checkpoints.forget()
     for name in ("metrics.jsonl", "curves.png", "model.safetensors"):
         (run / name).unlink(missing_ok=True)
     shutil.rmtree(run / "tensorboard", ignore_errors=True)
+    checkpoints.remove()
 
 
 def _write_down(config: Config, run: Path, prepared: Prepared) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headwise.config import Config, TrainingConfig
 from headwise.decoding.options import SearchOptions
@@ -15,13 +19,19 @@ from headwise.errors import ConfigError
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
-from headwise.tasks.base import Evaluation, EvaluationRequest, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.tasks.start import Start, find_start
 from headwise.text.batches import Batch, BatchStream, make_batch, plan_batches
 from headwise.text.store import PreparedData, prepare
-from headwise.text.subword import PAD, Subwords
+from headwise.text.subword import EOS, PAD, Subwords
 from headwise.text.vocabulary import Pieces
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
+
+_SAMPLE = 100  # pairs translated, at most, while the model knows next to nothing
+_IGNORANT = 0.75  # it does while its loss is above this share of the entropy of single subwords
+_MARGIN = 10  # subwords that any validation's output may have besides what its source's length makes usual
+_USUAL = 0.999  # share of the training pairs whose lengths are usual
+_MOST = 1_000_000  # lengths or subwords that such numbers are taken from
 
 
 class TranslationTask:
@@ -32,6 +42,7 @@ class TranslationTask:
         self.prepared = prepared
         self.model = model
         start = find_start(config, ["denoising"])
+        self._measured = Measured(model)
         self._begun_from = {"initialized_from": start.checksum} if start else {}
 
     @property
@@ -60,7 +71,11 @@ class TranslationTask:
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Loss (nats per target subword, without smoothing), perplexity, and BLEU on the development data, if any.
 
-        BLEU is sacreBLEU's default on the development text; the final one searches with the run's own beam.
+        BLEU is sacreBLEU's default on the development text; `translated` says of how many pairs. The final one searches
+        with the run's own options. Those before bound the length by what is usual in the training text (see
+        `usual_lengths`). While the loss says that the model knows next to nothing, its translations have no end of
+        their own: the final search is bounded like those before, and those take evenly spread pairs alone, always the
+        same, and call it `sample_bleu`, as it doesn't compare with that of all.
         """
         dev = self.prepared.dev
         if not len(dev):
@@ -68,27 +83,56 @@ class TranslationTask:
         was_training = self.model.training
         self.model.eval()
         try:
-            nll, tokens = 0.0, 0
-            for rows in plan_batches(
-                dev.source_lengths, dev.target_lengths, self._validation_tokens(), seed=0, epoch=0
-            ):
-                loss = self.loss(make_batch(dev, rows))
-                nll += loss.nll.item()
-                tokens += loss.count
-            scores = {"loss": nll / tokens, "perplexity": math.exp(min(nll / tokens, 700.0))}
+            scores = self._measured.once("loss", self._loss)
             if self.config.training.validate_bleu:
-                scores["bleu"] = self._bleu(final)
+                ignorant = scores["loss"] > _IGNORANT * self._ignorance
+                options = self._search(final and not ignorant)
+                rows = tuple(range(len(dev)))
+                if ignorant and not final and len(rows) > _SAMPLE:
+                    rows = rows[:: -(-len(rows) // _SAMPLE)]
+                scores |= self._measured.once((options, rows), lambda: self._bleu(options, rows))
         finally:
             self.model.train(was_training)
         return scores
 
-    def _bleu(self, final: bool) -> float:
+    def _loss(self) -> dict[str, float]:
+        dev, nll, tokens = self.prepared.dev, 0.0, 0
+        for rows in plan_batches(
+            dev.source_lengths, dev.target_lengths, self._validation_tokens(), seed=0, epoch=0
+        ):
+            loss = self.loss(make_batch(dev, rows))
+            nll += loss.nll.item()
+            tokens += loss.count
+        return {"loss": nll / tokens, "perplexity": math.exp(min(nll / tokens, 700.0))}
+
+    def _search(self, final: bool) -> SearchOptions:
         decoding = self.config.decoding
-        translator = Translator(self.model, self.prepared.subwords, decoding)
-        beam = decoding.beam if final else self.config.training.validate_beam
-        options = SearchOptions(beam=beam, alpha=decoding.alpha, extra_length=decoding.extra_length)
-        translations = translator.translate(self.prepared.dev_source, options)
-        return bleu([t.text for t in translations], self.prepared.dev_target).score
+        if final:
+            return SearchOptions(beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length)
+        return SearchOptions(
+            beam=self.config.training.validate_beam,
+            alpha=decoding.alpha,
+            extra_length=min(_MARGIN, decoding.extra_length),
+            length_factor=self._length_factor,
+        )
+
+    def _bleu(self, options: SearchOptions, rows: Sequence[int]) -> dict[str, float]:
+        translator = Translator(self.model, self.prepared.subwords, self.config.decoding)
+        found = translator.translate([self.prepared.dev_source[row] for row in rows], options)
+        score = bleu([t.text for t in found], [self.prepared.dev_target[row] for row in rows]).score
+        name = "bleu" if len(rows) == len(self.prepared.dev) else "sample_bleu"
+        return {name: score, "translated": len(rows)}
+
+    @cached_property
+    def _length_factor(self) -> float:
+        train = self.prepared.train
+        return usual_lengths(train.source_lengths, train.target_lengths, _MARGIN)
+
+    @cached_property
+    def _ignorance(self) -> float:
+        train = self.prepared.train
+        ends = {EOS: len(train)}
+        return entropy(train.target_table.values, ends)
 
     def _validation_tokens(self) -> int:
         longest = max(
@@ -122,6 +166,30 @@ def translation_loss(model: Seq2Seq, batch: Batch, options: TrainingConfig) -> L
         hidden = model(source, mask, target_input).flatten(0, 1)[real]  # (target tokens, d_model)
         total, nll = smoothed_cross_entropy(hidden, weight, targets[real], smoothing)
     return LossSum(total, nll, batch.target_tokens)
+
+
+def usual_lengths(sources: NDArray[Any], targets: NDArray[Any], margin: int) -> float:
+    """Return the lowest factor f with |Y| ≤ f · |X| + margin for 99.9 % of the pairs, and at least the mean |Y| / |X|.
+
+    `sources` and `targets` are the lengths in subwords, end symbols included; of very many, evenly spread ones count.
+    """
+    step = -(-len(sources) // _MOST)
+    sources, targets = sources[::step].astype(np.float64), targets[::step].astype(np.float64)
+    needed = np.quantile((targets - margin) / sources, _USUAL)
+    return float(max(needed, targets.sum() / sources.sum()))
+
+
+def entropy(values: NDArray[Any], more: Mapping[int, int]) -> float:
+    """Return the entropy of a text's subwords in nats: the loss of a model that knows how frequent each is, no more.
+
+    `more` counts subwords that aren't in `values`; of a very long text, evenly spread parts count.
+    """
+    step = -(-len(values) // _MOST)
+    counts = np.bincount(values[::step], minlength=max(more, default=0) + 1).astype(np.float64)
+    for subword, count in more.items():
+        counts[subword] += count / step
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
 
 
 class Translation(TaskKind):

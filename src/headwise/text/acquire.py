@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -18,6 +17,8 @@ from typing import Any, Literal
 
 from headwise.errors import ConfigError, DataError, TrainingError
 from headwise.files import atomic_file, write_text
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.json_text import json_value
 from headwise.text import archives
 from headwise.text.archives import Damaged as _Unfit
 from headwise.text.catalog import Corpus, PublicFile
@@ -73,7 +74,7 @@ def get_corpus(
     acquired = []
     for file in wanted:
         recorded = manifest.get(file.name, {}).get("sha256")
-        item = _acquire(file, directory, file.sha256 or recorded, source, force, progress)
+        item = _acquire(file, directory, file.sha256 or recorded, source, force, corpus.most_bytes, progress)
         acquired.append(item)
         manifest[file.name] = {
             "sha256": item.sha256,
@@ -122,6 +123,7 @@ def _acquire(
     expected: str | None,
     source: Path | None,
     force: bool,
+    most: int,
     progress: Progress | None,
 ) -> Acquired:
     """Bring one file, unless the right one is there."""
@@ -139,7 +141,8 @@ def _acquire(
     if file.parts and local is None:
         brought = archives.bring(file, directory, source, progress)
         try:
-            digest, size = _install(archives.assemble(file, brought), file.name, path, expected, progress)
+            blocks = _at_most(archives.assemble(file, brought), most, file.name)
+            digest, size = _install(blocks, file.name, path, expected, progress)
         except _Unfit:
             if source is None:  # so that another try fetches them anew
                 for archive in brought.values():
@@ -153,14 +156,16 @@ def _acquire(
         published = file.md5 is not None and _is_published(local, file)
         if published:
             archives.check_md5(local, file.md5)
-        digest, size = _install(_plain(local), str(local), path, expected, progress)
+        blocks = _at_most(_plain(local), most, str(local))
+        digest, size = _install(blocks, str(local), path, expected, progress)
         known = file.sha256 is not None or published
         return Acquired(file.name, path, size, digest, "copied", known)
     part = directory / f"{file.name}.part"
-    fetch(file.url, part, progress=progress)
+    fetch(file.url, part, most=most, progress=progress)
     try:
         archives.check_md5(part, file.md5)
-        digest, size = _install(_plain(part), str(part), path, expected, None)
+        blocks = _at_most(_plain(part), most, str(part))
+        digest, size = _install(blocks, str(part), path, expected, None)
     except _Unfit as unfit:
         discard(part)
         raise DataError(
@@ -204,16 +209,22 @@ def _install(
 
 def _plain(origin: Path) -> Iterator[bytes]:
     """Yield a file's text in blocks, unpacked if it is gzip by its first bytes."""
-    try:
+    with archives.damage(origin, "the .gz file is damaged"):
         with open(origin, "rb") as file:
             packed = file.read(2) == _GZIP
         with gzip.open(origin) if packed else open(origin, "rb") as file:
             while block := file.read(BLOCK):
                 yield block
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise _Unfit(f"{origin}: the .gz file is damaged ({error})") from error
-    except OSError as error:
-        raise DataError(f"{origin}: can't be read ({error.strerror or error})") from error
+
+
+def _at_most(blocks: Iterator[bytes], most: int, origin: str) -> Iterator[bytes]:
+    """Pass a file's blocks on; raises `_Unfit` where there are more than `most` bytes of them."""
+    size = 0
+    for block in blocks:
+        size += len(block)
+        if size > most:
+            raise _Unfit(f"{origin}: expected at most {most:,} bytes of text, found that it unpacks to more")
+        yield block
 
 
 def _digest(path: Path) -> tuple[str, int]:
@@ -232,11 +243,11 @@ def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]
     """Return what is recorded about each file; raises `DataError` if the folder is another corpus's."""
     path = directory / MANIFEST
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json_value(path.read_bytes())
         name, files = str(tree["corpus"]), {str(key): dict(entry) for key, entry in tree["files"].items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (Malformed, ValueError, KeyError, TypeError, AttributeError):
         raise DataError(
             f"{path}: expected the record of an earlier `headwise data get`, found something else"
         ) from None

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from headwise.errors import CheckpointError
 
+MOST_FILES = 1 << 16  # a row's file is kept as a number of 16 bits
+
 
 class RaggedWriter:
     """Appends rows to a pair of files; use it as a context manager."""
@@ -31,6 +33,7 @@ class RaggedWriter:
     def append(self, values: NDArray[Any], lengths: NDArray[Any]) -> None:
         """Add rows given as one flat array and the length of each row."""
         assert len(values) == int(lengths.sum())
+        assert _fits(values, self.dtype), "a value that its type has no room for would become another"
         self._values.write(np.ascontiguousarray(values, self.dtype).data)
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
         self._offsets.write(ends.data)
@@ -66,6 +69,8 @@ class Ragged:
             raise CheckpointError(f"{path}: expected prepared text, found missing or damaged files") from None
         if not len(self.offsets) or int(self.offsets[-1]) != len(self.values):
             raise CheckpointError(f"{path}: expected prepared text, found files that were cut short")
+        if self.offsets[0] or bool((self.offsets[1:] < self.offsets[:-1]).any()):
+            raise CheckpointError(f"{path}: expected prepared text, found rows that overlap")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -95,6 +100,23 @@ def map_array(path: Path, dtype: Any) -> NDArray[Any]:
     return np.memmap(path, dtype, mode="r").view(np.ndarray)  # a plain view of the map is quicker to slice
 
 
+def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+    """Map where each row comes from, `path`.lines and `path`.files: its line, and the index of its file in `names`.
+
+    Raises `CheckpointError` where they are missing or name a file that there isn't.
+    """
+    try:
+        lines = map_array(path.with_name(path.name + ".lines"), np.int64)
+        files = map_array(path.with_name(path.name + ".files"), np.uint16)
+    except (OSError, ValueError):
+        raise CheckpointError(f"{path}: expected prepared text, found missing or damaged files") from None
+    if len(files) and int(files.max()) >= len(names):
+        raise CheckpointError(
+            f"{path}: expected rows of {len(names)} files, found one of number {int(files.max()) + 1}"
+        )
+    return lines, files
+
+
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write a one-dimensional array, raw; raises `OSError`."""
     with open(path, "wb") as file:
@@ -109,6 +131,13 @@ def gather(table: Ragged, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.
     total = int(ends[-1]) if len(ends) else 0
     positions = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
     return table.values[positions], lengths
+
+
+def _fits(values: NDArray[Any], kind: np.dtype[Any]) -> bool:
+    if not len(values) or np.can_cast(values.dtype, kind):
+        return True
+    room = np.iinfo(kind)
+    return room.min <= int(values.min()) and int(values.max()) <= room.max
 
 
 def _values(path: Path) -> Path:

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import DataError
 from headwise.text.arrays import gather
 from headwise.text.epochs import EpochStores
+from headwise.text.position import check_index, read_position
 from headwise.text.store import ParallelStore, PreparedData
 from headwise.text.subword import BOS, EOS, PAD
 
@@ -270,14 +271,9 @@ class BatchStream:
         Raises:
             CheckpointError: the position belongs to other data or to batches planned otherwise.
         """
-        for name, own in self._identity.items():
-            if state.get(name) != own:
-                raise CheckpointError(
-                    f"training can't go on in the middle of an epoch: the checkpoint's batches were planned with "
-                    f"{name}={state.get(name)}, found {name}={own}"
-                )
+        epoch, index = read_position(state, self._identity)
         self.close()
-        self.epoch, self.index = int(state["epoch"]), int(state["index"])
+        self.epoch, self.index = epoch, index
 
     def close(self) -> None:
         """Stop working ahead; the stream can still be iterated, and then goes on where it was."""
@@ -300,6 +296,7 @@ class BatchStream:
         while True:
             store = stores(epoch)
             plan = self._plan(store, epoch)
+            check_index(index, plan, epoch)
             for place in range(index, len(plan)):
                 yield _Made(epoch, place, len(plan), make_batch(store, plan[place]))
             epoch, index = epoch + 1, 0

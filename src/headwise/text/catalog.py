@@ -58,3 +58,8 @@ class Corpus:
     megabytes: int  # plain text on disk, about
     files: tuple[PublicFile, ...]
     pair: tuple[str, str] | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """What none of its files exceeds, downloaded or unpacked: with room, as `megabytes` is rounded."""
+        return 2_000_000 * self.megabytes + 1_000_000

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headwise.errors import DataError
 from headwise.text.corpus import reading
+from headwise.text.lines import bounded_lines, one_line
 
 _COLUMNS = 10
 
@@ -38,7 +39,7 @@ def read_trees(path: str | Path) -> list[Tree]:
     trees = []
     with reading(path), gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
         rows: list[tuple[int, list[str]]] = []
-        for number, raw in enumerate(file, start=1):
+        for number, raw in enumerate(bounded_lines(file, path), start=1):
             line = _decoded(raw, path, number)
             if line:
                 rows.append((number, line.split("\t")))
@@ -54,7 +55,7 @@ def read_trees(path: str | Path) -> list[Tree]:
 
 def _decoded(raw: bytes, path: Path, number: int) -> str:
     try:
-        return raw.decode("utf-8").rstrip("\r\n")
+        return one_line(raw.decode("utf-8").rstrip("\r\n"))
     except UnicodeDecodeError:
         raise DataError(f"{path}: line {number}: expected UTF-8 text, found other bytes") from None
 

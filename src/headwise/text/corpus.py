@@ -4,18 +4,18 @@ Pairs come from two plain-text files with one sentence a line, from a two-column
 named fields; each may be compressed (`.gz`). Everything streams: memory use doesn't grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
-white space around a sentence are taken off. Lines end at `\\n` alone: other characters that Unicode counts as
-line breaks (U+2028, U+0085, a lone carriage return) stay inside their sentence, so that line numbers agree with
-those of any text editor's `\\n` count and the two sides can't slip against each other.
+white space around a sentence are taken off, and that a line end inside a sentence is a space. Lines end at `\\n` alone:
+other characters that some programs count as line ends (U+2028, U+0085, a lone carriage return) don't end one, so that
+line numbers agree with those of any text editor's `\\n` count and the two sides can't slip against each other; see
+`headwise.text.lines`.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
@@ -24,8 +24,13 @@ from typing import NamedTuple
 
 from headwise.config import CleaningConfig, DataConfig
 from headwise.errors import ConfigError, DataError
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.json_text import json_value
+from headwise.text.arrays import MOST_FILES
+from headwise.text.lines import bounded_lines, one_line
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NO_TEXT = b"\xff"  # stands for a line that isn't UTF-8
 _BOTH_SIDES = (".tsv", ".jsonl")
 
 
@@ -93,10 +98,12 @@ def training_files(config: DataConfig) -> list[PairFiles]:
     A `.tsv` or `.jsonl` file (or either with `.gz`) holds both sides and takes no partner.
 
     Raises:
-        ConfigError: the lists don't pair up, or there isn't one positive weight for each file (pair).
+        ConfigError: the lists don't pair up or are too long, or there isn't one positive weight for each file (pair).
     """
     if not config.source:
         raise ConfigError("data.source: expected at least one file of training text, found none")
+    if len(config.source) > MOST_FILES:
+        raise ConfigError(f"data.source: expected at most {MOST_FILES:,} files, found {len(config.source):,}")
     alone = [path for path in config.source if _holds_both(path)]
     plain = [path for path in config.source if not _holds_both(path)]
     if len(plain) != len(config.target):
@@ -162,8 +169,8 @@ def clean_pairs(pairs: Iterator[RawPair], config: CleaningConfig, report: Cleani
     for raw in pairs:
         report.total += 1
         try:
-            source = raw.source.decode("utf-8").strip()
-            target = raw.target.decode("utf-8").strip()
+            source = one_line(raw.source.decode("utf-8")).strip()
+            target = one_line(raw.target.decode("utf-8")).strip()
         except UnicodeDecodeError:
             report.not_utf8 += 1
             continue
@@ -235,10 +242,10 @@ def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
         yield file
 
 
-def text_lines(path: Path, file: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines without their end; only `\\n` and `\\r\\n` end one."""
+def text_lines(path: Path, file: gzip.GzipFile | BufferedReader) -> Iterator[bytes]:
+    """Yield lines without their end, none longer than `headwise.text.lines` allows; only `\\n` and `\\r\\n` end one."""
     with reading(path):
-        for number, line in enumerate(file):
+        for number, line in enumerate(bounded_lines(file, path)):
             if number == 0:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             yield line.removesuffix(b"\n").removesuffix(b"\r")
@@ -282,12 +289,13 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
     with open_text(path) as file:
         for number, line in enumerate(text_lines(path, file), start=1):
             try:
-                record = json.loads(line)
-            except UnicodeDecodeError:
-                yield RawPair(line, line, number)  # counted as not UTF-8
-                continue
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise DataError(f"{path} line {number}: expected a JSON object, found {error}") from None
+                record = json_value(line)
+            except Malformed as problem:
+                if problem.kind == "unicode":
+                    yield RawPair(_NO_TEXT, _NO_TEXT, number)  # counted as not UTF-8
+                    continue
+                problem.line = None
+                raise DataError(problem.sentence(f"{path} line {number}", "a JSON object")) from None
             if not isinstance(record, dict):
                 kind = type(record).__name__
                 raise DataError(f"{path} line {number}: expected a JSON object, found a {kind}")
@@ -296,5 +304,5 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
                 if not isinstance(record.get(name), str):
                     found = ", ".join(record) if name not in record else type(record[name]).__name__
                     raise DataError(f"{path} line {number}: expected text in field {name!r}, found {found}")
-                texts.append(record[name].encode("utf-8", "surrogatepass"))
+                texts.append(record[name].encode())
             yield RawPair(texts[0], texts[1], number)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from headwise.errors import TrainingError
 from headwise.files import disk_errors
+from headwise.processes import child_environment, python_command
 from headwise.text.arrays import Ragged, RaggedWriter, gather, map_array
 from headwise.text.bpe_dropout import DropoutSegmenter
 from headwise.text.subword import EOS, Subwords
@@ -181,11 +182,10 @@ def _run_processes(jobs: list[Job], workers: int) -> None:
 
 
 def _start(job: Job) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headwise.text.encoding", json.dumps(asdict(job))]
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    command = python_command("-m", "headwise.text.encoding", json.dumps(asdict(job)))
     # In a session of its own, Ctrl-C in a terminal reaches the starting process alone, which decides what to do.
     return subprocess.Popen(
-        command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, env=child_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
 
 

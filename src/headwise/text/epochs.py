@@ -16,6 +16,7 @@ from pathlib import Path
 
 from headwise.errors import CheckpointError, TrainingError
 from headwise.files import atomic_directory, remove_directory, remove_partial
+from headwise.processes import child_environment, python_command
 from headwise.text import encoding
 from headwise.text.arrays import Ragged
 from headwise.text.building import SIDES, TRAIN_TEXT
@@ -106,10 +107,9 @@ class EpochStores:
             self._ahead.wait()  # what it didn't finish is made here
         store = resegment(self._prepared, replace(self._first, epoch=epoch))
         order = json.dumps([str(self._prepared.directory), asdict(replace(self._first, epoch=epoch + 1))])
-        command = [sys.executable, "-m", "headwise.text.epochs", order]
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+        command = python_command("-m", "headwise.text.epochs", order)
         self._ahead = subprocess.Popen(
-            command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+            command, env=child_environment(), stderr=subprocess.DEVNULL, start_new_session=True
         )
         return store
 

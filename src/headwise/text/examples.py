@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
+from headwise.parsing.json_text import parse_object, read_json
 from headwise.text import encoding
-from headwise.text.arrays import Ragged, RaggedWriter, map_array, save_array
+from headwise.text.arrays import Ragged, RaggedWriter, map_places, save_array
 from headwise.text.plain import text_files
 from headwise.text.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
 from headwise.text.subword import UNK
@@ -97,8 +98,7 @@ class ExampleStore:
         """Open them; raises `CheckpointError` where they are missing or damaged."""
         self.ids = Ragged(directory / "train.ids", encoding.id_type(vocabulary.size))
         self.targets = Ragged(directory / "train.targets", np.int32)
-        self.files = map_array(directory / "train.files", np.uint16)
-        self.lines = map_array(directory / "train.lines", np.int64)
+        self.lines, self.files = map_places(directory / "train", names)
         self.names = list(names)
         if not len(self.ids) == len(self.targets) == len(self.files) == len(self.lines):
             raise CheckpointError(
@@ -133,7 +133,7 @@ class PreparedExamples:
     @classmethod
     def open(cls, directory: Path, *, reused: bool = True) -> PreparedExamples:
         """Open a prepared folder; raises `CheckpointError` where it is missing or damaged."""
-        manifest = read_manifest(directory)
+        manifest = read_manifest(directory, "names", "request.start")
         vocabulary = load_vocabulary(directory)
         if vocabulary.digest() != manifest.get("vocabulary"):
             raise CheckpointError(f"{directory}: the vocabulary isn't the one that the text was encoded with")
@@ -281,13 +281,17 @@ def _fields(example: Any) -> dict[str, Any]:
 
 
 def _read_dev(directory: Path) -> list[dict[str, Any]]:
+    file = directory / "dev.jsonl"
     try:
-        lines = (directory / "dev.jsonl").read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines if line]
-    except (OSError, ValueError):
+        content = file.read_bytes()
+    except OSError:
         raise CheckpointError(
             f"{directory}: expected prepared examples, found no readable dev.jsonl"
         ) from None
+    lines = enumerate(content.split(b"\n"), start=1)
+    return [
+        parse_object(line, f"{file} line {number}", error=CheckpointError) for number, line in lines if line
+    ]
 
 
 def _save_labels(labels: Sequence[str], directory: Path) -> None:
@@ -297,10 +301,7 @@ def _save_labels(labels: Sequence[str], directory: Path) -> None:
 def load_labels(directory: Path) -> list[str]:
     """Read the labels of a run or prepared folder; raises `CheckpointError` where they are missing or damaged."""
     file = directory / LABELS_FILE
-    try:
-        labels = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        labels = None
+    labels = read_json(file, expected="a list of labels", error=CheckpointError)
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise CheckpointError(f"{file}: expected a list of labels, found none")
+        raise CheckpointError(f"{file}: expected a list of labels, found something else")
     return labels

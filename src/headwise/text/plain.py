@@ -1,6 +1,7 @@
 """Single texts: read lines from plain-text files (or `.gz`), and clean them.
 
 Lines end at `\\n` alone, as in parallel text (`headwise.text.corpus`), whose line numbers these are. In a running text
+a line end inside a line is a space, and
 only lines that aren't UTF-8 are left out; where each line is a document, empty ones are, too, and white space around
 them is taken off.
 """
@@ -15,7 +16,9 @@ from typing import NamedTuple
 
 from headwise.config import DataConfig
 from headwise.errors import ConfigError, DataError
+from headwise.text.arrays import MOST_FILES
 from headwise.text.corpus import open_text, text_lines
+from headwise.text.lines import one_line
 
 
 class Line(NamedTuple):
@@ -51,9 +54,11 @@ class LineReport:
 
 
 def text_files(config: DataConfig) -> list[Path]:
-    """The files of `data.text`; raises `ConfigError` where there is none."""
+    """The files of `data.text`; raises `ConfigError` where there is none, or more than can be told apart."""
     if not config.text:
         raise ConfigError("data.text: expected at least one file of training text, found none")
+    if len(config.text) > MOST_FILES:
+        raise ConfigError(f"data.text: expected at most {MOST_FILES:,} files, found {len(config.text):,}")
     return [Path(path) for path in config.text]
 
 
@@ -70,7 +75,7 @@ def read_text(path: Path, report: LineReport) -> Iterator[Line]:
         for number, raw in enumerate(text_lines(path, file), start=1):
             report.total += 1
             try:
-                text = raw.decode("utf-8")
+                text = one_line(raw.decode("utf-8"))
             except UnicodeDecodeError:
                 report.not_utf8 += 1
                 continue

@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from headwise.errors import CheckpointError, DataError
 from headwise.files import atomic_directory, disk_errors, remove_partial, write_text
+from headwise.parsing.json_text import read_json
 from headwise.text.corpus import reading
 
 MANIFEST = "manifest.json"
@@ -79,7 +80,7 @@ def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
     checksum, so a copied or touched corpus isn't prepared again.
     """
     try:
-        found = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        found = read_json(directory / MANIFEST)
         had = found["request"]
         if {**had, "inputs": None} != {**wanted, "inputs": None} or len(had["inputs"]) != len(
             wanted["inputs"]
@@ -93,7 +94,7 @@ def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
                 if before["sha256"] != _checksum(Path(now["path"])):
                     return False
                 before["changed"], touched = now["changed"], True
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):  # a `DataError` is a ValueError
         return False
     if touched:
         write_text(directory / MANIFEST, _dump(found))
@@ -148,12 +149,41 @@ def _check_replaceable(directory: Path) -> None:
         )
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """Read what a prepared folder says of itself; raises `CheckpointError` where it doesn't."""
+def read_manifest(directory: Path, *needed: str) -> dict[str, Any]:
+    """Read what a prepared folder says of itself, its `needed` parts by their dotted names among it.
+
+    Raises `CheckpointError` where it doesn't.
+    """
     try:
-        return json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise CheckpointError(f"{directory}: expected prepared text, found no readable {MANIFEST}") from None
+        manifest = read_json(directory / MANIFEST)
+    except DataError as problem:
+        raise CheckpointError(
+            f"{directory}: expected prepared text, found no readable {MANIFEST} ({problem})"
+        ) from None
+    if not _is_manifest(manifest) or not all(_has(manifest, name.split(".")) for name in needed):
+        raise CheckpointError(
+            f"{directory / MANIFEST}: expected what Headwise writes of prepared text, found something else"
+        )
+    return manifest
+
+
+def _is_manifest(found: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether it has the parts that every prepared folder's manifest has, and of the names those there are."""
+    if not isinstance(found, dict) or not isinstance(found.get("request"), dict):
+        return False
+    names = found.get("names", [])
+    listed = [found.get("report"), *(names.values() if isinstance(names, dict) else [names])]
+    counts = found.get("characters", {})
+    if not isinstance(counts, dict) or not all(
+        isinstance(count, int) and count >= 0 for count in counts.values()
+    ):
+        return False
+    texts = all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in listed)
+    return texts and isinstance(found.get("checksum"), str)
+
+
+def _has(tree: Any, names: Sequence[str]) -> bool:
+    return not names or (isinstance(tree, dict) and names[0] in tree and _has(tree[names[0]], names[1:]))
 
 
 @contextmanager

@@ -6,13 +6,14 @@ A `.tsv` or `.csv` file names its fields in its first line. In a `.tsv` a tab al
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import DataError
+from headwise.parsing.json_text import parse_object
 from headwise.text.corpus import open_text, text_lines
+from headwise.text.lines import one_line, one_line_each
 
 SUFFIXES = (".jsonl", ".tsv", ".csv")
 
@@ -30,11 +31,14 @@ def suffix(path: str | Path) -> str:
 
 
 def read_lines_of(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the lines of a file, and their numbers; raises `DataError` naming the line that isn't UTF-8."""
+    """Yield the lines of a file, line ends inside them as spaces, and their numbers.
+
+    Raises `DataError` naming the line that isn't UTF-8.
+    """
     with open_text(path) as file:
         for number, line in enumerate(text_lines(path, file), start=1):
             try:
-                yield line.decode("utf-8"), number
+                yield one_line(line.decode("utf-8")), number
             except UnicodeDecodeError:
                 raise DataError(f"{path} line {number}: expected UTF-8 text, found other bytes") from None
 
@@ -58,18 +62,12 @@ def read_records(path: Path) -> Iterator[Record]:
             raise DataError(
                 f"{path} line {number}: expected {len(names)} columns ({', '.join(names)}), found {len(values)}"
             )
-        yield Record(dict(zip(names, values, strict=True)), number)
+        yield Record(dict(zip(names, map(one_line, values), strict=True)), number)
 
 
 def json_object(text: str, place: str) -> dict[str, Any]:
-    """Read a JSON object; raises `DataError` naming the place where it should be."""
-    try:
-        found = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{place}: expected a JSON object, found {error}") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{place}: expected a JSON object, found a {type(found).__name__}")
-    return found
+    """Read a JSON object, line ends inside its texts as spaces; raises `DataError` naming its place."""
+    return one_line_each(parse_object(text, place))
 
 
 def text_field(fields: dict[str, Any], name: str, place: str) -> str:

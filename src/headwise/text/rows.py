@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.errors import CheckpointError
 from headwise.text.batches import plan_batches, share_out
+from headwise.text.position import check_index, read_position
 from headwise.text.subword import EOS, PAD
 
 
@@ -114,6 +114,7 @@ class RowStream:
             lengths = self._lengths(self.epoch)
             plan = plan_rows(lengths, self._tokens, seed=self._seed, epoch=self.epoch, world=self._world)
             self._plan = plan[self._rank :: self._world]
+            check_index(self.index, self._plan, self.epoch)
         random = np.random.default_rng([self._seed, self.epoch, self.index, self._rank])
         batch = self._make(self.epoch, self._plan[self.index], random)
         self.index += 1
@@ -127,13 +128,8 @@ class RowStream:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a saved position; raises `CheckpointError` where it is one in other batches."""
-        for name, own in self._identity.items():
-            if state.get(name) != own:
-                raise CheckpointError(
-                    f"training can't go on in the middle of an epoch: the checkpoint's batches were planned with "
-                    f"{name}={state.get(name)}, found {name}={own}"
-                )
-        self.epoch, self.index, self._plan = int(state["epoch"]), int(state["index"]), None
+        self.epoch, self.index = read_position(state, self._identity)
+        self._plan = None
 
     def close(self) -> None:
         """Nothing is made ahead."""

@@ -22,6 +22,7 @@ from safetensors.numpy import save
 
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
+from headwise.parsing.json_text import parse_object
 from headwise.text.arrays import Ragged, gather
 from headwise.text.subword import EOS, UNK
 
@@ -79,7 +80,7 @@ class Shortlist:
         """
         try:
             with safe_open(path, "np") as file:
-                record = json.loads(file.metadata()["headwise"])
+                record = parse_object(file.metadata()["headwise"], path)
                 stated = record["subwords"], record["target_size"]
                 tables = {name: _read_ids(path, file, name) for name in ("candidates", "common")}
         except FileNotFoundError:
@@ -88,7 +89,7 @@ class Shortlist:
             ) from None
         except CheckpointError:
             raise
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: expected a shortlist, found a damaged file ({error})") from None
         if stated[0] != subwords:
             raise CheckpointError(

@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError
 from headwise.text import encoding
-from headwise.text.arrays import Ragged, map_array
+from headwise.text.arrays import Ragged, map_places
 from headwise.text.building import build, request
 from headwise.text.prepared import read_manifest, ready
+from headwise.text.seen import FILE as SEEN
+from headwise.text.seen import Seen
 from headwise.text.subword import Subwords
 
 
@@ -108,8 +110,19 @@ class PreparedData:
         return {"data": self.checksum, "subwords": self.subwords.digest()}
 
     def save(self, run: Path) -> None:
-        """Write the subword model(s) into a run directory; raises `TrainingError`."""
+        """Write the subword model(s), and which subwords the training text has, into a run directory.
+
+        With subwords that were given the model may have seen more elsewhere, and that isn't written. Raises
+        `TrainingError`.
+        """
         self.subwords.save(run)
+        request = read_manifest(self.directory)["request"]
+        if request["given_subwords"] is not None:
+            (run / SEEN).unlink(missing_ok=True)
+            return
+        tables = self.train.source_table, self.train.target_table
+        seen = Seen.of(*tables, self.subwords, dropout=request["subword_config"]["dropout"] > 0)
+        seen.save(run / SEEN, self.subwords.digest())
 
     @classmethod
     def open(cls, directory: str | Path, *, seconds: float = 0.0, reused: bool = True) -> PreparedData:
@@ -119,7 +132,7 @@ class PreparedData:
             CheckpointError: it is missing or damaged.
         """
         directory = Path(directory)
-        manifest = read_manifest(directory)
+        manifest = read_manifest(directory, "subwords", "names.train", "names.dev")
         subwords = Subwords.load(directory)
         if subwords.digest() != manifest["subwords"]:
             raise CheckpointError(
@@ -186,6 +199,5 @@ def prepare(
 def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:
     source = Ragged(directory / f"{name}.source", encoding.id_type(subwords.source_size))
     target = Ragged(directory / f"{name}.target", encoding.id_type(subwords.target_size))
-    lines = map_array(directory / f"{name}.lines", np.int64)
-    files = map_array(directory / f"{name}.files", np.uint16)
-    return ParallelStore(source, target, lines, files, manifest["names"][name])
+    names = manifest["names"][name]
+    return ParallelStore(source, target, *map_places(directory / name, names), names)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, DataError
 from headwise.text import encoding
-from headwise.text.arrays import Ragged, RaggedWriter, map_array, save_array
+from headwise.text.arrays import Ragged, RaggedWriter, map_places, save_array
 from headwise.text.plain import LineReport, read_text, text_files
 from headwise.text.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
 from headwise.text.subword import UNK
@@ -98,7 +98,7 @@ class PreparedText:
     @classmethod
     def open(cls, directory: Path, *, reused: bool = True) -> PreparedText:
         """Open a prepared folder; raises `CheckpointError` where it is missing or damaged."""
-        manifest = read_manifest(directory)
+        manifest = read_manifest(directory, "names.train", "names.dev", "characters.train", "characters.dev")
         vocabulary = load_vocabulary(directory)
         if vocabulary.digest() != manifest.get("vocabulary"):
             raise CheckpointError(f"{directory}: the vocabulary isn't the one that the text was encoded with")
@@ -267,6 +267,5 @@ class _Lines:
 
 def _open_store(directory: Path, name: str, manifest: dict[str, Any], vocabulary: Vocabulary) -> TextStore:
     table = Ragged(directory / name, encoding.id_type(vocabulary.size))
-    lines = map_array(directory / f"{name}.lines", np.int64)
-    files = map_array(directory / f"{name}.files", np.uint16)
-    return TextStore(table, lines, files, manifest["names"][name], manifest["characters"][name])
+    names = manifest["names"][name]
+    return TextStore(table, *map_places(directory / name, names), names, manifest["characters"][name])

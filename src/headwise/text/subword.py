@@ -22,6 +22,7 @@ from typing import Any
 
 import sentencepiece
 
+from headwise.characters import check_characters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
@@ -127,12 +128,12 @@ class Subwords:
         return self.source_processor.normalize("A").lstrip(_SPACE) == "a"
 
     def encode_source(self, text: str) -> list[int]:
-        """Segment one source sentence; returns its ids without special symbols."""
-        return self.source_processor.encode(text)
+        """Segment one source sentence, without special symbols; raises `DataError` for half a character."""
+        return self.source_processor.encode(check_characters(text, "source"))
 
     def encode_target(self, text: str) -> list[int]:
-        """Segment one target sentence; returns its ids without special symbols."""
-        return self.target_processor.encode(text)
+        """Segment one target sentence, without special symbols; raises `DataError` for half a character."""
+        return self.target_processor.encode(check_characters(text, "target"))
 
     def encode_source_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Segment many source sentences, in one thread."""

@@ -15,9 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from headwise.characters import check_characters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
+from headwise.parsing.json_text import read_json
 from headwise.text.subword import JOINT_FILE, SPECIAL, UNK, read_file, read_processor, train_model
 
 CHARACTERS_FILE = "characters.json"
@@ -50,8 +52,8 @@ class Vocabulary(ABC):
         """Return the name and the bytes of the file that it is kept in."""
 
     def encode(self, text: str) -> list[int]:
-        """Segment one text."""
-        return self.encode_batch([text])[0]
+        """Segment one text; raises `DataError` for half a character."""
+        return self.encode_batch([check_characters(text, "text")])[0]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Put ids together; bytes that are no UTF-8 read U+FFFD."""
@@ -193,7 +195,7 @@ def load_vocabulary(directory: Path) -> Vocabulary:
     if not file.exists():
         return Pieces(read_file(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
     try:
-        tree = json.loads(file.read_bytes())
+        tree = read_json(file)
         return Characters(tree["characters"], tree["symbols"], lowercase=tree["lowercase"])
     except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
         raise CheckpointError(f"{file}: expected a vocabulary of characters, found a damaged file") from None

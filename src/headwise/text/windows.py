@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import DataError
+from headwise.text.position import check_index, read_position
 from headwise.text.streams import PreparedText, TextStore
 
 
@@ -131,6 +132,7 @@ class WindowStream:
                 len(self._ids), self._length, self._rows, seed=self._seed, epoch=self.epoch, world=self._world
             )
             self._plan = plan[self._rank :: self._world]
+            check_index(self.index, self._plan, self.epoch)
         starts = self._plan[self.index]
         batch = make_windows(self._ids, starts, self._length, self._first, self._draw_prefix(len(starts)))
         self.index += 1
@@ -150,13 +152,8 @@ class WindowStream:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a saved position; raises `CheckpointError` where it is one in other batches."""
-        for name, own in self._identity.items():
-            if state.get(name) != own:
-                raise CheckpointError(
-                    f"training can't go on in the middle of an epoch: the checkpoint's windows were planned with "
-                    f"{name}={state.get(name)}, found {name}={own}"
-                )
-        self.epoch, self.index, self._plan = int(state["epoch"]), int(state["index"]), None
+        self.epoch, self.index = read_position(state, self._identity, "windows")
+        self._plan = None
 
     def close(self) -> None:
         """Nothing is made ahead."""

@@ -5,10 +5,13 @@ A run keeps `checkpoints/step-00000800/` folders:
     model.safetensors       parameters, float32, shared ones once
     optimizer.safetensors   Adam's moments and step counts, by parameter name
     random.safetensors      generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
-    state.json              step, token counts, best score, data position, checksums of all four
+    state.json              step, token counts, best score, data position, start, checksums of all four
 
 and two one-line files, `latest` and `best`, that name one of them. A folder is written beside its place, flushed
 and renamed, so a kill at any moment leaves either the old checkpoint or the new one. Nothing is unpickled.
+
+Every fresh start of a run draws an identifier of its own, which its checkpoints carry and a resumed run keeps: what an
+earlier start left in the folder is never averaged with them.
 
 Checkpoints are averaged at the multiples of `training.checkpoint_every` and at the end; what an interruption or a
 best score saves in between is for going on and for choosing, so that a run comes out the same with and without.
@@ -20,14 +23,13 @@ import errno
 import hashlib
 import json
 import os
-import random
 import re
+import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save, save_file
@@ -35,26 +37,16 @@ from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
 from headwise.files import atomic_directory, remove_directory, remove_partial, write_bytes, write_text
+from headwise.parsing.bounds import Malformed, read_bounded
+from headwise.parsing.json_text import MOST_BYTES, json_value
+from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments
+from headwise.training.randomness import restore_random
 
 FORMAT = 1
 _STATE = "state.json"
+_TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
+_PARTS = ("progress", "identity", "sha256")  # of a state, each with names
 _DAMAGED = "expected the file that this checkpoint was saved with, found a damaged or missing one"
-
-
-@dataclass
-class Progress:
-    """Where a run stands; `best` is the best validation score so far, in the direction of `best_by`."""
-
-    step: int = 0
-    tokens: int = 0  # target tokens trained on, over all ranks
-    seconds: float = 0.0  # spent in training, over all starts
-    best: float | None = None
-    best_step: int = 0
-    stale: int = 0  # validations since the best one
-    recent_nll: float = 0.0  # nats and target tokens since the last report
-    recent_tokens: int = 0
-    finished: str = ""  # why training ended, empty while it hasn't
-    positions: list[dict[str, Any]] = field(default_factory=list)  # of the data, for every rank
 
 
 def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
@@ -63,11 +55,16 @@ def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
 
 
 class Checkpoints:
-    """The checkpoints of one run directory."""
+    """The checkpoints of one run directory; `start` identifies the start of the run that new ones belong to."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
         self.folder = run / "checkpoints"
+        self.start = ""
+
+    def begin(self) -> None:
+        """Let what is saved from now on belong to a start of its own, until `load` resumes another."""
+        self.start = secrets.token_hex(8)
 
     def steps(self) -> list[int]:
         """Steps of all whole checkpoints, oldest first."""
@@ -75,9 +72,23 @@ class Checkpoints:
         return sorted(int(name[1]) for name in names if name)
 
     def to_average(self, last: int, every: int) -> list[int]:
-        """Steps of the last so many checkpoints that averaging takes: multiples of `every`, and the newest."""
-        steps = self.steps()
+        """Steps of the last so many checkpoints that averaging takes: multiples of `every`, and the newest.
+
+        Those of an earlier start, which an interrupted `--restart` may leave, aren't among them.
+        """
+        steps = self._of_this_start()
         return [step for step in steps if step % every == 0 or step == steps[-1]][-last:]
+
+    def _of_this_start(self) -> list[int]:
+        """Steps of the checkpoints from the start that `latest`, or else the newest, belongs to.
+
+        One whose state can't be read counts among them, so that whoever needs it says so.
+        """
+        steps = self.steps()
+        named = self._named("latest") or (self.path(steps[-1]) if steps else None)
+        starts = {step: _start_of(self.path(step)) for step in steps}
+        wanted = _start_of(named) if named else None
+        return [step for step in steps if None in (wanted, starts[step]) or starts[step] == wanted]
 
     def path(self, step: int) -> Path:
         """Folder of the checkpoint of this step."""
@@ -123,6 +134,7 @@ class Checkpoints:
                 "format": FORMAT,
                 "progress": asdict(progress),
                 "identity": identity,
+                "start": self.start,
                 "sha256": {p.name: _sha256(p) for p in sorted(folder.iterdir())},
             }
             record["sha256"][_STATE] = _state_sha256(record)
@@ -154,10 +166,14 @@ class Checkpoints:
         write_bytes(file, save(averaged, {"headwise": json.dumps(recipe, sort_keys=True)}))
         return averaged
 
-    def remove(self) -> None:
-        """Remove all checkpoints; first their names, so that a kill on the way leaves a run without any."""
+    def forget(self) -> None:
+        """Remove the names `latest` and `best`: from then on nothing is resumed from."""
         for name in ("latest", "best"):
             (self.run / name).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove all checkpoints; first their names, so that a kill on the way leaves a run without any."""
+        self.forget()
         remove_partial(self.path(0).with_name("step-*"))
         for step in self.steps():
             remove_directory(self.path(step))
@@ -191,7 +207,7 @@ class Checkpoints:
         """
         record = read_state(path)
         if damaged := find_damage(path, record):
-            others = [p.name for step in self.steps() if (p := self.path(step)) != path]
+            others = [p.name for step in self._of_this_start() if (p := self.path(step)) != path]
             way_out = (
                 f"write {others[-1]} into {self.run / 'latest'} to go on from there, or " if others else ""
             )
@@ -203,47 +219,55 @@ class Checkpoints:
                     f"{path}: expected a checkpoint with {key} {value}, found one with {found}; "
                     "use another run directory, or --restart to begin anew"
                 )
-        progress = Progress(**record["progress"])
+        progress = read_progress(path / _STATE, record["progress"])
+        if self.path(progress.step) != path:
+            raise CheckpointError(
+                f"{path / _STATE}: expected the step of the folder's name, found {progress.step}"
+            )
         if len(progress.positions) != ranks:
             raise CheckpointError(
                 f"{path}: was saved by {len(progress.positions)} processes, found {ranks} now; resume with as many"
             )
         parameters = read_tensors(path / "model.safetensors")
         moments = read_tensors(path / "optimizer.safetensors")
-        try:
-            with torch.no_grad():
-                for name, parameter in model.named_parameters():
-                    if parameters[name].shape != parameter.shape:
-                        raise KeyError(f"{name} of shape {tuple(parameter.shape)}")
-                    parameter.copy_(parameters[name])
-            _restore_optimizer(model, optimizer, moments)
-        except KeyError as error:
-            raise CheckpointError(
-                f"{path}: expected the parameters of this model, found no {error}"
-            ) from None
         randoms = read_tensors(path / "random.safetensors")
+        check_parameters(path, model, parameters)
+        states = sort_moments(path / "optimizer.safetensors", model, moments)
         prefix = f"rank{rank}."
-        restore_random({k.removeprefix(prefix): v for k, v in randoms.items() if k.startswith(prefix)})
+        try:
+            restore_random({k.removeprefix(prefix): v for k, v in randoms.items() if k.startswith(prefix)})
+        except ValueError as error:
+            raise CheckpointError(f"{path / 'random.safetensors'}: rank {rank}: {error}") from None
+        optimizer.state.clear()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(parameters[name])
+                # `step` stays where the optimizer made it: fused Adam keeps it beside the parameter.
+                optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in states[name].items()}
+        self.start = record.get("start", "")
         return progress
 
 
 def read_state(path: Path) -> dict[str, Any]:
     """Read a checkpoint's state.json; raises `CheckpointError` where it isn't one of ours."""
     file = path / _STATE
+    if not file.exists():
+        raise CheckpointError(f"{file}: there is no such file, so {path} is not a Headwise checkpoint")
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        record = json_value(read_bounded(file, MOST_BYTES, CheckpointError, "JSON"), finite=False)
+    except Malformed as problem:
         raise CheckpointError(
-            f"{file}: there is no such file, so {path} is not a Headwise checkpoint"
+            f"{file}: expected JSON, found a damaged file (line {problem.line}: {problem.reason})"
         ) from None
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        raise CheckpointError(f"{file}: expected JSON, found a damaged file") from None
-    if not isinstance(record, dict) or not {"progress", "identity", "sha256"} <= record.keys():
+    if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in _PARTS):
         raise CheckpointError(f"{file}: expected the state of a Headwise checkpoint, found something else")
     if record.get("format") != FORMAT:
         raise CheckpointError(
             f"{file}: expected a Headwise checkpoint of format {FORMAT}, found {record.get('format')!r}"
         )
+    texts = (*record["identity"].values(), *record["sha256"].values(), record.get("start", ""))
+    if not all(isinstance(text, str) for text in texts):
+        raise CheckpointError(f"{file}: expected texts as checksums and identifiers, found something else")
     return record
 
 
@@ -252,7 +276,7 @@ def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) ->
     checksums = record["sha256"]
     if checksums.get(_STATE) != _state_sha256(record):
         return path / _STATE
-    for name in only or [name for name in checksums if name != _STATE]:
+    for name in only or _TENSORS:
         if not (path / name).is_file() or _sha256(path / name) != checksums.get(name):
             return path / name
     return None
@@ -271,14 +295,25 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 def average(folders: Sequence[Path]) -> dict[str, Tensor]:
     """Average the parameters of several checkpoints (the paper's section 6.1), in float64.
 
-    Raises `CheckpointError` where there is none, one is damaged, or their parameters differ in name or shape.
+    Raises `CheckpointError` where there is none, one is damaged, they come from different data, subwords or starts of a
+    run, or their parameters differ in name or shape.
     """
     if not folders:
         raise CheckpointError("averaging needs at least one checkpoint, found none")
     total: dict[str, Tensor] = {}
+    first: dict[str, str] | None = None
     for folder in folders:
-        if damaged := find_damage(folder, read_state(folder), only=["model.safetensors"]):
+        record = read_state(folder)
+        if damaged := find_damage(folder, record, only=["model.safetensors"]):
             raise CheckpointError(f"{damaged}: {_DAMAGED}")
+        origin = {**record["identity"], "start": record.get("start", "")}
+        first = first or origin
+        for key in sorted(first.keys() | origin.keys()):
+            if first.get(key) != origin.get(key):
+                raise CheckpointError(
+                    f"{folder}: expected a checkpoint with {key} {first.get(key)}, as {folders[0]} has, "
+                    f"found one with {origin.get(key)}"
+                )
         tensors = read_tensors(folder / "model.safetensors")
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
@@ -286,44 +321,6 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(folders)).float() for name, tensor in total.items()}
-
-
-def seed_random(seed: int) -> None:
-    """Seed every global random generator of this process."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - the global generator, if a task uses it
-    torch.manual_seed(seed)
-
-
-def random_state() -> dict[str, Tensor]:
-    """Collect the state of every global random generator of this process."""
-    version, numbers, gauss = random.getstate()
-    legacy: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - the global generator, if a task uses it
-    state = {
-        "torch": torch.get_rng_state(),
-        "python": torch.tensor([version, *numbers], dtype=torch.int64),
-        "python_gauss": torch.tensor([float("nan") if gauss is None else gauss], dtype=torch.float64),
-        "numpy": torch.from_numpy(legacy["state"]["key"].astype(np.int64)),
-        "numpy_position": torch.tensor([legacy["state"]["pos"], legacy["has_gauss"]], dtype=torch.int64),
-        "numpy_gauss": torch.tensor([legacy["gauss"]], dtype=torch.float64),
-    }
-    if torch.cuda.is_available():
-        state |= {f"cuda{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
-    return state
-
-
-def restore_random(state: dict[str, Tensor]) -> None:
-    """Put every global random generator back to what `random_state` found."""
-    torch.set_rng_state(state["torch"])
-    version, *numbers = state["python"].tolist()
-    gauss = state["python_gauss"].item()
-    random.setstate((version, tuple(numbers), None if gauss != gauss else gauss))
-    position, has_gauss = state["numpy_position"].tolist()
-    key = state["numpy"].numpy().astype(np.uint32)
-    np.random.set_state(("MT19937", key, position, has_gauss, state["numpy_gauss"].item()))  # noqa: NPY002
-    if torch.cuda.is_available():
-        on_gpu = [state[f"cuda{i}"] for i in range(torch.cuda.device_count()) if f"cuda{i}" in state]
-        torch.cuda.set_rng_state_all(on_gpu)
 
 
 def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -334,15 +331,12 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     }
 
 
-def _restore_optimizer(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
-) -> None:
-    optimizer.state.clear()
-    for name, parameter in model.named_parameters():
-        keys = [k for k in tensors if k.rsplit(".", 1)[0] == name]
-        state = {k.rsplit(".", 1)[1]: tensors[k] for k in keys}
-        # `step` stays where the optimizer made it: fused Adam keeps it beside the parameter.
-        optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
+def _start_of(path: Path) -> str | None:
+    """Which start of the run a checkpoint belongs to; empty if it doesn't say, None if its state is damaged."""
+    try:
+        return read_state(path).get("start", "")
+    except CheckpointError:
+        return None
 
 
 def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:

@@ -19,18 +19,29 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
-from headwise.training.checkpoint import Checkpoints, Progress, random_state, seed_random
+from headwise.training.checkpoint import Checkpoints
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.parallel import World
+from headwise.training.progress import Progress
+from headwise.training.randomness import random_state, seed_random
 from headwise.training.schedule import learning_rate
 from headwise.training.task import Task
 
+_HANG_UP = getattr(signal, "SIGHUP", None)  # there is none on Windows
+# What asks a training to stop: Ctrl-C, a batch system or service manager, and a terminal that is closed.
+_STOPPING = [signal.SIGINT, signal.SIGTERM, *([_HANG_UP] if _HANG_UP else [])]
+
 
 class Interruption:
-    """Turns the first Ctrl-C or SIGTERM into a request to stop after the step; a second one stops at once."""
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a request to stop after the step; a second one stops at once.
+
+    A SIGHUP is neither the first nor the second of such two, as terminals and service managers send it beside another
+    signal. Where it is ignored (nohup), it stays ignored.
+    """
 
     def __init__(self) -> None:
         self.requested = False
+        self._told = False  # by a person or program that may grow impatient
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -38,7 +49,8 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {s: signal.signal(s, self._request) for s in (signal.SIGINT, signal.SIGTERM)}
+        heard = [s for s in _STOPPING if s != _HANG_UP or signal.getsignal(s) is not signal.SIG_IGN]
+        before = {s: signal.signal(s, self._request) for s in heard}
         try:
             yield
         finally:
@@ -46,8 +58,10 @@ class Interruption:
                 signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
+        if number != _HANG_UP:
+            if self._told:
+                raise KeyboardInterrupt
+            self._told = True
         self.requested = True
 
 
@@ -118,6 +132,7 @@ class Trainer:
     def _resume(self) -> None:
         latest = self.checkpoints.latest()
         if latest is None:
+            self.checkpoints.begin()
             # Every rank drew the same initial parameters; from here on each has its own randomness.
             seed_random(self.options.seed * 1_000_003 + self.world.rank)
             self.world.broadcast_parameters(p.data for p in self.parameters)
@@ -245,12 +260,13 @@ class Trainer:
         scores = self.world.on_first(self.task.validate)
         if not scores:
             return False
-        score = -scores["loss"] if wanted == "loss" else scores[wanted]
-        best = progress.best is None or score > progress.best
-        if best:
-            progress.best, progress.best_step, progress.stale = score, progress.step, 0
-        else:
-            progress.stale += 1
+        best = False
+        if wanted in scores:  # else it measured something that doesn't compare with it
+            score = -scores["loss"] if wanted == "loss" else scores[wanted]
+            best = progress.best is None or score > progress.best
+            progress.stale = 0 if best else progress.stale + 1
+            if best:
+                progress.best, progress.best_step = score, progress.step
         if self.world.first:
             self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
         return best

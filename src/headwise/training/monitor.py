@@ -11,21 +11,27 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headwise.errors import ConfigError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.files import atomic_file, disk_errors, write_text
+from headwise.parsing.bounds import Malformed, read_bounded
+from headwise.parsing.json_text import MOST_BYTES, json_value
 
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
-    """Read metrics.jsonl; a last line cut off by a kill is left out."""
+    """Read metrics.jsonl; a line cut off by a kill, or that is no record, is left out.
+
+    Raises `CheckpointError` where the file can't be read.
+    """
     if not file.exists():
         return []
     records = []
-    for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
+    for line in read_bounded(file, MOST_BYTES, CheckpointError, "records").split(b"\n"):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
+            record = json_value(line, finite=False)
+        except Malformed:
             continue
-        records.append(record)
+        if isinstance(record, dict) and isinstance(record.get("step"), int) and "kind" in record:
+            records.append(record)
     return records
 
 
@@ -97,7 +103,10 @@ class Monitor:
         seconds: float | None = None,
     ) -> None:
         """Report a validation after so many seconds of training; one without scores is recorded and not shown."""
-        shown = "  ".join(f"{key} {value:.3f}" for key, value in scores.items())
+        shown = "  ".join(
+            f"{key} {value:,}" if isinstance(value, int) else f"{key} {value:.3f}"
+            for key, value in scores.items()
+        )
         if shown:
             self.say(f"step {step}  {name}: {shown}{'  (best so far)' if best else ''}")
         self._record(name, step, **scores, **_time(seconds))

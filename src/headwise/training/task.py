@@ -61,7 +61,8 @@ class Task(Protocol):
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Scores of the model, in evaluation mode, `loss` among them; none without development data.
 
-        `final` may take more time.
+        `final` may take more time, and measures everything; one before may leave out what wouldn't compare with later
+        ones. Where the parameters are those that were scored last, nothing has to be measured again.
         """
         ...
 

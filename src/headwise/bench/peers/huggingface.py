@@ -50,10 +50,10 @@ class System(Peer):
         _ = (transformers.MarianMTModel, transformers.PegasusForConditionalGeneration)  # imported when named
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
-        return _settings(room, ("float32", "bfloat16"))
+        return _settings(room, room.precisions)
 
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
-        return _settings(room, ("float32", "bfloat16") if room.device == "cpu" else ("float16",))
+        return _settings(room, room.precisions if room.device == "cpu" else ("float16",))
 
     def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:  # noqa: D102
         return _Trainee(workload, setting, device)

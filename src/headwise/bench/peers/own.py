@@ -35,11 +35,12 @@ class System(Peer):
         return {"headwise": __version__, **super().versions()}
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
-        return [Setting("bfloat16", threads) for threads in room.thread_counts]
+        return [
+            Setting(precision, threads) for precision in room.precisions for threads in room.thread_counts
+        ]
 
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
-        kinds = ("float32", "bfloat16")
-        readable = [Setting(precision, threads) for precision in kinds for threads in room.thread_counts]
+        readable = self.training_settings(room)
         if room.device != "cpu" or isinstance(find_library(), str):
             return readable
         workers = [1] if job.batch == 1 else room.thread_counts

@@ -16,7 +16,7 @@ struct Refused : std::runtime_error {
 // Bounds that keep every size, and every product of two that is computed in 32 bits, far below 2^31.
 constexpr int MOST = 1 << 24;         // of widths, vocabularies and positions
 constexpr int MOST_LAYERS = 1 << 12;  // of each side
-constexpr int MOST_BEAMS = 1 << 16;   // rows of a sentence are kept in 16 bits
+constexpr int MOST_BEAMS = 1 << 20;   // and samples of a sentence
 constexpr int MOST_ROWS = 1 << 28;    // of a batch
 constexpr int MOST_WORKERS = 1 << 12;
 

@@ -45,7 +45,7 @@ class Job:
         self._handle = ctypes.c_void_p()
         offsets = _offsets(sources)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
-        limits = np.asarray([_limit(len(source), options) for source in sources], dtype=np.int32)
+        limits = np.asarray([min(options.limit(len(source)), _LONGEST) for source in sources], dtype=np.int32)
         listed = np.concatenate([np.zeros(0, np.int32), *(lists or [])])
         begins = None if lists is None else _offsets(lists)
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
@@ -123,14 +123,6 @@ class Job:
                 place = end
             results.append(found)
         return results
-
-
-def _limit(length: int, options: SearchOptions) -> int:
-    """Return the longest output of a source of this length, the end symbol of both counted."""
-    limit = length + options.extra_length
-    if options.max_length is not None:
-        limit = min(limit, options.max_length + 1)
-    return min(max(limit, options.min_length + 1), _LONGEST)
 
 
 def _offsets(rows: Sequence[Sized]) -> NDArray[np.int64]:

@@ -1,12 +1,13 @@
 """The compiled library of the native engine: which one fits this processor, and how its functions are called.
 
 setup.py compiles `native.cpp` once for each instruction set, where there is a compiler; the best that the processor
-has is loaded. Nothing here knows about tensors.
+has is loaded, up to what `ATEN_CPU_CAPABILITY` allows, which PyTorch obeys too. Nothing here knows about tensors.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 VERSION = 4  # of the interface, as in native.cpp
 # Instruction sets by level, as headwise_level() in native.cpp counts them.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
+_CAPABILITIES = {"default": 0, "avx2": 1}  # levels that ATEN_CPU_CAPABILITY can hold the processor to
 FOLDER = Path(__file__).parent  # where the libraries stand
 _NO_MEMORY = "there is not enough memory"  # as native.cpp says it
 PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
@@ -126,7 +128,8 @@ def _level(portable: Path) -> int:
     version = library.headwise_version()
     if version != VERSION:
         raise OSError(f"expected version {VERSION} of it, found {version}; install Headwise again")
-    return library.headwise_level()
+    level: int = library.headwise_level()
+    return min(level, _CAPABILITIES.get(os.environ.get("ATEN_CPU_CAPABILITY", "").lower(), level))
 
 
 @cache

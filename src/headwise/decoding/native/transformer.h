@@ -60,7 +60,7 @@ struct Sentence {
     int source = 0, length = 0, beams = 1;
     std::vector<std::vector<T>> memory;     // for each layer (source, kept)
     std::vector<std::vector<T>> cache;      // for each layer (length, beams, kept)
-    std::vector<std::vector<uint16_t>> ancestors;  // for each row of the beam (length)
+    std::vector<std::vector<int32_t>> ancestors;  // for each row of the beam (length)
 
     void start(int layers, int rows) {
         length = 0;
@@ -72,7 +72,7 @@ struct Sentence {
 
     // Let row r of the beam continue what row parents[r] was.
     void reorder(const int32_t* parents, int rows) {
-        std::vector<std::vector<uint16_t>> moved(beams);
+        std::vector<std::vector<int32_t>> moved(beams);
         for (int row = 0; row < rows; ++row) moved[row] = ancestors[parents[row]];
         ancestors.swap(moved);
     }
@@ -199,7 +199,7 @@ class Transformer {
         for (int r = 0; r < count; ++r) {
             Sentence<P>& sentence = *rows[r].sentence;
             embed(target_embedding, rows[r].token, sentence.length, work.x.row(r));
-            sentence.ancestors[rows[r].beam].push_back(uint16_t(rows[r].beam));
+            sentence.ancestors[rows[r].beam].push_back(rows[r].beam);
             const size_t room = size_t(sentence.length + 1) * sentence.beams * heads.kept();
             for (auto& layer : sentence.cache)
                 if (layer.size() < room) layer.resize(room + 15 * size_t(sentence.beams) * heads.kept());
@@ -256,7 +256,7 @@ class Transformer {
         layer.self.in.store(work.inputs, count, work.wide);
         for (int r = 0; r < count; ++r) {
             Sentence<P>& sentence = *rows[r].sentence;
-            const std::vector<uint16_t>& from = sentence.ancestors[rows[r].beam];
+            const std::vector<int32_t>& from = sentence.ancestors[rows[r].beam];
             const int length = int(from.size());
             T* cache = sentence.cache[l].data();
             keep(work.wide.row(r) + heads.queries(),

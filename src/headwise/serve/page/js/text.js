@@ -1,5 +1,8 @@
 /** Numbers and words as they are shown. */
 
+/** What a word is marked for. */
+export const NEVER_SEEN = "the model never saw this word, or a part of it";
+
 /**
  * A number with a fixed count of digits and a true minus sign.
  * @param {number} value

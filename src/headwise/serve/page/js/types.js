@@ -9,6 +9,7 @@
  * @property {string[]} pieces
  * @property {string[]} words
  * @property {number[]} word_of
+ * @property {number[]} unknown  numbers of the words that the model never saw, in whole or in part
  *
  * @typedef {{ id: number, piece: string, log_probability: number }} Alternative
  *

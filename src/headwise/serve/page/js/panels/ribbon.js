@@ -4,7 +4,7 @@ import { fill, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { choice, panel, twin, watch } from "../panel.js";
 import { heads, joined, mean } from "../tensor.js";
-import { number, percent, piece } from "../text.js";
+import { NEVER_SEEN, number, percent, piece } from "../text.js";
 
 const FAINT = 0.04; // weights below aren't drawn
 
@@ -12,6 +12,7 @@ const FAINT = 0.04; // weights below aren't drawn
  * @typedef {object} Links
  * @property {string[]} source
  * @property {string[]} target
+ * @property {Set<number>} unknown  places of the source that the model never saw, in whole or in part
  * @property {import("../tensor.js").Tensor} weights (target, source)
  */
 
@@ -43,7 +44,11 @@ export function links(state, source, reading) {
     source: state.words ? source.words : source.pieces.map(piece),
     target: state.words ? reading.target.words : reading.target.pieces.map(piece),
   };
-  return { ...names, weights: joined(weights, owners, columns, names.target.length, names.source.length) };
+  const unknown = new Set(
+    names.source.flatMap((_, i) => (source.unknown.includes(state.words ? i : columns[i]) ? [i] : [])),
+  );
+  const shares = joined(weights, owners, columns, names.target.length, names.source.length);
+  return { ...names, unknown, weights: shares };
 }
 
 /** @param {import("../types.js").App} app */
@@ -140,11 +145,13 @@ export function ribbonPanel({ store, data, say }) {
         { class: `line ${side}`, role: "group", "aria-label": label, lang },
         names.map((name, i) => {
           const id = side[0] + i;
+          const unknown = side === "source" && found.unknown.has(i);
           return h(
             "button",
             {
               type: "button",
-              class: "unit",
+              class: unknown ? "unit unknown" : "unit",
+              "aria-describedby": unknown ? "never-seen" : null,
               dir: "auto",
               "data-key": `unit-${id}`,
               "data-id": id,
@@ -206,6 +213,7 @@ export function ribbonPanel({ store, data, say }) {
         ? "Point at a word, or move to it with the arrow keys, to see its partners; Enter pins it."
         : [
             h("strong", {}, name),
+            id?.[0] === "s" && shown?.unknown.has(Number(id.slice(1))) && ` (${NEVER_SEEN})`,
             id?.[0] === "t" ? " looked at " : " was looked at by ",
             near
               .slice(0, 5)

@@ -4,7 +4,7 @@ import { baselineOf, settingsOf } from "../data.js";
 import { button, field, fill, h, select } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
-import { number, percent, piece } from "../text.js";
+import { NEVER_SEEN, number, percent, piece } from "../text.js";
 import { changesBetween } from "./difference.js";
 
 /** @param {import("../types.js").App} app */
@@ -37,7 +37,10 @@ export function translatePanel({ store, data }) {
   const detail = h("p", { class: "detail", "aria-live": "polite" });
   const difference = h("div", { class: "difference" });
   const hypotheses = h("ol", { class: "hypotheses" });
-  const notes = h("p", { class: "muted" });
+  const notes = h("p", { id: "notes", class: "muted" });
+  const words = h("span", { role: "list", "aria-label": "Words of the text that the model never saw" });
+  const neverSeen = h("span", { id: "never-seen", class: "muted" }, `(${NEVER_SEEN})`);
+  const unknown = h("div", { id: "unknown", class: "unknowns", dir: "auto", hidden: true }, words, neverSeen);
   const answer = h(
     "div",
     { class: "answer" },
@@ -56,6 +59,7 @@ export function translatePanel({ store, data }) {
         "div",
         { class: "ask" },
         source,
+        unknown,
         samples,
         h("div", { class: "row" }, field("Beam", beam), field("Length penalty α", alpha), pin),
       ),
@@ -65,6 +69,7 @@ export function translatePanel({ store, data }) {
   watch(answer, [data.run, data.trace, data.chosen]);
   const refresh = twin(made, answer, () => tokenTable(data.reading));
   roving(output, ".token");
+  roving(words, ".unknown");
 
   const showState = () => {
     const { state } = store;
@@ -101,6 +106,12 @@ export function translatePanel({ store, data }) {
     } else fill(output, reading ? tokens(reading, (text) => fill(detail, ...text), store) : []);
     oneStop(output.querySelectorAll(".token"));
     fill(detail);
+    const found = (trace?.source.unknown ?? []).map((place) => trace?.source.words[place] ?? "");
+    unknown.hidden = found.length === 0;
+    fill(words, ...found.map((word) => unknownWord(word)));
+    oneStop(words.querySelectorAll(".unknown"));
+    if (found.length) source.setAttribute("aria-describedby", "notes");
+    else source.removeAttribute("aria-describedby");
     fill(notes, ...(trace?.notes ?? []).map((note) => `Note: ${note}.`));
     notes.hidden = !trace?.notes.length;
     fill(hypotheses, ...(trace?.hypotheses ?? []).map((one, rank) => hypothesis(one, rank, store, reading)));
@@ -139,6 +150,15 @@ export function translatePanel({ store, data }) {
   data.chosen.on((slot) => slot.status !== "loading" && showOutput());
   showState();
   return made.root;
+}
+
+/**
+ * A word of the source with its mark, which can be moved to.
+ * @param {string} word
+ */
+function unknownWord(word) {
+  const mark = h("mark", { class: "unknown", tabindex: "-1", "aria-describedby": "never-seen" }, word);
+  return h("span", { role: "listitem" }, mark, " ");
 }
 
 /**

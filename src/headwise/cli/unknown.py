@@ -1,0 +1,50 @@
+"""The one warning of a run about words that its model never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+_NAMED = 8  # words; a file in another language has thousands
+_LONGEST = 40  # characters of a word
+
+
+class UnknownWords:
+    """Counts lines with such words, and keeps the first few words with their lines."""
+
+    def __init__(self, trained: bool) -> None:
+        """`trained` says whether the run knows what its training text had, or only what it can spell."""
+        self._trained = trained
+        self._lines = self._words = 0
+        self._first: dict[str, int] = {}
+
+    def add(self, line: int, words: Sequence[str]) -> None:
+        """Note the words of a line."""
+        self._lines += bool(words)
+        self._words += len(words)
+        for word in words:
+            if len(self._first) < _NAMED:
+                self._first.setdefault(word, line)
+
+    def warn(self, total: int, what: str = "lines") -> None:
+        """Say on standard error how many of `total` lines have some, and which, if any do."""
+        if not self._lines:
+            return
+        named = ", ".join(f"{_shown(word)} (line {line:,})" for word, line in self._first.items())
+        rest = self._words - len(self._first)
+        why = "never saw in training" if self._trained else "has no subwords for"
+        more = f" and {rest:,} more" if rest else ""
+        typer.echo(
+            f"headwise: warning: {self._lines:,} of {total:,} {what} hold words, or parts of words, that the "
+            f"model {why}: {named}{more}",
+            err=True,
+        )
+
+
+def _shown(word: str) -> str:
+    """Write a word so that it stays one word of one line, whatever is in it."""
+    printable = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in word[:_LONGEST]
+    )
+    return printable + "…" * (len(word) > _LONGEST)

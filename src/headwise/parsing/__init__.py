@@ -1,0 +1,1 @@
+"""JSON and YAML from outside, read within bounds: every file, line and request that isn't sound gives one sentence."""

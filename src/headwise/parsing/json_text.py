@@ -1,0 +1,184 @@
+"""JSON (RFC 8259) from outside, within bounds.
+
+Beyond what Python's reader refuses, these are mistakes: names that come twice in an object, numbers that aren't finite
+(`NaN`, `Infinity`, `1e999`), numbers with too many digits, nesting that is too deep, and halves of surrogate pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NoReturn
+
+from headwise.errors import DataError, HeadwiseError
+from headwise.parsing.bounds import MOST_DEPTH, MOST_DIGITS, Malformed, decode, line_of, read_bounded
+
+MOST_BYTES = 1 << 28  # of a file; larger than any data set that is one JSON document
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'  # to the end of the text where it isn't closed
+_OUTSIDE_BRACKETS = re.compile(rf'{_STRING}|[^][{{}}"]+', re.DOTALL)
+_TOKEN = re.compile(rf"(?P<string>{_STRING})|(?P<word>[-+.\w]+)|(?P<mark>[][{{}}:,])", re.DOTALL)
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(
+    text: str | bytes,
+    place: object,
+    *,
+    expected: str = "JSON",
+    error: type[HeadwiseError] = DataError,
+    finite: bool = True,
+) -> Any:
+    """Read one JSON value; `place` and `expected` are for the sentence of the `error` that is raised otherwise.
+
+    With `finite=False`, `NaN`, `Infinity` and `-Infinity` are read as Python writes them.
+    """
+    try:
+        return json_value(text, finite=finite)
+    except Malformed as problem:
+        if not ("\n" in text if isinstance(text, str) else b"\n" in text):
+            problem.line = None  # the place names the line
+        raise error(problem.sentence(place, expected)) from None
+
+
+def parse_object(
+    text: str | bytes, place: object, *, error: type[HeadwiseError] = DataError, finite: bool = True
+) -> dict[str, Any]:
+    """Read one JSON object; otherwise raises as `parse_json`."""
+    found = parse_json(text, place, expected="a JSON object", error=error, finite=finite)
+    if not isinstance(found, dict):
+        raise error(f"{place}: expected a JSON object, found a {type(found).__name__}")
+    return found
+
+
+def read_json(
+    path: Path,
+    *,
+    expected: str = "JSON",
+    error: type[HeadwiseError] = DataError,
+    finite: bool = True,
+    most: int = MOST_BYTES,
+) -> Any:
+    """Read a file that holds one JSON value; raises `error` naming it, and the line at fault."""
+    content = read_bounded(path, most, error, expected)
+    try:
+        return json_value(content, finite=finite)
+    except Malformed as problem:
+        raise error(problem.sentence(path, expected)) from None
+
+
+def json_value(text: str | bytes, *, finite: bool = True) -> Any:
+    """Read one JSON value; raises `Malformed`."""
+    text = decode(text) if isinstance(text, bytes) else text.removeprefix("\ufeff")
+    if text.count("[") + text.count("{") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
+        raise _found(text, finite)
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_finite_float if finite else _float,
+            parse_constant=_constant if finite else None,
+        )
+    except json.JSONDecodeError as error:
+        reason = error.msg.removesuffix(" at")
+        found = f"{reason} at column {error.colno}" if text.strip() else f"{reason} (it is empty)"
+        raise Malformed(found, error.lineno, "grammar") from None
+    except _Refused:
+        raise _found(text, finite) from None
+    if _SURROGATE.search(text) or not _is_text(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise _found(text, finite) from None
+    return value
+
+
+class _Refused(Exception):
+    """A hook of the reader met what isn't taken; `_found` then looks for the place."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Refused
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise _Refused
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    if len(digits) > MOST_DIGITS:
+        raise _Refused
+    return float(digits)
+
+
+def _finite_float(digits: str) -> float:
+    number = _float(digits)
+    if not math.isfinite(number):
+        raise _Refused
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Refused
+
+
+def _depth(text: str) -> int:
+    brackets = _OUTSIDE_BRACKETS.sub("", text)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _found(text: str, finite: bool) -> Malformed:
+    """Look for the first thing in a text that isn't taken, token by token, and say what and where it is."""
+    names: list[set[str] | None] = []  # of the objects around the place; None for a list
+    last: str | None = None
+    for token in _TOKEN.finditer(text):
+        shown, line = token[0], line_of(text, token.start())
+        if token["string"]:
+            try:
+                last = json.loads(shown, strict=False)
+                assert last is not None
+                last.encode()
+            except UnicodeEncodeError:
+                return Malformed("half of a surrogate pair, which is no character", line, "unicode")
+            except json.JSONDecodeError:
+                return Malformed("a string that isn't closed", line)
+        elif token["word"]:
+            if len(shown) > MOST_DIGITS:
+                return Malformed(f"a number of {len(shown):,} digits", line)
+            if finite and _not_finite(shown):
+                return Malformed(f"{shown}, which is no finite number", line)
+        elif shown in "[{":
+            names.append(set() if shown == "{" else None)
+            if len(names) > MOST_DEPTH:
+                return Malformed(f"lists or objects more than {MOST_DEPTH} deep inside each other", line)
+        elif shown in "]}" and names:
+            names.pop()
+        elif shown == ":" and names and (known := names[-1]) is not None and last is not None:
+            if last in known:
+                return Malformed(f"the name {last[:60]!r} twice in one object", line)
+            known.add(last)
+    return Malformed("values that can't be used")
+
+
+def _not_finite(word: str) -> bool:
+    try:
+        return not math.isfinite(float(word))  # also reads NaN and Infinity
+    except ValueError:
+        return False

@@ -1,0 +1,90 @@
+"""How training and search go: sections of the configuration, with the paper's values as defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from headwise import bounds
+from headwise.options import Epsilon, Natural, Penalty, Positive, Probability, Processes, Rate, Section, Seed
+
+
+class BatchConfig(Section):
+    """A batch bounds the source tokens and the target tokens, padding included."""
+
+    tokens: Positive = 25000
+    accumulate: Positive = 1  # batches per optimizer step
+
+
+class OptimizerConfig(Section):
+    """Adam as in the paper's section 5.3; weight decay is decoupled (AdamW) and off by default."""
+
+    beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.98
+    epsilon: Epsilon = 1e-9
+    weight_decay: Penalty = 0.0
+    clip_norm: Rate | None = None
+
+
+class ScheduleConfig(Section):
+    """Learning rate over steps.
+
+    `noam` is the paper's formula (section 5.3), times `scale`. `inverse_sqrt` warms up linearly to `peak` and
+    then decays with the inverse square root; `linear` and `cosine` decay to zero at `max_steps`.
+    """
+
+    name: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
+    warmup: Natural = 4000
+    scale: Rate = 1.0  # noam
+    peak: Rate | None = None  # the others
+
+    @model_validator(mode="after")
+    def _peak_given(self) -> ScheduleConfig:
+        if self.name != "noam" and self.peak is None:
+            raise ValueError(f"schedule {self.name} needs a peak learning rate, found none")
+        if self.name == "noam" and self.peak is not None:
+            raise ValueError(f"schedule noam takes scale, not peak; found peak={self.peak}")
+        return self
+
+
+class TrainingConfig(Section):
+    """How long, how often, and with which regularization."""
+
+    initialize_from: str | None = (
+        None  # a run whose weights and subwords are taken: an encoder, or denoising for translation
+    )
+    max_steps: Positive = 100_000
+    max_minutes: Annotated[float, Field(gt=0.0, le=bounds.MINUTES)] | None = None
+    validate_every: Positive = 1000
+    validate_bleu: bool = True
+    validate_beam: Annotated[int, Field(gt=0, le=bounds.BEAM)] = 1
+    patience: Natural = 0  # validations without a better score before stopping; 0: never
+    best_by: str = "loss"  # or a score that the task measures: bleu for translation
+    checkpoint_every: Positive = 1000
+    average_last: Annotated[int, Field(gt=0, le=bounds.CHECKPOINTS)] = (
+        5  # checkpoints averaged at the end (section 6.1: 5 base, 20 big)
+    )
+    label_smoothing: Probability = 0.1  # section 5.4
+    r_drop: Penalty = 0.0  # weight of the R-Drop KL term (Liang et al. 2021)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: str = "auto"
+    threads: Processes = 0  # CPU threads; 0: torch's choice
+    seed: Seed = 1
+    log_every: Positive = 50
+    tensorboard: bool = False
+
+    @model_validator(mode="after")
+    def _best_is_measured(self) -> TrainingConfig:
+        if self.best_by == "bleu" and not self.validate_bleu:
+            raise ValueError("best_by=bleu needs validate_bleu=true, found false")
+        return self
+
+
+class DecodingConfig(Section):
+    """Search, with the paper's values (section 6.1)."""
+
+    beam: Annotated[int, Field(gt=0, le=bounds.BEAM)] = 4
+    alpha: Annotated[float, Field(ge=0.0, le=bounds.ALPHA)] = 0.6
+    extra_length: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = 50  # output <= input + 50 subwords
+    batch_tokens: Positive = 4096

@@ -1,0 +1,52 @@
+"""Headwise as pip installs it, without the clone around it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that an installation of the package's own files makes, without the native library."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+def test_every_file_of_the_package_is_installed(installed: Path) -> None:
+    compiled = {".so", ".pyd", ".pyc", ".cpp", ".h"}
+    source = ROOT / "src/headwise"
+    wanted = {p.relative_to(source) for p in source.rglob("*") if p.is_file() and p.suffix not in compiled}
+    assert wanted <= {p.relative_to(installed / "headwise") for p in (installed / "headwise").rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        # Which rows there are is known from the configurations.
+        (["reproduce", "table3", "--rows", "none"], "expected a name or pattern of table3-base"),
+        (["reproduce", "figures", "--rows", "none"], "expected a name or pattern of figures-shift"),
+        (["train", "-c", "configs/multi30k-en-de.yaml"], "data/multi30k/train.lc.norm.tok.en: there is no"),
+    ],
+)
+def test_a_command_finds_its_files_outside_a_clone(
+    arguments: list[str], shown: str, installed: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headwise", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert shown in done.stderr

@@ -1,0 +1,200 @@
+"""Standard input, output and error that are closed, full, or given up by whoever read them, for every command."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from program import Outcome, environment, finish, headwise, saved_step, start, wait_for
+
+from headwise.cli import bench, data
+from headwise.cli.main import COMMANDS
+from toy import Toy
+
+FULL = "standard output: can't be written because the disk is full"
+CLOSED = "standard output: can't be written because it is closed"
+
+
+def _group(name: str, app: typer.Typer) -> list[list[str]]:
+    return [[name, str(one.name)] for one in app.registered_commands]
+
+
+EVERY_COMMAND = [
+    [],
+    *([name] for name in COMMANDS),
+    *_group("data", data.app),
+    *_group("bench", bench.app),
+]
+
+
+def in_shell(redirection: str, *arguments: object) -> Outcome:
+    """Run `headwise` with its streams redirected as a shell does."""
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$@" {redirection}', "bash", *program(*arguments)],
+        env=environment(PYTHONUNBUFFERED=""),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def unread(*arguments: object) -> Outcome:
+    """Run `headwise` with an output that nobody reads any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        program(*arguments),
+        env=environment(PYTHONUNBUFFERED=""),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    return Outcome(done.returncode, "", done.stderr)
+
+
+def program(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "headwise", *map(str, arguments)]
+
+
+def _name(arguments: list[str]) -> str:
+    return " ".join(arguments)
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=_name)
+def test_help_that_can_not_be_written(command: list[str]) -> None:
+    outcome = in_shell(">/dev/full", *command, "--help")
+    assert outcome.error == FULL
+    assert len(outcome.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=_name)
+def test_help_that_nobody_reads(command: list[str]) -> None:
+    assert unread(*command, "--help") == Outcome(0, "", "")
+
+
+PRINTING: dict[str, Callable[[Path, Toy], list[object]]] = {
+    "--version": lambda run, toy: ["--version"],
+    "data list": lambda run, toy: ["data", "list"],
+    "data list --json": lambda run, toy: ["data", "list", "--json"],
+    "reproduce list": lambda run, toy: ["reproduce", "list"],
+    "translate": lambda run, toy: ["translate", run, toy.source],
+    "score": lambda run, toy: ["score", run, "--source", toy.source, "--target", toy.target],
+    "explain": lambda run, toy: ["explain", run, "--text", "ba be di"],
+    "train --json": lambda run, toy: ["train", "-o", run, "--json"],
+}
+
+
+@pytest.mark.parametrize("arguments", PRINTING.values(), ids=PRINTING.keys())
+def test_results_that_can_not_be_written(
+    arguments: Callable[[Path, Toy], list[object]], run: Path, toy: Toy
+) -> None:
+    assert in_shell(">/dev/full", *arguments(run, toy)).error == FULL
+
+
+@pytest.mark.parametrize("name", ["--version", "data list", "translate"])
+def test_results_that_nobody_can_read(name: str, run: Path, toy: Toy) -> None:
+    arguments = PRINTING[name](run, toy)
+    assert in_shell(">&-", *arguments).error == CLOSED
+    outcome = unread(*arguments)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "rror" not in outcome.err
+
+
+def test_input_that_is_closed(run: Path) -> None:
+    assert in_shell("<&-", "translate", run).error == "standard input: can't be read (Bad file descriptor)"
+
+
+def test_what_is_not_read_may_be_closed(run: Path, toy: Toy) -> None:
+    open_input, closed = headwise("translate", run, toy.source), in_shell("<&-", "translate", run, toy.source)
+    assert (closed.code, closed.out) == (0, open_input.out)
+
+
+def test_files_do_not_take_the_place_of_closed_streams(run: Path, toy: Toy, tmp_path: Path) -> None:
+    """A file opened while descriptor 1 is closed would be descriptor 1, and take what is printed."""
+    expected = headwise("translate", run, toy.source).out
+    outcome = in_shell("<&- >&- 2>&-", "translate", run, toy.source, "-o", tmp_path / "out")
+    assert outcome.code == 0
+    assert (tmp_path / "out").read_text() == expected
+    new = tmp_path / "new"
+    arguments = ("train", "-c", toy.config, "--max-steps=2", "--json", "-o", new)
+    assert in_shell("<&- >&- 2>&-", *arguments).code == 2  # for want of an output for the JSON
+    assert saved_step(new) == 2
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_what_is_said_to_people_never_lands_among_the_results(
+    redirection: str, run: Path, toy: Toy, tmp_path: Path
+) -> None:
+    assert in_shell(redirection, "translate", tmp_path / "nowhere", toy.source) == Outcome(2, "", "")
+    expected = headwise("translate", run, toy.source).out
+    assert in_shell(redirection, "translate", run, toy.source) == Outcome(0, expected, "")
+
+
+def _train_on_terminal(toy: Toy, run: Path, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a training whose messages go to a terminal; returns the other end of it, too."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        program("train", "-c", toy.config, "--max-steps=60", "training.checkpoint_every=1", "-o", run),
+        env=environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        **options,
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def test_a_terminal_that_vanishes_stops_no_training(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process, ours = _train_on_terminal(toy, run, start_new_session=True)
+    wait_for(lambda: saved_step(run) > 2, process)
+    os.close(ours)  # it isn't the session's own, so that no signal is sent
+    assert process.wait() == 0
+    assert saved_step(run) == 60
+
+
+def test_hanging_up_saves(toy: Toy, tmp_path: Path) -> None:
+    """Its signal may come twice, and before or after another one."""
+    run = tmp_path / "run"
+    process = start(
+        "train", "-c", toy.config, "--max-steps=100000", "training.checkpoint_every=1000", "-o", run
+    )
+    wait_for((run / "metrics.jsonl").exists, process)
+    wait_for(lambda: (run / "metrics.jsonl").read_text().count("\n") > 3, process)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
+        process.send_signal(number)
+    outcome = finish(process)
+    assert outcome.code == 130
+    assert 3 < saved_step(run) < 1000
+
+
+def test_a_training_under_nohup_goes_on(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [
+            "nohup",
+            *program("train", "-c", toy.config, "--max-steps=40", "training.checkpoint_every=1", "-o", run),
+        ],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: saved_step(run) > 2, process)
+    process.send_signal(signal.SIGHUP)
+    assert finish(process).code == 0
+    assert saved_step(run) == 40

@@ -1,0 +1,58 @@
+"""Files in the working directory that are named as modules: no command, and no process that one starts, runs them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import environment
+
+_MODULES = ("numpy", "json", "torch", "yaml", "sentencepiece", "safetensors", "subprocess", "tempfile", "csv")
+_LINES = 100_001  # so many that they are encoded by children
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a stranger's text, and of modules that leave a mark where they are run."""
+    folder = tmp_path_factory.mktemp("planted")
+    for name in _MODULES:
+        (folder / f"{name}.py").write_text(
+            f"open({str(folder / 'MARK')!r}, 'a').write({name!r})\nraise SystemExit(9)\n"
+        )
+    for side in ("source", "target"):
+        (folder / side).write_text("".join(f"{side[0]}{i % 40} b c\n" for i in range(_LINES)))
+    return folder
+
+
+def _run(
+    folder: Path, *arguments: str, text: str = "", start: tuple[str, ...] = ("-P", "-m", "headwise")
+) -> str:
+    done = subprocess.run(
+        [sys.executable, *start, *arguments], cwd=folder, input=text, env=environment(), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert not (folder / "MARK").exists(), (arguments, (folder / "MARK").read_text())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_command_runs_what_lies_in_the_working_directory(planted: Path) -> None:
+    config = """
+data: {source: [source], target: [target], dev_pairs: 10, workers: 2}
+model: {encoder_layers: 1, decoder_layers: 1, d_model: 8, d_ff: 8, heads: 1}
+subwords: {size: 50, dropout: 0.1}
+batch: {tokens: 64}
+training: {max_steps: 2, validate_bleu: false, precision: float32}
+"""
+    (planted / "config.yaml").write_text(config)
+    _run(planted, "train", "-c", "config.yaml", "-o", "run")
+    assert _run(planted, "translate", "run", text="s1 b\ns2 b\n").count("\n") == 2
+    _run(planted, "bench", "start", "run", "--rounds", "1")
+
+
+def test_started_as_a_module_it_runs_nothing_either(planted: Path) -> None:
+    """`python -m headwise` puts the working directory first on the path before anything of ours is reached."""
+    listed = _run(planted, "data", "list", "--json", start=("-m", "headwise"))
+    assert '"multi30k"' in listed

@@ -1,0 +1,27 @@
+"""A run directory of a language model over characters with random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from headwise.config import Config
+from headwise.models.build import build_decoder_only
+from headwise.text.vocabulary import learn_vocabulary
+
+
+def make_language_model_run(directory: Path) -> Path:
+    """Write what generating needs: config.yaml, characters.json and model.safetensors."""
+    directory.mkdir(parents=True)
+    model = {"decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64}
+    tree = {"task": "language_model", "model": model, "subwords": {"kind": "characters"}}
+    config = Config.from_tree({**tree, "data": {"text": ["text.txt"]}})
+    vocabulary = learn_vocabulary(["the cat sat on the mat.\n", "Ein Hund saß.\n"], config.subwords)
+    vocabulary.save(directory)
+    torch.manual_seed(2)
+    network = build_decoder_only(config.model, vocabulary.size)
+    save_file(dict(network.named_parameters()), directory / "model.safetensors")
+    (directory / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    return directory

@@ -1,0 +1,56 @@
+"""A real server in a thread, and raw sockets before it: what no HTTP client would send."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.types import ASGIApp
+
+from headwise.serve.connections import Limits
+from headwise.serve.server import listen, server
+
+
+@contextmanager
+def serving(app: ASGIApp, limits: Limits | None = None) -> Iterator[int]:
+    """Serve an application as long as the block lasts; gives the port."""
+    listener = listen("127.0.0.1", 0)
+    served = server(app, limits, log_level="critical")
+    thread = threading.Thread(target=served.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not served.started:
+        time.sleep(0.01)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        served.should_exit = True
+        thread.join()
+
+
+def connect(port: int, sent: bytes = b"") -> socket.socket:
+    """Open a connection and send something."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+    connection.sendall(sent)
+    return connection
+
+
+def everything(connection: socket.socket) -> bytes:
+    """Read until the server ends the connection; fails (TimeoutError) where it never does."""
+    with connection:
+        parts: list[bytes] = []
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(1 << 20):
+                parts.append(part)
+        return b"".join(parts)
+
+
+def ask(port: int, head: str) -> tuple[int, bytes]:
+    """Send lines of a request that ends its connection; returns the status and all that came."""
+    answer = everything(
+        connect(port, (head + "\nConnection: close\n\n").replace("\n", "\r\n").encode("latin-1"))
+    )
+    return int(answer.split(b" ", 2)[1]), answer

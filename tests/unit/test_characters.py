@@ -1,0 +1,59 @@
+"""Halves of characters, from JSON, from file names and from Python, are named where they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.characters import check_characters, unwritable
+from headwise.config import Config
+from headwise.errors import ConfigError, DataError
+from headwise.text.labelled import LabelledTexts
+from headwise.text.records import json_object, read_records
+
+ANY_CHARACTERS = st.text(st.characters(codec=None, categories=None))  # surrogates, too
+
+
+@given(ANY_CHARACTERS)
+def test_what_utf_8_can_write_is_whole(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        assert unwritable(text) is not None
+        with pytest.raises(DataError, match=r"^here: expected whole characters, found half of one"):
+            check_characters(text, "here")
+    else:
+        assert check_characters(text, "here") == text
+
+
+@pytest.mark.parametrize("line", [r'{"text": "a\ud800b"}', r'{"\uDFFF": 1}', r'{"a": [{"b": "\ud83d"}]}'])
+def test_half_a_character_in_json(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text('{"text": "fine"}\n' + line + "\n")
+    records = read_records(file)
+    assert next(records).fields == {"text": "fine"}
+    with pytest.raises(DataError, match=r"texts\.jsonl line 2: expected whole characters, found half of one"):
+        next(records)
+
+
+def test_both_halves_are_a_character() -> None:
+    assert json_object(r'{"text": "\ud83d\ude00"}', "here") == {"text": "\U0001f600"}
+
+
+def test_a_label(tmp_path: Path) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text(r'{"text": "fine", "label": "\udcff"}' + "\n")
+    form = LabelledTexts(Config().classification, 0.1)
+    with pytest.raises(DataError, match=r"texts\.jsonl line 1: expected whole characters"):
+        form.read([file])
+
+
+@pytest.mark.parametrize("name", ["\udcff.en", "a\0b", "\ud800"])
+def test_names_that_a_configuration_can_not_hold(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"data\.source: expected a name in UTF-8, found '"):
+        Config.from_tree({"data": {"source": ["fine", name]}})
+    with pytest.raises(ConfigError, match=r"data\.dev_text: expected a name in UTF-8, found '"):
+        Config.from_tree({"data": {"dev_text": name}})

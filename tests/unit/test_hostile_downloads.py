@@ -1,0 +1,326 @@
+"""Servers, archives and packed files that mean harm or are damaged: one sentence, and nothing of them is kept."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+import socketserver
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import DataError
+from headwise.images.sets import find_source, read_idx, read_image
+from headwise.text import archives
+from headwise.text.acquire import get_corpus
+from headwise.text.archives import Damaged, damage, open_tar
+from headwise.text.catalog import Archive, Corpus, Part, PublicFile
+from headwise.text.download import ATTEMPTS, fetch
+from unit.test_download import Server, server
+
+__all__ = ["server"]
+
+BODY = b"a line\n" * 10
+
+
+class Raw(socketserver.ThreadingTCPServer):
+    """Answers every request with the same bytes, which needn't be HTTP."""
+
+    daemon_threads = True
+    answer = b""
+    requests = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/file"
+
+
+class _Answer(socketserver.StreamRequestHandler):
+    server: Raw  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def handle(self) -> None:
+        self.server.requests += 1
+        while self.rfile.readline() not in (b"\r\n", b""):
+            pass
+        self.wfile.write(self.server.answer)
+
+
+@pytest.fixture
+def raw(monkeypatch: pytest.MonkeyPatch) -> Iterator[Raw]:
+    monkeypatch.setenv("no_proxy", "*")
+    with Raw(("127.0.0.1", 0), _Answer) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def _fetch(url: str, part: Path, most: int = 10_000) -> None:
+    fetch(url, part, most=most, sleep=lambda seconds: None)
+
+
+def _head(*headers: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "Connection: close", "", ""]).encode("latin-1")
+
+
+_OK = [
+    _head(f"Content-Length: {len(BODY)}") + BODY,
+    _head() + BODY,
+    _head("Transfer-Encoding: chunked") + b"46\r\n" + BODY + b"\r\n0\r\n\r\n",
+    _head("Transfer-Encoding: chunked", "Content-Length: -7") + b"46\r\n" + BODY + b"\r\n0\r\n\r\n",
+    _head(f"Content-Length: {len(BODY)}", 'ETag: "' + "é" * 50 + '"') + BODY,
+    _head(f"Content-Length: {len(BODY)}", 'ETag: "a', ' b"') + BODY,  # folded
+]
+
+
+@pytest.mark.parametrize("answer", _OK, ids=range(len(_OK)))
+def test_an_unusual_answer_that_is_right_is_taken(raw: Raw, tmp_path: Path, answer: bytes) -> None:
+    raw.answer = answer
+    _fetch(raw.url, tmp_path / "file.part")
+    assert (tmp_path / "file.part").read_bytes() == BODY
+    assert [path.name for path in tmp_path.iterdir()] == ["file.part"]
+
+
+_ODD = [
+    (_head("Content-Length: -5") + BODY, "expected a number of bytes in the server's Content-Length, found '-5'"),
+    (_head("Content-Length: many") + BODY, "Content-Length, found 'many'"),
+    (_head("Content-Length: \xb2") + BODY, "Content-Length, found '\xb2'"),
+    (_head("Content-Length: " + "9" * 5_000) + BODY, "Content-Length, found '999"),
+    (_head("Content-Length: 999999999999999999") + BODY, "expected at most 10,000 bytes, found"),
+    (_head() + BODY * 1_000, "expected at most 10,000 bytes, found that the server sends more"),
+    (_head("Transfer-Encoding: chunked") + b"fffff\r\n" + BODY * 2_000, "expected at most 10,000 bytes"),
+    (_head("Transfer-Encoding: chunked") + b"-1\r\n" + BODY, f"{ATTEMPTS} attempts in a row failed"),
+    (_head("Transfer-Encoding: chunked") + b"-5\r\n" + BODY, f"{ATTEMPTS} attempts in a row failed"),
+    (_head("Transfer-Encoding: chunked") + b"zz\r\n" + BODY, f"{ATTEMPTS} attempts in a row failed"),
+    (_head("Content-Range: bytes 5-9/10", status="206 Partial Content") + BODY, "resumed at another byte than asked"),
+    (_head(status="206 Partial Content") + BODY, "resumed at another byte than asked"),
+    (_head("Location: file:///etc/passwd", status="302 Found"), "'file:///etc/passwd' is not allowed"),
+    (_head("Location: ftp://127.0.0.1/x", status="302 Found"), "expected a redirect to http or https, found"),
+    (_head("Location: data:,x", status="302 Found"), "Redirection to url 'data:,x' is not allowed"),
+    (_head("Location: http://[", status="302 Found"), "the server's answer can't be used"),
+    (_head("Location: /file", status="302 Found"), "the server answered 302"),
+    (_head(status="404 \x1b[2J gone"), "the server answered 404 ?[2J gone"),
+    (_head("Content-Range: bytes */" + "9" * 5_000, status="416 Range"), f"{ATTEMPTS} attempts in a row failed"),
+    (b"HTTP/1.1 2x0 OK\r\n\r\n", f"{ATTEMPTS} attempts in a row failed"),
+    (b"\xff" * 100_000, f"{ATTEMPTS} attempts in a row failed"),
+    (_head(*(f"X-{i}: 1" for i in range(200))), f"{ATTEMPTS} attempts in a row failed"),
+    (b"", f"{ATTEMPTS} attempts in a row failed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "sentence"), _ODD, ids=range(len(_ODD)))
+def test_an_odd_answer_is_one_sentence(raw: Raw, tmp_path: Path, answer: bytes, sentence: str) -> None:
+    raw.answer = answer
+    with pytest.raises(DataError) as caught:
+        _fetch(raw.url, tmp_path / "file.part")
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith(raw.url)
+    assert str(caught.value).isprintable()
+
+
+def test_another_scheme_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    with pytest.raises(DataError, match="begins with http or https"):
+        _fetch((tmp_path / "secret").as_uri(), tmp_path / "file.part")
+
+
+def test_bytes_that_come_again_and_again_are_no_progress(server: Server, tmp_path: Path) -> None:
+    """A server that breaks off, then starts anew: every attempt brings bytes, none of them new."""
+    server.etags, server.ranges = False, False
+    server.break_after = [1_000] * 100
+    with pytest.raises(DataError, match="attempts in a row failed"):
+        _fetch(f"{server.url}/text", tmp_path / "text.part", most=1 << 20)
+    assert len(server.requests) == ATTEMPTS
+
+
+def _corpus(server: Server, name: str = "a.txt", path: str = "/a.txt.gz") -> Corpus:
+    return Corpus("toy", "", (), "none", server.url, 1, (PublicFile(name, server.url + path),))
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_gzip_bomb_is_not_unpacked(server: Server, tmp_path: Path, local: bool) -> None:
+    corpus = _corpus(server)
+    bomb = gzip.compress(bytes(2 * corpus.most_bytes))
+    server.files["/a.txt.gz"] = bomb
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "a.txt.gz").write_bytes(bomb)
+    with pytest.raises(
+        DataError, match=r"expected at most 3,000,000 bytes of text, found that it unpacks to more"
+    ):
+        get_corpus(corpus, tmp_path / "out", source=tmp_path / "local" if local else None)
+    assert not list((tmp_path / "out").iterdir())
+    server.files["/a.txt.gz"] = gzip.compress(BODY)
+    assert get_corpus(corpus, tmp_path / "out")[0].status == "downloaded"
+
+
+def _damaged(good: bytes) -> Iterator[bytes]:
+    draw = random.Random(7)
+    for _ in range(40):
+        harmed = bytearray(good)
+        for _ in range(draw.choice((1, 3, 30))):
+            harmed[draw.randrange(len(good))] = draw.randrange(256)
+        yield bytes(harmed[: draw.choice((len(good), len(good), draw.randrange(len(good))))])
+
+
+def test_a_damaged_gzip_file_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    corpus, text = _corpus(server), random.Random(1).randbytes(2_000)
+    problems: list[str] = []
+    for number, harmed in enumerate(_damaged(gzip.compress(text))):
+        if not harmed.startswith(b"\x1f\x8b"):
+            continue  # then it is taken for plain text: there is no checksum
+        folder, server.files["/a.txt.gz"] = tmp_path / str(number), harmed
+        try:
+            get_corpus(corpus, folder)
+        except DataError as error:
+            problems.append(str(error))
+            assert not [path for path in folder.iterdir() if path.name != "a.txt.gz.part"]
+            server.files["/a.txt.gz"] = gzip.compress(text)
+            get_corpus(corpus, folder)
+        assert (folder / "a.txt").read_bytes() == text
+    assert len(problems) > 20
+    assert all("the .gz file is damaged" in problem for problem in problems)
+
+
+_PACKERS = {"tar": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+def _tar(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for info, data in members:
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info, b""
+
+
+def _archived(server: Server, packed: bytes) -> Corpus:
+    server.files["/x.tgz"] = packed
+    part = Part(Archive(f"{server.url}/x.tgz"), "text")
+    return Corpus("toy", "", (), "none", server.url, 1, (PublicFile("a.txt", parts=(part,)),))
+
+
+@pytest.mark.parametrize("kind", list(_PACKERS))
+def test_a_damaged_archive_is_fetched_again(server: Server, tmp_path: Path, kind: str) -> None:
+    text = random.Random(2).randbytes(3_000) + b"\n"
+    noted = tarfile.TarInfo("ä" * 120)  # a member with a header of its own for its long name
+    noted.pax_headers = {"comment": "x" * 300}
+    problems: list[str] = []
+    good = _PACKERS[kind](_tar((noted, b"other"), (tarfile.TarInfo("text"), text)))
+    for number, harmed in enumerate(_damaged(good)):
+        folder = tmp_path / str(number)
+        try:
+            get_corpus(_archived(server, harmed), folder)
+        except DataError as error:
+            problems.append(str(error))
+            assert not [path for path in folder.iterdir() if path.name != "archives"]
+            get_corpus(_archived(server, good), folder)
+            assert (folder / "a.txt").read_bytes() == text
+        else:
+            assert (folder / "a.txt").exists()
+    assert problems
+    assert all("\n" not in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        _special("text", tarfile.SYMTYPE, "/etc/passwd"),
+        _special("text", tarfile.SYMTYPE, "text"),  # to itself
+        _special("text", tarfile.LNKTYPE, "text"),
+        _special("text", tarfile.CHRTYPE),
+        _special("text", tarfile.FIFOTYPE),
+        _special("text", tarfile.DIRTYPE),
+    ],
+    ids=["link", "cycle", "hard", "device", "pipe", "folder"],
+)
+def test_what_is_no_file_in_an_archive_is_not_read(
+    server: Server, tmp_path: Path, member: tuple[tarfile.TarInfo, bytes]
+) -> None:
+    with pytest.raises(DataError, match=r"expected a file text in it, found a folder, link or device$"):
+        get_corpus(_archived(server, _tar(member)), tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_names_that_lead_elsewhere_are_never_written(server: Server, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    names = (str(outside), "../../outside", "text")
+    packed = _tar(*((tarfile.TarInfo(name), b"3\n") for name in names))
+    get_corpus(_archived(server, packed), tmp_path / "in" / "here")
+    assert not outside.exists()
+    assert (tmp_path / "in" / "here" / "a.txt").read_bytes() == b"3\n"
+
+
+def test_an_archive_that_unpacks_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "_FLOOR", 1 << 20)
+    huge = tarfile.TarInfo("huge")
+    path = tmp_path / "x.tgz"
+    path.write_bytes(gzip.compress(_tar((huge, bytes(1 << 23)), (tarfile.TarInfo("text"), b"3\n"))))
+    with (
+        pytest.raises(Damaged, match="it unpacks to more than"),
+        damage(path, "damaged"),
+        open_tar(path) as tar,
+    ):
+        list(tar)
+
+
+def test_a_header_that_fills_the_memory_is_not_read(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("pax")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 40
+    path = tmp_path / "x.tar"
+    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
+    with (
+        pytest.raises(Damaged, match="it holds a header of more than"),
+        damage(path, "damaged"),
+        open_tar(path) as tar,
+    ):
+        list(tar)
+
+
+def test_an_archive_that_was_harmed_on_the_disk_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    import hashlib
+
+    good = _tar((tarfile.TarInfo("text"), b"right\n"))
+    server.files["/x.tgz"] = good
+    archive = Archive(f"{server.url}/x.tgz", hashlib.md5(good).hexdigest())
+    files = tuple(PublicFile(name, parts=(Part(archive, "text"),)) for name in ("a.txt", "b.txt"))
+    corpus = Corpus("toy", "", (), "none", server.url, 1, files)
+    get_corpus(corpus, tmp_path, only=["a.txt"])
+    (tmp_path / "archives" / "x.tgz").write_bytes(_tar((tarfile.TarInfo("text"), b"wrong\n")))
+    get_corpus(corpus, tmp_path)
+    assert (tmp_path / "b.txt").read_bytes() == b"right\n"
+
+
+def test_images_that_promise_too_much_are_named(tmp_path: Path) -> None:
+    idx = tmp_path / "a-idx"
+    idx.write_bytes(bytes([0, 0, 8, 255]) + b"\0\0\0\1" * 255 + b"x")  # 255 dimensions
+    with pytest.raises(DataError, match="expected an IDX file of 1 to 3 dimensions, found 255"):
+        read_idx(idx)
+    idx.write_bytes(bytes([0, 0, 8, 3]) + b"\0\1\0\0\0\1\0\0\x80\0\0\0")  # 2^16 x 2^16 x 2^31 is 0 in 64 bits
+    with pytest.raises(DataError, match="bytes for the shape"):
+        read_idx(idx)
+    png = tmp_path / "a.png"
+    size = (60_000).to_bytes(4, "big") * 2
+    import zlib
+
+    head = b"IHDR" + size + b"\x08\0\0\0\0"
+    png.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\x0d" + head + zlib.crc32(head).to_bytes(4, "big"))
+    with pytest.raises(DataError, match="expected a"):
+        read_image(png, (1, 8, 8))
+    archive = tmp_path / "cifar-10-binary.tar"
+    for content in (b"", gzip.compress(bytes(100)), _tar(_special("data_batch_1.bin", tarfile.SYMTYPE, "x"))):
+        archive.write_bytes(content)
+        with pytest.raises(DataError, match=r"cifar-10-binary\.tar: expected"):
+            find_source(str(tmp_path)).read()

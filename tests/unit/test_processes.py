@@ -1,0 +1,64 @@
+"""Children import what their parent imports, and nothing from the working directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwise.processes import child_environment, python_command
+
+_CODE = "import sys, importlib.util as u; print(u.find_spec('planted') is not None, u.find_spec('headwise').origin)"
+
+
+def _child(code: str) -> list[str]:
+    done = subprocess.run(
+        python_command("-c", code), env=child_environment(), capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a module and another headwise in it."""
+    (tmp_path / "planted.py").write_text("")
+    (tmp_path / "headwise").mkdir()
+    (tmp_path / "headwise" / "__init__.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("entry", ["", ".", None])
+def test_the_working_directory_is_not_searched(
+    planted: Path, monkeypatch: pytest.MonkeyPatch, entry: str | None
+) -> None:
+    monkeypatch.syspath_prepend(str(planted) if entry is None else entry)  # as `python -m` and a prompt do
+    here = Path(__file__).parents[2] / "src" / "headwise" / "__init__.py"
+    assert _child(_CODE) == ["False", str(here)]
+
+
+def test_a_path_that_was_asked_for_is_searched(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(planted))
+    monkeypatch.syspath_prepend(str(planted))
+    assert _child(_CODE)[0] == "True"
+
+
+def test_the_children_of_children_are_safe_too(planted: Path) -> None:
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_CODE!r}], check=True)"
+    assert _child(code)[0] == "False"
+
+
+def test_a_child_starts_where_the_working_directory_is_gone(
+    planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = planted / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert str(Path(sys.executable).parent) in python_command()[0]
+    assert child_environment()["PYTHONSAFEPATH"] == "1"
+    os.chdir(planted)
