@@ -92,8 +92,8 @@ def check_option(name: str, value: float | None) -> None:
             raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
         if value > highest:
             raise ConfigError(f"{name}: expected a whole number of at most {highest:,}, found {value}")
-    for good, expected in _REALS.get(name, ()) if value is not None else ():
-        if not good(value):
+    for good, expected in _REALS.get(name, ()):
+        if value is not None and not good(value):
             raise ConfigError(f"{name}: expected {expected}, found {value}")
 
 
