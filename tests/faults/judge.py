@@ -107,9 +107,8 @@ def compare(
             expected = attempt_again(readable)
         sources = [translate_ids(readable, text) for text in SENTENCES]
         close = [
-            agree(readable, engine.precision, source, hypothesis)
+            agree(readable, engine.precision, source, hypotheses)
             for source, hypotheses in zip(sources, found, strict=True)
-            for hypothesis in hypotheses
             if source
         ]
     for text in filter(None, close):
@@ -156,56 +155,54 @@ def attempt_stepwise(native: Translator) -> list[list[Hypothesis]]:
 
 def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:
     options = translator._within_model(translator.options_with(n_best=min(2, translator.options.beam)))
-    results = []
-    for text in SENTENCES:
-        source = translate_ids(translator, text)
-        if not source:
-            results.append([])
-            continue
-        listed = None
-        if translator.shortlist is not None:
-            listed = torch.zeros(1, model.target_size, dtype=torch.bool)
-            listed[0, torch.from_numpy(translator.shortlist(source)).long()] = True
-        rows = padded([source], SYMBOLS.pad, torch.device("cpu"))
-        results.append(search(model, *rows, options, SYMBOLS, listed=listed)[0])
-    return results
+    sources = [translate_ids(translator, text) for text in SENTENCES]
+    searched = [source for source in sources if source]
+    listed = None
+    if translator.shortlist is not None:
+        listed = torch.zeros(len(searched), model.target_size, dtype=torch.bool)
+        for row, source in enumerate(searched):
+            listed[row, torch.from_numpy(translator.shortlist(source)).long()] = True
+    found = []
+    if searched:
+        rows = padded(searched, SYMBOLS.pad, torch.device("cpu"))
+        found = search(model, *rows, options, SYMBOLS, listed=listed)
+    results = iter(found)
+    return [next(results) if source else [] for source in sources]
 
 
-def agree(readable: Translator, precision: str, source: Sequence[int], hypothesis: Hypothesis) -> str:
-    """Compare a translation's log-probabilities with the readable model's; returns what is wrong, if anything."""
-    single, double = (
-        forced(readable, source, hypothesis.tokens, kind) for kind in (torch.float32, torch.float64)
-    )
-    ours = np.asarray(hypothesis.token_log_probabilities)
-    size = np.abs(double)
-    allowed = BASE_ERROR[precision] * (1 + size) + 30 * np.abs(single - double).max()
-    wrong = ~(np.abs(ours - double) <= allowed)
-    if not wrong.any():
-        return ""
-    said = ", ".join(
-        f"{values.tolist()} {name}" for values, name in ((double, "float64"), (single, "float32"))
-    )
-    return f"log-probabilities {ours.tolist()}, the readable engine's are {said}"
+def agree(
+    readable: Translator, precision: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]
+) -> str:
+    """Compare translations' log-probabilities with the readable model's; returns what is wrong, if anything."""
+    outputs = [hypothesis.tokens for hypothesis in hypotheses]
+    single, double = (forced(readable, source, outputs, kind) for kind in (torch.float32, torch.float64))
+    for hypothesis, low, high in zip(hypotheses, single, double, strict=True):
+        ours = np.asarray(hypothesis.token_log_probabilities)
+        allowed = BASE_ERROR[precision] * (1 + np.abs(high)) + 30 * np.abs(low - high).max()
+        if not (np.abs(ours - high) <= allowed).all():
+            said = f"{high.tolist()} float64, {low.tolist()} float32"
+            return f"log-probabilities {ours.tolist()}, the readable engine's are {said}"
+    return ""
 
 
 def forced(
-    translator: Translator, source: Sequence[int], tokens: Sequence[int], kind: torch.dtype
-) -> np.ndarray:
-    """Return the readable model's log-probabilities of given tokens, among a shortlist's where there is one."""
+    translator: Translator, source: Sequence[int], outputs: Sequence[Sequence[int]], kind: torch.dtype
+) -> list[np.ndarray]:
+    """Return the readable model's log-probabilities of given translations, among a shortlist's where there is one."""
     model = translator.model
+    ends = [[*tokens, SYMBOLS.eos] for tokens in outputs]
     before, model.compute_dtype = model.compute_dtype, kind
     try:
         with torch.inference_mode():
-            ids = torch.tensor([source])
-            outputs = torch.tensor([*tokens, SYMBOLS.eos])
-            hidden = model(
-                ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[SYMBOLS.bos, *tokens]])
-            )
-            logits = model.project(hidden)[0].double()
+            ids = torch.tensor([source] * len(outputs))
+            given, _ = padded([[SYMBOLS.bos, *tokens] for tokens in outputs], SYMBOLS.pad, ids.device)
+            wanted, _ = padded(ends, SYMBOLS.pad, ids.device)
+            logits = model.project(model(ids, torch.ones_like(ids, dtype=torch.bool), given)).double()
             if translator.shortlist is not None:
                 listed = torch.zeros(model.target_size, dtype=torch.bool)
                 listed[torch.from_numpy(translator.shortlist(source)).long()] = True
                 logits = logits.masked_fill(~listed, -torch.inf)
-            return logits.log_softmax(-1).gather(-1, outputs[:, None])[:, 0].numpy()
+            found = logits.log_softmax(-1).gather(-1, wanted[..., None])[..., 0].numpy()
     finally:
         model.compute_dtype = before
+    return [row[: len(tokens)] for row, tokens in zip(found, ends, strict=True)]
