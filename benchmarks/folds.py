@@ -22,8 +22,8 @@ from pathlib import Path
 from headwise.config import Config
 from headwise.errors import HeadwiseError
 from headwise.tasks.run import train
-from headwise.text.labelled import LabelledTexts
-from headwise.text.plain import text_files
+from headwise.text.datasets.classification import LabelledTexts
+from headwise.text.reading.plain import text_files
 
 
 def main() -> int:

@@ -1,27 +1,45 @@
-"""Writing so that a kill, a full disk or a second process never leaves a half-written file behind.
+"""Reading and writing files: what goes wrong is one error that names the path, and nothing is left half-written.
 
 Every file or folder is made beside its final place, flushed to the disk, and then renamed: whoever looks sees
-the old one or the new one, whole. Operating-system failures become one `TrainingError` that names the path.
+the old one or the new one, whole. What the operating system refuses becomes a `DataError` on reading and a
+`TrainingError` on writing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from headwise.errors import TrainingError
+from headwise.errors import DataError, TrainingError
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _TEMPORARY = ".partial-"  # in the names of everything that isn't finished yet
 _UMASK = os.umask(0)  # can only be read by setting it, so once, before there are threads
 os.umask(_UMASK)
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Turn what can go wrong while reading `path` into a `DataError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: expected a text file, found a directory") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise DataError(f"{path}: expected a whole gzip file, found a damaged one ({error})") from None
+    except OSError as error:
+        raise DataError(f"{path}: can't be read ({error.strerror or error})") from None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from browser.conftest import TEXT, Visit, number
 from headwise.cli.main import run as command_line
 from headwise.decoding.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention, recording
-from headwise.text.subword import BOS, EOS
+from headwise.text.tokens.subwords import BOS, EOS
 
 SHOWN = 6e-5  # four decimals
 PARTS = {"encoder": "self_attention", "decoder": "self_attention", "cross": "cross_attention"}

@@ -16,7 +16,7 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.nn.multihead import recording
-from headwise.text.subword import BOS, EOS
+from headwise.text.tokens.subwords import BOS, EOS
 from unit.translator_run import ENGLISH, make_run
 
 MODELS = {

@@ -16,11 +16,11 @@ from torch.nn import functional
 from browser.conftest import Served, Visit, number, serving, visiting
 from browser.test_journeys import axe
 from headwise.config import Config
+from headwise.images.captions import CaptionWords
 from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.models.vision import ImageClassifier
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
-from headwise.text.captions import CaptionWords
 from unit.image_run import make_image_run
 
 pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")

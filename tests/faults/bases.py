@@ -13,11 +13,11 @@ import yaml
 from safetensors.torch import save_file
 
 from headwise.config import Config
+from headwise.decoding.shortlist import FILE as SHORTLIST
+from headwise.decoding.shortlist import Shortlist
 from headwise.models.build import build_model
 from headwise.models.weights import write_quantized
-from headwise.text.shortlist import FILE as SHORTLIST
-from headwise.text.shortlist import Shortlist
-from headwise.text.subword import EOS, UNK, Subwords
+from headwise.text.tokens.subwords import EOS, UNK, Subwords
 from translator_run import ENGLISH, GERMAN
 
 SHAPE = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 40}

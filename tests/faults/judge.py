@@ -23,10 +23,10 @@ from edits import edits
 from headwise.decoding.engine import padded
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.search import Hypothesis, search
+from headwise.decoding.shortlist import FILE as SHORTLIST
 from headwise.decoding.translator import SYMBOLS, LongLineWarning, Translator
 from headwise.errors import HeadwiseError
 from headwise.models.base import Seq2Seq
-from headwise.text.shortlist import FILE as SHORTLIST
 from rounding import rounding
 
 SENTENCES = ["Two dogs.", "Is OLD…", "A"]

@@ -14,7 +14,7 @@ from headwise.bench.workload import Workload
 from headwise.config import Config
 from headwise.decoding.engine import padded
 from headwise.models.transformer import Transformer
-from headwise.text.subword import BOS, EOS, PAD
+from headwise.text.tokens.subwords import BOS, EOS, PAD
 from headwise.training.loss import smoothed_cross_entropy
 from seq2seq import VOCABULARY, small_model
 

@@ -14,8 +14,8 @@ import yaml
 
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
-from headwise.text.generated import generate as generate_examples
-from headwise.text.miniature import generate
+from headwise.corpora.miniature import generate
+from headwise.corpora.synthetic import generate as generate_examples
 from system.program import call, headwise
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from program import Call
 
-from headwise.text.subword import Subwords
+from headwise.text.tokens.subwords import Subwords
 
 LINE_ENDS = [chr(code) for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1]
 CONFIG = """

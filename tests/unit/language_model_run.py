@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from headwise.config import Config
 from headwise.models.build import build_decoder_only
-from headwise.text.vocabulary import learn_vocabulary
+from headwise.text.tokens.vocabulary import learn_vocabulary
 
 
 def make_language_model_run(directory: Path) -> Path:

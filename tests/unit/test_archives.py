@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
+from headwise.corpora.acquire import MANIFEST, get_corpus
+from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
 from headwise.errors import DataError
-from headwise.text.acquire import MANIFEST, get_corpus
-from headwise.text.catalog import Archive, Corpus, Part, PublicFile
 from unit.test_download import Server, server
 
 __all__ = ["server"]

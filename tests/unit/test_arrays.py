@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from headwise.config import DataConfig
+from headwise.data.ragged import MOST_FILES, Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, ConfigError
-from headwise.text.arrays import MOST_FILES, Ragged, RaggedWriter, map_places, save_array
-from headwise.text.corpus import training_files
-from headwise.text.plain import text_files
+from headwise.text.reading.pairs import training_files
+from headwise.text.reading.plain import text_files
 
 
 @pytest.mark.parametrize("value", [1 << 16, -1])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, DataError
-from headwise.text.batches import (
+from headwise.text.batches.pairs import (
     Batch,
     BatchStream,
     make_batch,
@@ -21,8 +21,8 @@ from headwise.text.batches import (
     plan_batches,
     share_out,
 )
-from headwise.text.store import PreparedData, prepare
-from headwise.text.subword import BOS, EOS, PAD
+from headwise.text.datasets.parallel import PreparedData, prepare
+from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
 TOKENS = 64

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headwise.characters import check_characters, unwritable
 from headwise.config import Config
 from headwise.errors import ConfigError, DataError
-from headwise.text.labelled import LabelledTexts
-from headwise.text.records import json_object, read_records
+from headwise.text.datasets.classification import LabelledTexts
+from headwise.text.reading.records import json_object, read_records
 
 ANY_CHARACTERS = st.text(st.characters(codec=None, categories=None))  # surrogates, too
 

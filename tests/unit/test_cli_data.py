@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headwise.cli.data import app
+from headwise.corpora.catalog import Corpus, PublicFile
+from headwise.corpora.public import CORPORA
 from headwise.errors import ConfigError, DataError
-from headwise.text.catalog import Corpus, PublicFile
-from headwise.text.public import CORPORA
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from headwise.corpora.miniature import generate, write
 from headwise.errors import DataError
-from headwise.text.conllu import read_trees
-from headwise.text.miniature import generate, write
+from headwise.text.reading.conllu import read_trees
 
 CONLLU = """# sent_id = 1
 # text = Er geht zum Haus.

@@ -12,9 +12,9 @@ from torch.testing import assert_close
 from headwise.analysis.patches import rollout
 from headwise.config import ModelConfig
 from headwise.evaluation.retrieval import accuracy_at
+from headwise.images.captions import PHRASINGS, PLACES, CaptionWords, Facts, draw_picture, paint
 from headwise.models.contrastive import ImageText, contrastive_loss
-from headwise.text.captions import PHRASINGS, PLACES, CaptionWords, Facts, draw_picture, paint
-from headwise.text.subword import EOS, UNK
+from headwise.text.tokens.subwords import EOS, UNK
 
 SHAPE = {
     "encoder_layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "max_length": 24, "norm": "pre", "dropout": 0.0,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.config import CleaningConfig, DataConfig
 from headwise.errors import ConfigError, DataError
-from headwise.text.corpus import (
+from headwise.text.reading.pairs import (
     CleaningReport,
     Pair,
     RawPair,

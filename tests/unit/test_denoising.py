@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.task_options import DenoisingConfig
-from headwise.text.denoising import Damage, corrupt_spans, infill, make_pairs, restore_spans, symbol_names
+from headwise.text.batches.denoising import (
+    Damage,
+    corrupt_spans,
+    infill,
+    make_pairs,
+    restore_spans,
+    symbol_names,
+)
 
 SENTINELS = tuple(range(4, 200))
 lengths, seeds = st.integers(2, 200), st.integers(0, 2**32 - 1)

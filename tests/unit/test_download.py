@@ -21,12 +21,12 @@ from pathlib import Path
 
 import pytest
 
+from headwise.corpora import download
+from headwise.corpora.acquire import MANIFEST, get_corpus
+from headwise.corpora.catalog import Corpus, PublicFile
+from headwise.corpora.download import ATTEMPTS, fetch
+from headwise.corpora.public import CORPORA, find_corpus
 from headwise.errors import ConfigError, DataError
-from headwise.text import download
-from headwise.text.acquire import MANIFEST, get_corpus
-from headwise.text.catalog import Corpus, PublicFile
-from headwise.text.download import ATTEMPTS, fetch
-from headwise.text.public import CORPORA, find_corpus
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 TEXT = (
@@ -134,7 +134,7 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     def quick(url: str, part: Path, *, most: int, progress: download.Progress | None = None) -> None:
         original(url, part, most=most, progress=progress, sleep=sleeps)
 
-    monkeypatch.setattr("headwise.text.acquire.fetch", quick)
+    monkeypatch.setattr("headwise.corpora.acquire.fetch", quick)
     return sleeps
 
 
@@ -546,5 +546,5 @@ def test_an_unknown_corpus_gets_the_nearest_name() -> None:
 
 
 def test_torch_is_not_imported() -> None:
-    code = "import sys, headwise.text.acquire, headwise.cli.data; sys.exit('torch' in sys.modules)"
+    code = "import sys, headwise.corpora.acquire, headwise.cli.data; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

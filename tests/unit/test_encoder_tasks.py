@@ -21,11 +21,11 @@ from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, choice_loss, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer
 from headwise.tasks.tagging import Tagging, best_iob2
-from headwise.text.examples import Encoded
-from headwise.text.questions import Window
-from headwise.text.rows import RowStream, make_rows
-from headwise.text.subword import BOS, EOS
-from headwise.text.vocabulary import Characters
+from headwise.text.batches.examples import RowStream, make_rows
+from headwise.text.datasets.examples import Encoded
+from headwise.text.datasets.question_answering import Window
+from headwise.text.tokens.subwords import BOS, EOS
+from headwise.text.tokens.vocabulary import Characters
 
 MODEL = {"encoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64, "segments": 2}
 LOWEST = torch.finfo(torch.float32).min

@@ -19,12 +19,12 @@ from headwise.analysis.attention import Sentence
 from headwise.analysis.heads import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
 from headwise.config import Config
+from headwise.corpora.miniature import generate, write
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.serve import evidence
 from headwise.serve.corpora import Corpus
 from headwise.serve.runs import open_runs
-from headwise.text.miniature import generate, write
 from translator_run import ENGLISH, make_run
 
 PAIRS = 200

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from headwise.corpora.synthetic import generate
+from headwise.corpora.synthetic.exercises import EXERCISES
 from headwise.errors import ConfigError
-from headwise.text.generated import generate
-from headwise.text.generated.exercises import EXERCISES
 
 ANSWERS = {
     "copy": lambda words: words,

@@ -36,11 +36,11 @@ from headwise.analysis.pruning import (
 )
 from headwise.analysis.roles import LinkCounts, TokenCounts, head_roles
 from headwise.analysis.summary import draw_heads
+from headwise.corpora.miniature import MiniaturePair, generate
 from headwise.decoding.translator import Translator
 from headwise.models.transformer import Transformer
 from headwise.nn.multihead import MultiHeadAttention
-from headwise.text.miniature import MiniaturePair, generate
-from headwise.text.subword import EOS
+from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, GERMAN, make_run
 
 

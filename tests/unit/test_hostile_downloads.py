@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from headwise.corpora import archives
+from headwise.corpora.acquire import get_corpus
+from headwise.corpora.archives import Damaged, damage, open_tar
+from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
+from headwise.corpora.download import ATTEMPTS, fetch
 from headwise.errors import DataError
 from headwise.images.sets import find_source, read_idx, read_image
-from headwise.text import archives
-from headwise.text.acquire import get_corpus
-from headwise.text.archives import Damaged, damage, open_tar
-from headwise.text.catalog import Archive, Corpus, Part, PublicFile
-from headwise.text.download import ATTEMPTS, fetch
 from unit.test_download import Server, server
 
 __all__ = ["server"]

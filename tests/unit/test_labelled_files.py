@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from headwise.config import SubwordConfig
+from headwise.corpora.synthetic import GENERATORS, generate
+from headwise.corpora.synthetic.names import names
 from headwise.errors import ConfigError, DataError
 from headwise.task_options import ClassificationConfig, QuestionAnsweringConfig, TaggingConfig
-from headwise.text.generated import GENERATORS, generate
-from headwise.text.generated.names import names
-from headwise.text.labelled import LabelledTexts
-from headwise.text.questions import Question, Questions, read_question
-from headwise.text.subword import BOS, EOS
-from headwise.text.tagged import TaggedSentence, TaggedSentences
-from headwise.text.vocabulary import Pieces, Vocabulary
-from headwise.text.words import find_words
+from headwise.text.datasets.classification import LabelledTexts
+from headwise.text.datasets.question_answering import Question, Questions, read_question
+from headwise.text.datasets.tagging import TaggedSentence, TaggedSentences
+from headwise.text.tokens.subwords import BOS, EOS
+from headwise.text.tokens.vocabulary import Pieces, Vocabulary
+from headwise.text.tokens.words import find_words
 
 EWT = Path(__file__).parents[3] / "shared/data/ud-ewt/en_ewt-ud-dev.conllu.gz"
 SENTENCE = "The old clock was sold by Ada in Kelwick, for two crowns, in 1987; nobody knew why."

@@ -19,14 +19,14 @@ from headwise.config import CleaningConfig, DataConfig, SubwordConfig
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
-from headwise.text import lines as module
-from headwise.text.conllu import read_trees
-from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_pairs
-from headwise.text.lines import one_line
-from headwise.text.plain import LineReport, read_text
-from headwise.text.questions import read_question
-from headwise.text.records import read_records
-from headwise.text.subword import Subwords
+from headwise.text.datasets.question_answering import read_question
+from headwise.text.reading import lines as module
+from headwise.text.reading.conllu import read_trees
+from headwise.text.reading.lines import one_line
+from headwise.text.reading.pairs import CleaningReport, clean_pairs, pair_files, read_pairs
+from headwise.text.reading.plain import LineReport, read_text
+from headwise.text.reading.records import read_records
+from headwise.text.tokens.subwords import Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 
 # Every character at which Python cuts lines: the test's own list, from Python itself.

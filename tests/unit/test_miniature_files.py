@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwise.text.miniature import generate, write
+from headwise.corpora.miniature import generate, write
 
 
 def test_written_files_hold_the_corpus(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import re
 
 import pytest
 
-from headwise.text.miniature import MiniaturePair, generate
-from headwise.text.miniature.lexicon import NOUNS, VERBS
+from headwise.corpora.miniature import MiniaturePair, generate
+from headwise.corpora.miniature.lexicon import NOUNS, VERBS
 
 # article: (gender or p, case) pairs it can stand for
 ARTICLES = {

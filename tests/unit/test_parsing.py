@@ -20,7 +20,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseErr
 from headwise.parsing.bounds import MOST_DEPTH, MOST_DIGITS
 from headwise.parsing.json_text import parse_json, parse_object, read_json
 from headwise.parsing.yaml_text import MOST_BYTES, parse_yaml, read_yaml
-from headwise.text.records import read_records
+from headwise.text.reading.records import read_records
 from headwise.training.monitor import read_metrics
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

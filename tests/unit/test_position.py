@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headwise.data.position import check_index, read_position
 from headwise.errors import CheckpointError
 from headwise.images.batches import RowDraws
-from headwise.text.position import check_index, read_position
-from headwise.text.rows import RowBatch, RowStream, make_rows
+from headwise.text.batches.examples import RowBatch, RowStream, make_rows
 
 IDENTITY = {"seed": 1, "data": "abc"}
 

@@ -17,10 +17,10 @@ from headwise.cli.main import run as command_line
 from headwise.config import DataConfig, SubwordConfig
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError
-from headwise.text.lines import one_line
-from headwise.text.seen import FILE, Novelty, Seen
-from headwise.text.store import PreparedData, prepare
-from headwise.text.subword import Subwords, train_model
+from headwise.text.datasets.parallel import PreparedData, prepare
+from headwise.text.reading.lines import one_line
+from headwise.text.tokens.seen import FILE, Novelty, Seen
+from headwise.text.tokens.subwords import Subwords, train_model
 from translator_run import ENGLISH, GERMAN, make_run
 
 RARE = ["A man sees 漢 here.", "The dog reads ζ now."]
@@ -86,7 +86,7 @@ def test_every_training_word_is_known_and_others_are_not(prepared: PreparedData,
 
 
 def test_with_dropped_merges_other_subwords_were_seen(tmp_path: Path) -> None:
-    from headwise.text.bpe_dropout import DropoutSegmenter
+    from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 
     prepared = prepared_text(tmp_path, dropout=0.5)
     prepared.save(tmp_path)
@@ -110,7 +110,7 @@ def spelling() -> Subwords:
 
 
 def test_a_character_whose_bytes_were_seen_in_others_is_new(spelling: Subwords, tmp_path: Path) -> None:
-    from headwise.text.arrays import Ragged, RaggedWriter
+    from headwise.data.ragged import Ragged, RaggedWriter
 
     def table(name: str, lines: list[str]) -> Ragged:
         with RaggedWriter(tmp_path / name, np.uint16) as writer:

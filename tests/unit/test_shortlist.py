@@ -14,13 +14,13 @@ from safetensors.numpy import load_file, save_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import DataConfig, SubwordConfig
+from headwise.data.ragged import Ragged, RaggedWriter
+from headwise.decoding import shortlist
+from headwise.decoding.shortlist import FILE, Shortlist, learn_shortlist, translation_probabilities
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError
-from headwise.text import shortlist
-from headwise.text.arrays import Ragged, RaggedWriter
-from headwise.text.shortlist import FILE, Shortlist, learn_shortlist, translation_probabilities
-from headwise.text.store import prepare
-from headwise.text.subword import EOS, UNK, Subwords
+from headwise.text.datasets.parallel import prepare
+from headwise.text.tokens.subwords import EOS, UNK, Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 
 Pairs = list[tuple[list[int], list[int]]]

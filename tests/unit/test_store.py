@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from headwise.config import DataConfig, SubwordConfig
+from headwise.data import prepared as folders
+from headwise.data.ragged import Ragged, RaggedWriter, gather
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
-from headwise.text import encoding, store
-from headwise.text import prepared as folders
-from headwise.text.arrays import Ragged, RaggedWriter, gather
-from headwise.text.epochs import EpochStores, Resegmentation, resegment
-from headwise.text.store import PreparedData, prepare
-from headwise.text.subword import EOS, Subwords
+from headwise.text.datasets import parallel as store  # RENAMED
+from headwise.text.datasets.parallel import PreparedData, prepare
+from headwise.text.datasets.resegmented import EpochStores, Resegmentation, resegment
+from headwise.text.tokens import encoding
+from headwise.text.tokens.subwords import EOS, Subwords
 
 SMALL = SubwordConfig(size=60)
 WORDS = ["der", "die", "das", "Mann", "Frau", "Hund", "Katze", "reitet", "spielt", "sieht", "rot", "alt"]

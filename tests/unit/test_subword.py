@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.text.bpe_dropout import DropoutSegmenter
-from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
+from headwise.text.tokens.bpe_dropout import DropoutSegmenter
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 
 ENGLISH = [
     "A man rides a horse on the beach.",
@@ -84,7 +84,7 @@ def test_text_that_looks_special_stays_text(tmp_path: Path) -> None:
 def test_training_is_deterministic_across_processes(tmp_path: Path, joint: Subwords) -> None:
     code = (
         "import sys; from pathlib import Path; from headwise.config import SubwordConfig\n"
-        "from headwise.text.subword import Subwords; from tests.unit import test_subword as t\n"
+        "from headwise.text.tokens.subwords import Subwords; from tests.unit import test_subword as t\n"
         "print(Subwords.train(t.ENGLISH, t.GERMAN, SubwordConfig(size=150), Path(sys.argv[1])).digest())"
     )
     run = subprocess.run(
@@ -179,7 +179,8 @@ def test_damaged_missing_and_foreign_models(tmp_path: Path, joint: Subwords) -> 
 
 
 def test_text_is_not_imported_with_torch() -> None:
-    code = "import sys, headwise.text.epochs, headwise.text.store; sys.exit('torch' in sys.modules)"
+    modules = "headwise.text.datasets.resegmented, headwise.text.datasets.parallel"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -25,7 +25,7 @@ from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.transformer import Transformer
 from headwise.nn.multihead import MultiHeadAttention, recording
-from headwise.text.subword import EOS
+from headwise.text.tokens.subwords import EOS
 from plain_transformer import Plain
 from translator_run import ENGLISH, make_run
 

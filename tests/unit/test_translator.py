@@ -18,7 +18,7 @@ from headwise.decoding.search import length_penalty
 from headwise.decoding.splitting import join_texts, split_text
 from headwise.decoding.translator import LongLineWarning, Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError
-from headwise.text.subword import BOS, EOS, PAD, UNK
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 from translator_run import ENGLISH, GERMAN, make_run
 
 LONG = " ".join(ENGLISH)

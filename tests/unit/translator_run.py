@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from headwise.config import Config
 from headwise.models.build import build_model
-from headwise.text.subword import Subwords
+from headwise.text.tokens.subwords import Subwords
 
 ENGLISH = [
     "A man rides a brown horse along the beach.",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headwise.decoding.alignment import cross_attention as forced_attention
 from headwise.decoding.translator import SYMBOLS, Translator
-from headwise.text.subword import EOS
+from headwise.text.tokens.subwords import EOS
 
 UNKNOWN = "<unk>"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")

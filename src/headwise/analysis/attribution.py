@@ -26,7 +26,7 @@ from headwise.decoding.engine import padded
 from headwise.decoding.scoring import token_log_probs
 from headwise.errors import ConfigError
 from headwise.models.embedded import EmbeddedSeq2Seq
-from headwise.text.subword import BOS, EOS, PAD
+from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 Matrix = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import torch
 from headwise.analysis.importance import Pairs
 from headwise.decoding.translator import Translator
 from headwise.evaluation.calibration import Calibration, calibration, kept_tokens
-from headwise.text.subword import EOS
+from headwise.text.tokens.subwords import EOS
 
 
 @torch.inference_mode()

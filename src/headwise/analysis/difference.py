@@ -8,7 +8,7 @@ from typing import Any
 
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
-from headwise.text.subword import EOS
+from headwise.text.tokens.subwords import EOS
 
 
 @dataclass(frozen=True)

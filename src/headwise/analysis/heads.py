@@ -18,8 +18,8 @@ from headwise.decoding.engine import Ensemble, batches, padded
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.nn.multihead import recording
-from headwise.text.conllu import Tree
-from headwise.text.subword import BOS, EOS, PAD
+from headwise.text.reading.conllu import Tree
+from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 _BATCH_TOKENS = 2048
 

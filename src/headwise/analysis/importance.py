@@ -22,7 +22,7 @@ from headwise.decoding.scoring import token_log_probs
 from headwise.decoding.translator import Translator
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import Probe, Probed
-from headwise.text.subword import BOS, EOS, PAD
+from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 _BATCH_TOKENS = 4096
 

@@ -22,7 +22,7 @@ from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
-from headwise.text.subword import BOS, PAD
+from headwise.text.tokens.subwords import BOS, PAD
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class Side:
         pieces: the subwords as they are written, `▁` for a space.
         words: what spaces separate; the end symbol is a word of its own.
         word_of: number of the word, from 0, that each piece belongs to.
-        unknown: numbers of the words that hold something the model never saw on this side (see `headwise.text.seen`).
+        unknown: numbers of the words that hold something the model never saw on this side
+            (see `headwise.text.tokens.seen`).
     """
 
     text: str

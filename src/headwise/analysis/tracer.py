@@ -30,9 +30,9 @@ from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording
-from headwise.text.lines import one_line
-from headwise.text.seen import SideName, split_words
-from headwise.text.subword import BOS, EOS, PAD
+from headwise.text.reading.lines import one_line
+from headwise.text.tokens.seen import SideName, split_words
+from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 LONGEST = 128  # subwords of a text that is looked into; attention grows with the square
 _NAMED = 8  # words in a note

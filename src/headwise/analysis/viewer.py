@@ -15,12 +15,12 @@ from torch import nn
 from headwise.analysis.patches import Maps, Seen, look, look_at, word_maps
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
+from headwise.images.captions import CaptionWords
 from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.images.sets import Labeled
 from headwise.models.vision import VisionTransformer
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
-from headwise.text.captions import CaptionWords
 
 TASKS = ("image_classification", "image_text")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from headwise.bench.workload import Workload
-from headwise.text.batches import Batch, plan_batches
-from headwise.text.rows import padded
-from headwise.text.subword import BOS, EOS, PAD
+from headwise.text.batches.examples import padded
+from headwise.text.batches.pairs import Batch, plan_batches
+from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 
 def training_batches(workload: Workload, tokens: int, count: int, *, seed: int = 1) -> list[Batch]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from headwise.bench.workload import Workload
-    from headwise.text.batches import Batch
+    from headwise.text.batches.pairs import Batch
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
+from headwise.corpora.miniature import generate
 from headwise.errors import ConfigError, DataError
 from headwise.parsing.json_text import read_json
 from headwise.presets import preset
 from headwise.processes import child_environment, python_command
-from headwise.text.corpus import CleaningReport, clean_pairs, pair_files, read_pairs
-from headwise.text.miniature import generate
-from headwise.text.subword import EOS, Subwords
+from headwise.text.reading.pairs import CleaningReport, clean_pairs, pair_files, read_pairs
+from headwise.text.tokens.subwords import EOS, Subwords
 
 if TYPE_CHECKING:
-    from headwise.text.shortlist import Shortlist
+    from headwise.decoding.shortlist import Shortlist
 
 _FILE = "workload.json"
 _CONFIG = "config.yaml"
@@ -58,7 +58,7 @@ class Workload:
     @property
     def shortlist(self) -> Shortlist:
         """What `keep_shortlist` kept."""
-        from headwise.text.shortlist import Shortlist
+        from headwise.decoding.shortlist import Shortlist
 
         sizes = self.source_size, self.target_size
         return Shortlist.load(self.folder / _SHORTLIST, self.model, *sizes)
@@ -128,8 +128,8 @@ def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
     """
     import numpy as np
 
-    from headwise.text.arrays import Ragged, RaggedWriter
-    from headwise.text.shortlist import FILE, Shortlist, learn_shortlist
+    from headwise.data.ragged import Ragged, RaggedWriter
+    from headwise.decoding.shortlist import FILE, Shortlist, learn_shortlist
 
     if run is not None:
         subwords = Subwords.load(run, Config.load(run / _CONFIG).subwords)

@@ -11,7 +11,7 @@ from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from headwise.analysis.heads import Annotated
-    from headwise.text.miniature import MiniaturePair
+    from headwise.corpora.miniature import MiniaturePair
 
 Links = frozenset[tuple[int, int]]
 
@@ -43,7 +43,7 @@ def read_sentences(
     if (source is None) == (miniature is None):
         raise ConfigError("expected either --source or --miniature")
     if miniature is not None:
-        from headwise.text.miniature import generate
+        from headwise.corpora.miniature import generate
 
         corpus = generate(train=0, seed=seed)
         pairs = corpus.dev if miniature == "dev" else corpus.test
@@ -97,7 +97,7 @@ def _read(path: Path, tokenized: bool, lowercase: bool) -> list[Annotated]:
     from headwise.cli.lines import read_lines
 
     if path.name.endswith((".conllu", ".conllu.gz")):
-        from headwise.text.conllu import read_trees
+        from headwise.text.reading.conllu import read_trees
 
         return [
             Annotated.of_tree(tree, tokenized=tokenized, lowercase=lowercase) for tree in read_trees(path)

@@ -17,9 +17,9 @@ from headwise import bounds
 from headwise.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from headwise.text.acquire import Acquired
-    from headwise.text.catalog import Corpus
-    from headwise.text.download import Progress
+    from headwise.corpora.acquire import Acquired
+    from headwise.corpora.catalog import Corpus
+    from headwise.corpora.download import Progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,7 +35,7 @@ def list_corpora(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the public corpora that `headwise data get` knows, with their terms."""
-    from headwise.text.public import CORPORA
+    from headwise.corpora.public import CORPORA
 
     if as_json:
         typer.echo(json.dumps([_describe(corpus) for corpus in CORPORA.values()], indent=2))
@@ -70,8 +70,8 @@ def get(
     An interrupted download goes on where it stopped when the command is run again. Files that are already
     there are verified, not fetched again.
     """
-    from headwise.text.acquire import get_corpus
-    from headwise.text.public import find_corpus
+    from headwise.corpora.acquire import get_corpus
+    from headwise.corpora.public import find_corpus
 
     _prefix_warnings()
     corpus = find_corpus(name)
@@ -110,8 +110,8 @@ def generate(
     miniature is a small English-German corpus with gold alignments, trees and links; entities are to be tagged,
     questions to be answered from a text; copy, reverse, sort and summary are pairs of lines with one right answer.
     """
-    from headwise.text.generated import GENERATORS
-    from headwise.text.generated import generate as write
+    from headwise.corpora.synthetic import GENERATORS
+    from headwise.corpora.synthetic import generate as write
 
     files = write(name, out or Path("data") / name, train=train, dev=dev, test=test, seed=seed)
     for file in files:

@@ -14,7 +14,7 @@ from headwise.config import Config
 
 if TYPE_CHECKING:
     from headwise.analysis.attention import Sentence
-    from headwise.text.miniature import MiniatureCorpus, MiniaturePair
+    from headwise.corpora.miniature import MiniatureCorpus, MiniaturePair
 
 _PAIRS = 60_000  # to learn from: enough that the model meets hardly any of them twice
 _SHOWN = 5  # translations
@@ -38,10 +38,10 @@ def command(
     from headwise.analysis.alignment import best_rule, error_rate
     from headwise.analysis.attention import cross_attention
     from headwise.analysis.picture import draw_cross_attention
+    from headwise.corpora.miniature import generate, write
     from headwise.decoding.translator import Translator
     from headwise.evaluation.translation import bleu
     from headwise.tasks.run import train
-    from headwise.text.miniature import generate, write
 
     say = typer.secho if not as_json else _nothing
     corpus = generate(train=_PAIRS, seed=seed)

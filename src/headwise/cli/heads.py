@@ -144,7 +144,7 @@ def _frequencies(training: Pairs | None) -> tuple[Counter[int], Counter[int]] | 
     """Count the subwords of the training text, source and target."""
     if training is None:
         return None
-    from headwise.text.subword import BOS
+    from headwise.text.tokens.subwords import BOS
 
     target = Counter(token for ids in training.targets for token in ids)
     target[BOS] = len(training.targets)

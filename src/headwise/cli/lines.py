@@ -13,9 +13,8 @@ from typing import Any, BinaryIO
 
 from headwise.cli.streams import show
 from headwise.errors import ConfigError, DataError
-from headwise.files import disk_errors
-from headwise.text.corpus import reading
-from headwise.text.lines import bounded_lines, one_line
+from headwise.files import disk_errors, read_errors
+from headwise.text.reading.lines import bounded_lines, one_line
 
 _JSON_LINE_END = re.compile("[\x85\u2028\u2029]")
 
@@ -27,10 +26,10 @@ def read_lines(path: Path | None) -> Iterator[str]:
     Raises `DataError` naming the file, and the line that isn't UTF-8.
     """
     if path is None:
-        with reading(Path("standard input")):
+        with read_errors(Path("standard input")):
             yield from _decoded(sys.stdin.buffer, "standard input")
         return
-    with reading(path), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+    with read_errors(path), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
         yield from _decoded(file, str(path))
 
 

@@ -24,10 +24,10 @@ def command(
 
     Example: headwise quantize runs/de -o runs/de-int8
     """
+    from headwise.decoding.shortlist import FILE as SHORTLIST
     from headwise.files import atomic_directory
     from headwise.models.weights import write_quantized
-    from headwise.text.seen import FILE as SEEN
-    from headwise.text.shortlist import FILE as SHORTLIST
+    from headwise.text.tokens.seen import FILE as SEEN
 
     if precision not in ("int8", "bfloat16"):
         raise ConfigError(f"precision: expected int8 or bfloat16, found {precision!r}")

@@ -31,9 +31,9 @@ def command(
     Example: headwise shortlist runs/de
     """
     from headwise.config import Config
-    from headwise.text.shortlist import FILE, learn_shortlist
-    from headwise.text.store import PreparedData
-    from headwise.text.subword import Subwords
+    from headwise.decoding.shortlist import FILE, learn_shortlist
+    from headwise.text.datasets.parallel import PreparedData
+    from headwise.text.tokens.subwords import Subwords
 
     config = Config.of_run(run, "translation")
     if not (run / "prepared").is_dir():

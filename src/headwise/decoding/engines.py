@@ -20,7 +20,7 @@ from headwise.models.build import build_model, fitting, load_model
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision, processors
 from headwise.nn.multihead import Probed
-from headwise.text.subword import Subwords
+from headwise.text.tokens.subwords import Subwords
 
 ENGINES = ("auto", "readable", "native")
 

@@ -44,7 +44,7 @@ class Translation:
     """What a source sentence was translated to: `outputs`, best first (samples in the order drawn).
 
     `source_pieces` are the subwords that the model read, without end symbols; `unknown` the words of the source, as
-    they stand there, that hold something the model never saw (see `headwise.text.seen`).
+    they stand there, that hold something the model never saw (see `headwise.text.tokens.seen`).
     """
 
     source: str

@@ -30,15 +30,15 @@ from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Output, Translation, joined
 from headwise.decoding.scoring import score
 from headwise.decoding.search import Hypothesis
+from headwise.decoding.shortlist import FILE as SHORTLIST
+from headwise.decoding.shortlist import Shortlist
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
-from headwise.text.lines import one_line
-from headwise.text.seen import FILE as SEEN
-from headwise.text.seen import Novelty, Seen
-from headwise.text.shortlist import FILE as SHORTLIST
-from headwise.text.shortlist import Shortlist
-from headwise.text.subword import BOS, EOS, PAD, UNK, Subwords
+from headwise.text.reading.lines import one_line
+from headwise.text.tokens.seen import FILE as SEEN
+from headwise.text.tokens.seen import Novelty, Seen
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import DataError
-from headwise.text.lines import bounded_lines
+from headwise.text.reading.lines import bounded_lines
 
 Link = tuple[int, int]
 _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")

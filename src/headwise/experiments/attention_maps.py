@@ -20,8 +20,8 @@ from headwise.experiments.rows import Place
 from headwise.experiments.test_sets import TestSet
 from headwise.models.weights import read_recipe
 from headwise.nn.multihead import recording
-from headwise.text.conllu import read_trees
-from headwise.text.subword import BOS, EOS
+from headwise.text.reading.conllu import read_trees
+from headwise.text.tokens.subwords import BOS, EOS
 
 _SHORTEST, _LONGEST = 7, 10  # subwords of the sentence that is shown
 

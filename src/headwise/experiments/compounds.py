@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from headwise.text.moses import detokenize, tokenize
+from headwise.text.tokens.moses import detokenize, tokenize
 
 _MARK = "##AT##-##AT##"
 _INSIDE = re.compile(r"(\S)-(\S)")

@@ -22,7 +22,7 @@ from headwise.errors import DataError
 from headwise.experiments.rows import Place
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
-from headwise.text.subword import BOS
+from headwise.text.tokens.subwords import BOS
 
 _PROBES = 4  # random projections
 

@@ -68,7 +68,7 @@ class Scale:
 
 
 def _write_miniature(test: Path) -> None:
-    from headwise.text.generated import generate
+    from headwise.corpora.synthetic import generate
 
     if not test.exists():
         generate("miniature", test.parent)

@@ -17,7 +17,7 @@ from headwise.evaluation.translation import count_words, perplexity
 from headwise.experiments.test_sets import TestSet
 from headwise.models.base import Seq2Seq
 from headwise.models.weights import read_recipe
-from headwise.text.subword import BOS, EOS, PAD, Subwords
+from headwise.text.tokens.subwords import BOS, EOS, PAD, Subwords
 from headwise.training.monitor import read_metrics
 
 _BINS = 10  # of the confidence, for calibration

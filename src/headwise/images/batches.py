@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.text.batches import share_out
-from headwise.text.position import check_index, read_position
+from headwise.data.position import check_index, read_position
+from headwise.text.batches.pairs import share_out
 
 Batch = TypeVar("Batch")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.corpora.archives import damage, open_tar
 from headwise.errors import ConfigError, DataError
 from headwise.parsing.bounds import read_bounded
-from headwise.text.archives import damage, open_tar
 
 DIGITS = "digits"
 _FASHION = (

@@ -11,7 +11,7 @@ from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
 from headwise.serve.runs import Run
-from headwise.text.conllu import read_trees
+from headwise.text.reading.conllu import read_trees
 
 MOST_SENTENCES = 500
 

@@ -19,7 +19,7 @@ from headwise.decoding.generation import Generator
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
 from headwise.nn.multihead import MultiHeadAttention
-from headwise.text.corpus import CleaningReport, Pair, clean_pairs, development_files, read_pairs
+from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
 
 SAMPLES = 6  # sentences of the development data that are offered to look into
 _SAMPLE_WORDS = range(4, 17)

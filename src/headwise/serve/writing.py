@@ -10,8 +10,8 @@ import torch
 from headwise.decoding.generation import GenerationOptions, Generator, first_token
 from headwise.decoding.sampling import shaped
 from headwise.serve.questions import ContinueQuestion, TextQuestion
-from headwise.text.subword import EOS
-from headwise.text.vocabulary import refuse_unknown
+from headwise.text.tokens.subwords import EOS
+from headwise.text.tokens.vocabulary import refuse_unknown
 
 SHOWN = 20  # tokens of a distribution
 

@@ -14,9 +14,9 @@ from headwise.models.headed import HeadedEncoder
 from headwise.models.heads import ClassificationHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.examples import Encoded
-from headwise.text.labelled import LabelledText, LabelledTexts
-from headwise.text.rows import RowBatch
+from headwise.text.batches.examples import RowBatch
+from headwise.text.datasets.classification import LabelledText, LabelledTexts
+from headwise.text.datasets.examples import Encoded
 
 
 class Classification(EncoderKind[LabelledText]):

@@ -22,13 +22,13 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
-from headwise.text.batches import Batch
-from headwise.text.denoising import Damage, DenoisingStream, make_pairs, symbol_names
-from headwise.text.plain import LineReport, read_text
-from headwise.text.streams import PreparedText, prepare_text
-from headwise.text.subword import PAD
-from headwise.text.vocabulary import Vocabulary, load_vocabulary
-from headwise.text.windows import WindowStream
+from headwise.text.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
+from headwise.text.batches.pairs import Batch
+from headwise.text.batches.windows import WindowStream
+from headwise.text.datasets.monolingual import PreparedText, prepare_text
+from headwise.text.reading.plain import LineReport, read_text
+from headwise.text.tokens.subwords import PAD
+from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum, smoothed_cross_entropy
 
 _SEED = 7  # of the damage that is done for validation and evaluation, always the same

@@ -24,11 +24,18 @@ from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
 from headwise.tasks.start import find_start
-from headwise.text.examples import Encoded, Example, Format, PreparedExamples, load_labels, prepare_examples
-from headwise.text.masking import MASK
-from headwise.text.rows import RowBatch, RowStream, make_rows, plan_rows
-from headwise.text.subword import SPECIAL, UNK
-from headwise.text.vocabulary import Vocabulary, load_vocabulary
+from headwise.text.batches.examples import RowBatch, RowStream, make_rows, plan_rows
+from headwise.text.batches.masking import MASK
+from headwise.text.datasets.examples import (
+    Encoded,
+    Example,
+    Format,
+    PreparedExamples,
+    load_labels,
+    prepare_examples,
+)
+from headwise.text.tokens.subwords import SPECIAL, UNK
+from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum
 
 UNUSED = (

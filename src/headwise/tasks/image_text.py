@@ -16,6 +16,7 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.evaluation.retrieval import accuracy_at
 from headwise.images.batches import RowDraws
+from headwise.images.captions import PHRASINGS, CaptionWords, Facts, draw_picture
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import DIGITS, Labeled
 from headwise.models.build import load_filled
@@ -23,8 +24,7 @@ from headwise.models.contrastive import ImageText, contrastive_loss
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.tasks.image_classification import NO_TEXT, held_out
-from headwise.text.captions import PHRASINGS, CaptionWords, Facts, draw_picture
-from headwise.text.subword import PAD
+from headwise.text.tokens.subwords import PAD
 from headwise.training.loss import LossSum
 
 TEST_SEED = 12  # of the pictures that held-out digits are drawn into

@@ -18,11 +18,11 @@ from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only
 from headwise.models.decoder_only import DecoderOnly
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
-from headwise.text.plain import LineReport, read_text
-from headwise.text.streams import PreparedText, prepare_text
-from headwise.text.subword import EOS, UNK
-from headwise.text.vocabulary import Vocabulary
-from headwise.text.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
+from headwise.text.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
+from headwise.text.datasets.monolingual import PreparedText, prepare_text
+from headwise.text.reading.plain import LineReport, read_text
+from headwise.text.tokens.subwords import EOS, UNK
+from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, smoothed_cross_entropy
 
 

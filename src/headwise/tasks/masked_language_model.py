@@ -22,12 +22,12 @@ from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
 from headwise.tasks.encoder import MAY_CHANGE, UNUSED, check_vocabulary, choice_loss, to_device
 from headwise.tasks.start import Start, find_start
-from headwise.text.masking import MASK, Masking, cut_documents, cut_running
-from headwise.text.plain import LineReport, read_text
-from headwise.text.rows import RowBatch, RowStream, make_rows, plan_rows
-from headwise.text.streams import PreparedText, prepare_text
-from headwise.text.subword import BOS, EOS
-from headwise.text.vocabulary import Pieces, Vocabulary, load_vocabulary
+from headwise.text.batches.examples import RowBatch, RowStream, make_rows, plan_rows
+from headwise.text.batches.masking import MASK, Masking, cut_documents, cut_running
+from headwise.text.datasets.monolingual import PreparedText, prepare_text
+from headwise.text.reading.plain import LineReport, read_text
+from headwise.text.tokens.subwords import BOS, EOS
+from headwise.text.tokens.vocabulary import Pieces, Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum
 
 _CANDIDATES = 5  # tokens named for every mask

@@ -16,10 +16,10 @@ from headwise.models.headed import HeadedEncoder
 from headwise.models.heads import SpanHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.examples import Encoded
-from headwise.text.questions import Question, Questions, Window, read_question
-from headwise.text.rows import RowBatch
-from headwise.text.subword import EOS
+from headwise.text.batches.examples import RowBatch
+from headwise.text.datasets.examples import Encoded
+from headwise.text.datasets.question_answering import Question, Questions, Window, read_question
+from headwise.text.tokens.subwords import EOS
 
 
 @dataclass(frozen=True)

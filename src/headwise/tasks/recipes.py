@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 
 from headwise.config import BatchConfig, Config, DataConfig, ScheduleConfig, TrainingConfig
 from headwise.presets import preset
-from headwise.text.corpus import CleaningReport, check_cleaning, clean_pairs, read_pairs, training_files
+from headwise.text.reading.pairs import (
+    CleaningReport,
+    check_cleaning,
+    clean_pairs,
+    read_pairs,
+    training_files,
+)
 
 _FILLED = 0.9  # of a batch's budget: the rest is padding, and room that no sentence fits
 _DISTINCT_WORDS_COUNTED = 2_000_000  # enough to know that there are plenty

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
-from headwise.text.corpus import reading
-from headwise.text.vocabulary import Vocabulary, load_vocabulary
+from headwise.files import read_errors
+from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
 
 # Keys of `model` that may differ: they shape no parameter, and change nothing of what was learned.
 _MAY_DIFFER = ("dropout", "attention_dropout", "activation_dropout", "max_length")
@@ -56,6 +56,6 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
     file = run / "model.safetensors"
     if not file.exists():
         raise CheckpointError(f"{file}: there is no such file; was the run to begin from trained to its end?")
-    with reading(file), open(file, "rb") as content:
+    with read_errors(file), open(file, "rb") as content:
         checksum = hashlib.file_digest(content, "sha256").hexdigest()[:12]
     return Start(run, load_vocabulary(run), checksum)

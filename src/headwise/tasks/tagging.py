@@ -15,9 +15,9 @@ from headwise.models.headed import HeadedEncoder
 from headwise.models.heads import TaggingHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.examples import Encoded
-from headwise.text.rows import RowBatch
-from headwise.text.tagged import TaggedSentence, TaggedSentences
+from headwise.text.batches.examples import RowBatch
+from headwise.text.datasets.examples import Encoded
+from headwise.text.datasets.tagging import TaggedSentence, TaggedSentences
 
 
 class Tagging(EncoderKind[TaggedSentence]):

@@ -21,10 +21,10 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.tasks.start import Start, find_start
-from headwise.text.batches import Batch, BatchStream, make_batch, plan_batches
-from headwise.text.store import PreparedData, prepare
-from headwise.text.subword import EOS, PAD, Subwords
-from headwise.text.vocabulary import Pieces
+from headwise.text.batches.pairs import Batch, BatchStream, make_batch, plan_batches
+from headwise.text.datasets.parallel import PreparedData, prepare
+from headwise.text.tokens.subwords import EOS, PAD, Subwords
+from headwise.text.tokens.vocabulary import Pieces
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
 _SAMPLE = 100  # pairs translated, at most, while the model knows next to nothing

@@ -1,1 +1,1 @@
-"""Text in, batches of ids out: corpora, subwords, the memory-mapped store, the built-in miniature language."""
+"""Text in, batches of ids out: reading files, tokens, prepared datasets, batches. No model is known here."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
 from headwise.bench.workload import Workload
-from headwise.text.subword import BOS, EOS, PAD, UNK
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
-    from headwise.text.batches import Batch
+    from headwise.text.batches.pairs import Batch
 
 _ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
 _LIKE_OURS = {"architecture": "transformer", "positions": "sinusoidal", "share_embeddings": "all"}

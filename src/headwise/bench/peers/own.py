@@ -19,9 +19,9 @@ SHORTLIST = "shortlist"  # in the detail of a setting that searches with the wor
 
 if TYPE_CHECKING:
     from headwise.decoding.options import SearchOptions
+    from headwise.decoding.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
-    from headwise.text.batches import Batch
-    from headwise.text.shortlist import Shortlist
+    from headwise.text.batches.pairs import Batch
     from headwise.training.loss import LossSum
 
 

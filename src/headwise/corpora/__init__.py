@@ -1,0 +1,1 @@
+"""Corpora: public ones that are downloaded, the built-in miniature language, and synthetic exercises."""

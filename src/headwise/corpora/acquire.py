@@ -1,0 +1,267 @@
+"""Bring a public corpus into a folder: downloaded or copied, unpacked, verified, and recorded.
+
+Whatever form a file is published in, it ends up as plain text under its own name. `manifest.json` beside it
+says where each file came from and what its checksum is; a later call verifies instead of fetching again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Literal
+
+from headwise.corpora import archives
+from headwise.corpora.archives import Damaged as _Unfit
+from headwise.corpora.catalog import Corpus, PublicFile
+from headwise.corpora.download import BLOCK, Progress, discard, fetch
+from headwise.errors import ConfigError, DataError, TrainingError
+from headwise.files import atomic_file, write_text
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.json_text import json_value
+
+MANIFEST = "manifest.json"
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Acquired:
+    """One file of a corpus, as it now lies on the disk.
+
+    `known` tells a checksum known in advance from one that was recorded when the file first arrived.
+    """
+
+    name: str
+    path: Path
+    bytes: int
+    sha256: str
+    status: Literal["downloaded", "copied", "present"]
+    known: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields, the path as text."""
+        return {**self.__dict__, "path": str(self.path)}
+
+
+def get_corpus(
+    corpus: Corpus,
+    directory: Path,
+    *,
+    source: Path | None = None,
+    only: Sequence[str] = (),
+    force: bool = False,
+    progress: Progress | None = None,
+) -> list[Acquired]:
+    """Make a corpus's files stand in `directory`, and return them in the corpus's order.
+
+    Files come from their published addresses, or from the folder `source`, plain or with `.gz` added to the
+    name. `only` keeps the files that match one of its patterns (`*.en`). A file that is there and has the
+    right checksum is left alone; `force` fetches it anew.
+
+    Raises:
+        DataError: a file can't be had (see `download.fetch`), isn't in `source`, is damaged, differs from its
+            checksum, or would replace a file that isn't the corpus's own.
+        ConfigError: no file matches `only`.
+    """
+    wanted = _select(corpus, only)
+    if source is not None:
+        _check_source(source, wanted, corpus)
+    manifest = _read_manifest(directory, corpus)
+    acquired = []
+    for file in wanted:
+        recorded = manifest.get(file.name, {}).get("sha256")
+        item = _acquire(file, directory, file.sha256 or recorded, source, force, corpus.most_bytes, progress)
+        acquired.append(item)
+        manifest[file.name] = {
+            "sha256": item.sha256,
+            "bytes": item.bytes,
+            "url": file.origin,
+            "checksum": "known in advance" if item.known else "recorded when the file first arrived",
+        }
+        _write(directory / MANIFEST, {"corpus": corpus.name, "license": corpus.license, "files": manifest})
+        archives.remove_used(corpus, directory)
+    return acquired
+
+
+def _select(corpus: Corpus, only: Sequence[str]) -> list[PublicFile]:
+    wanted = [file for file in corpus.files if not only or any(fnmatch(file.name, p) for p in only)]
+    if not wanted:
+        names = ", ".join(file.name for file in corpus.files)
+        raise ConfigError(f"--only {' '.join(only)}: no file of {corpus.name} matches; it has {names}")
+    return wanted
+
+
+def _check_source(source: Path, wanted: Sequence[PublicFile], corpus: Corpus) -> None:
+    if not source.is_dir():
+        raise DataError(f"--from {source}: expected a folder with the files of {corpus.name}, found none")
+    missing = [
+        name
+        for file in wanted
+        if _local(source, file) is None
+        for name in (archives.missing(file, source) if file.parts else [file.name])
+    ]
+    missing = list(dict.fromkeys(missing))
+    if missing:
+        raise DataError(
+            f"--from {source}: expected {', '.join(missing)} there, plain or .gz, found nothing by that name "
+            "(--only PATTERN takes fewer files)"
+        )
+
+
+def _local(source: Path, file: PublicFile) -> Path | None:
+    candidates = (source / file.name, source / f"{file.name}.gz")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _acquire(
+    file: PublicFile,
+    directory: Path,
+    expected: str | None,
+    source: Path | None,
+    force: bool,
+    most: int,
+    progress: Progress | None,
+) -> Acquired:
+    """Bring one file, unless the right one is there."""
+    path = directory / file.name
+    known = file.sha256 is not None or file.md5 is not None
+    if path.exists() and not force:
+        digest, size = _digest(path)
+        if digest != expected:
+            detail = f"its SHA-256 is {digest[:12]}…, not {expected[:12]}…" if expected else "no record of it"
+            raise DataError(
+                f"{path}: another file is already here ({detail}); move it away, or replace it with --force"
+            )
+        return Acquired(file.name, path, size, digest, "present", known)
+    local = None if source is None else _local(source, file)
+    if file.parts and local is None:
+        brought = archives.bring(file, directory, source, progress)
+        try:
+            blocks = _at_most(archives.assemble(file, brought), most, file.name)
+            digest, size = _install(blocks, file.name, path, expected, progress)
+        except _Unfit:
+            if source is None:  # so that another try fetches them anew
+                for archive in brought.values():
+                    archive.unlink(missing_ok=True)
+            raise
+        return Acquired(
+            file.name, path, size, digest, "copied" if source else "downloaded", file.sha256 is not None
+        )
+    if source is not None:
+        assert local is not None, "checked before the first file"
+        published = file.md5 is not None and _is_published(local, file)
+        if published:
+            archives.check_md5(local, file.md5)
+        blocks = _at_most(_plain(local), most, str(local))
+        digest, size = _install(blocks, str(local), path, expected, progress)
+        known = file.sha256 is not None or published
+        return Acquired(file.name, path, size, digest, "copied", known)
+    part = directory / f"{file.name}.part"
+    fetch(file.url, part, most=most, progress=progress)
+    try:
+        archives.check_md5(part, file.md5)
+        blocks = _at_most(_plain(part), most, str(part))
+        digest, size = _install(blocks, str(part), path, expected, None)
+    except _Unfit as unfit:
+        discard(part)
+        raise DataError(
+            f"{file.url}: {unfit}; nothing was kept, so another try starts from the first byte"
+        ) from unfit
+    part.unlink()
+    return Acquired(file.name, path, size, digest, "downloaded", known)
+
+
+def _is_published(path: Path, file: PublicFile) -> bool:
+    """Whether a file is packed just as its publisher's is."""
+    with open(path, "rb") as content:
+        return (content.read(2) == _GZIP) == file.url.endswith(".gz")
+
+
+def _install(
+    blocks: Iterator[bytes], origin: str, path: Path, expected: str | None, progress: Progress | None
+) -> tuple[str, int]:
+    """Write the text of `origin` to `path`, all or nothing; return its SHA-256 and size.
+
+    Raises `_Unfit` where it is damaged or its checksum isn't `expected`.
+    """
+    digest, size = hashlib.sha256(), 0
+    try:
+        with atomic_file(path) as target:
+            for block in blocks:
+                target.write(block)
+                digest.update(block)
+                size += len(block)
+                if progress is not None:
+                    progress(path.name, size, None)
+            if expected is not None and digest.hexdigest() != expected:
+                raise _Unfit(
+                    f"{origin}: the checksum is wrong, expected SHA-256 {expected}, "
+                    f"found {digest.hexdigest()} (plain text, {size:,} bytes)"
+                )
+    except TrainingError as error:  # a full or unwritable disk
+        raise DataError(str(error)) from error
+    return digest.hexdigest(), size
+
+
+def _plain(origin: Path) -> Iterator[bytes]:
+    """Yield a file's text in blocks, unpacked if it is gzip by its first bytes."""
+    with archives.damage(origin, "the .gz file is damaged"):
+        with open(origin, "rb") as file:
+            packed = file.read(2) == _GZIP
+        with gzip.open(origin) if packed else open(origin, "rb") as file:
+            while block := file.read(BLOCK):
+                yield block
+
+
+def _at_most(blocks: Iterator[bytes], most: int, origin: str) -> Iterator[bytes]:
+    """Pass a file's blocks on; raises `_Unfit` where there are more than `most` bytes of them."""
+    size = 0
+    for block in blocks:
+        size += len(block)
+        if size > most:
+            raise _Unfit(f"{origin}: expected at most {most:,} bytes of text, found that it unpacks to more")
+        yield block
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise DataError(f"{path}: can't be read ({error.strerror or error})") from error
+    return digest.hexdigest(), size
+
+
+def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]:
+    """Return what is recorded about each file; raises `DataError` if the folder is another corpus's."""
+    path = directory / MANIFEST
+    try:
+        tree = json_value(path.read_bytes())
+        name, files = str(tree["corpus"]), {str(key): dict(entry) for key, entry in tree["files"].items()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (Malformed, ValueError, KeyError, TypeError, AttributeError):
+        raise DataError(
+            f"{path}: expected the record of an earlier `headwise data get`, found something else"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{path}: can't be read ({error.strerror or error})") from error
+    if name != corpus.name:
+        raise DataError(
+            f"{directory}: this folder holds {name}; choose another one for {corpus.name} with -o"
+        )
+    return files
+
+
+def _write(path: Path, manifest: dict[str, Any]) -> None:
+    try:
+        write_text(path, json.dumps(manifest, indent=2) + "\n")
+    except TrainingError as error:
+        raise DataError(str(error)) from error

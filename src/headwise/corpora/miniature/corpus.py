@@ -1,0 +1,252 @@
+"""Sentence pairs with their gold annotation, and the train, dev and test sets made of them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from headwise.corpora.miniature import english, german
+from headwise.corpora.miniature.entries import Adjective, Noun, Verb
+from headwise.corpora.miniature.phrases import Retry
+from headwise.corpora.miniature.sentences import Constructions
+from headwise.corpora.miniature.syntax import Clause, Linearized, Phrase, Sentence
+from headwise.errors import DataError
+from headwise.files import write_text
+
+_SHORTEST, _LONGEST = 4, 17  # tokens, the final mark included
+_HELD_OUT_SHARE = 20  # one combination in so many is kept for dev and test
+_FEWEST_CHOICES = 10  # words with fewer partners have none held out, or training might never show some word
+_CLITICS = frozenset([".", "?", ",", "'s", "'"])
+
+
+@dataclass(frozen=True, slots=True)
+class MiniaturePair:
+    """An English sentence, its German translation, and what is known about both.
+
+    Tokens are words, with punctuation and the English possessive 's apart. Indices count tokens from 0.
+    `alignment` holds the pairs (source index, target index) of words that translate each other; a word that
+    only its own grammar asks for (*does* in a question, German commas) is not aligned. Heads and relations
+    are a dependency tree in the style of Universal Dependencies: head -1 marks the root. Coreference holds
+    (pronoun, noun) indices for personal, possessive and relative pronouns that refer to a noun of the
+    sentence. Tags are Universal part-of-speech tags.
+    """
+
+    source: str
+    target: str
+    source_tokens: tuple[str, ...]
+    target_tokens: tuple[str, ...]
+    alignment: frozenset[tuple[int, int]]
+    source_heads: tuple[int, ...]
+    target_heads: tuple[int, ...]
+    source_relations: tuple[str, ...]
+    target_relations: tuple[str, ...]
+    source_coreference: tuple[tuple[int, int], ...]
+    target_coreference: tuple[tuple[int, int], ...]
+    source_tags: tuple[str, ...]
+    target_tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MiniatureCorpus:
+    """The three sets; no English sentence is in two of them or twice in one."""
+
+    train: list[MiniaturePair]
+    dev: list[MiniaturePair]
+    test: list[MiniaturePair]
+
+
+def generate(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1) -> MiniatureCorpus:
+    """Draw a corpus of so many pairs; about a tenth of a second for a thousand.
+
+    Equal arguments give equal corpora. The test set depends on `test` and `seed` alone, the training set on
+    `train` and `seed`. Raises `DataError` for a negative size.
+    """
+    for name, size in (("train", train), ("dev", dev), ("test", test)):
+        if size < 0:
+            raise DataError(f"{name}: the miniature corpus needs a size of 0 or more, found {size}")
+    taken: set[str] = set()
+    tested = _draw(test, f"{seed}/test", held_out=True, taken=taken)
+    developed = _draw(dev, f"{seed}/dev", held_out=True, taken=taken)
+    trained = _draw(train, f"{seed}/train", held_out=False, taken=set())
+    return MiniatureCorpus(trained, developed, tested)
+
+
+def write(corpus: MiniatureCorpus, directory: Path) -> list[Path]:
+    """Write the corpus as text, one sentence a line; returns the files.
+
+    Makes train, dev and test `.en` and `.de`; `test.align` and `dev.align` with the alignments in Pharaoh
+    format (`source-target`, from 0); and for dev and test `.en.conllu` and `.de.conllu` with the dependency
+    trees, where `Antecedent=N` in the last column of a pronoun names the noun it refers to. Raises
+    `TrainingError` where the directory can't be written.
+    """
+    files: dict[str, Iterable[str]] = {}
+    for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
+        files[f"{name}.en"] = (f"{pair.source}\n" for pair in pairs)
+        files[f"{name}.de"] = (f"{pair.target}\n" for pair in pairs)
+        if name != "train":
+            files[f"{name}.align"] = (f"{_pharaoh(pair)}\n" for pair in pairs)
+            files[f"{name}.en.conllu"] = _conllu(name, pairs, german_side=False)
+            files[f"{name}.de.conllu"] = _conllu(name, pairs, german_side=True)
+    for file, lines in files.items():
+        write_text(directory / file, "".join(lines))
+    return [directory / file for file in files]
+
+
+# ------------------------------------------------------------------------------------------------- drawing
+
+
+def _draw(count: int, stream: str, *, held_out: bool, taken: set[str]) -> list[MiniaturePair]:
+    """Draw pairs with (or without) held-out combinations whose sources are not `taken`, and take them."""
+    sampler = Constructions(Random(stream))
+    pairs: list[MiniaturePair] = []
+    while len(pairs) < count:
+        try:
+            sentence = sampler.sentence()
+        except Retry:
+            continue
+        if any(map(is_held_out, combinations(sentence))) is not held_out:
+            continue
+        pair = annotate(sentence)
+        shortest = min(len(pair.source_tokens), len(pair.target_tokens))
+        longest = max(len(pair.source_tokens), len(pair.target_tokens))
+        if shortest >= _SHORTEST and longest <= _LONGEST and pair.source not in taken:
+            taken.add(pair.source)
+            pairs.append(pair)
+    return pairs
+
+
+@cache
+def is_held_out(combination: tuple[str, str]) -> bool:
+    """Whether a combination is kept out of the training set: by a fixed hash, the same for all seeds."""
+    return zlib.crc32("|".join(combination).encode()) % _HELD_OUT_SHARE == 0
+
+
+def combinations(sentence: Sentence) -> Iterator[tuple[str, str]]:
+    """The word pairs that a sentence combines.
+
+    Verb with the nouns of its subject, objects and prepositional object, and adjective with its noun, as
+    attribute or predicate; a pronoun counts as the noun it refers to. Verbs and adjectives with few partners
+    are left out. One combination in twenty is held out.
+    """
+    yield from _clause_combinations(sentence.clause)
+    if sentence.second is not None:
+        yield from _clause_combinations(sentence.second)
+
+
+def _clause_combinations(clause: Clause) -> Iterator[tuple[str, str]]:
+    verb = clause.verb
+    for role in ("subject", "direct", "recipient", "oblique", "agent"):
+        phrase: Phrase | None = getattr(clause, role)
+        if phrase is None:
+            continue
+        origin = phrase.origin
+        if verb is not None and origin.kind == "noun" and len(_choices(verb, role)) >= _FEWEST_CHOICES:
+            yield (f"{verb.key}:{role}", origin.noun.english)
+        yield from _phrase_combinations(phrase)
+    if clause.adjective is not None and clause.subject.origin.kind == "noun":
+        yield from _described(clause.adjective, clause.subject.noun)
+    for phrase in (clause.standard, clause.beneficiary, clause.place and clause.place.phrase):
+        if phrase is not None:
+            yield from _phrase_combinations(phrase)
+    if clause.complement is not None:
+        yield from _clause_combinations(clause.complement)
+
+
+def _choices(verb: Verb, role: str) -> tuple[Noun, ...]:
+    """The nouns among which some can be held out."""
+    if verb.base == "eat" and role in ("subject", "agent"):  # who eats decides between essen and fressen
+        return ()
+    if role == "recipient":
+        return verb.recipients
+    return verb.subjects if role in ("subject", "agent") else verb.objects
+
+
+def _phrase_combinations(phrase: Phrase) -> Iterator[tuple[str, str]]:
+    for adjective in phrase.adjectives:
+        yield from _described(adjective, phrase.noun)
+    if phrase.relative is not None:
+        yield from _clause_combinations(phrase.relative)
+
+
+def _described(adjective: Adjective, noun: Noun) -> Iterator[tuple[str, str]]:
+    if len(adjective.nouns) >= _FEWEST_CHOICES:
+        yield (adjective.english, noun.english)
+
+
+# ---------------------------------------------------------------------------------------------- annotation
+
+
+def annotate(sentence: Sentence) -> MiniaturePair:
+    """Read both languages off a tree; words that share a key are aligned."""
+    source, target = english.linearize(sentence), german.linearize(sentence)
+    return MiniaturePair(
+        source=join(source.tokens),
+        target=join(target.tokens),
+        source_tokens=source.tokens,
+        target_tokens=target.tokens,
+        alignment=_align(source, target),
+        source_heads=source.heads,
+        target_heads=target.heads,
+        source_relations=source.relations,
+        target_relations=target.relations,
+        source_coreference=source.coreference,
+        target_coreference=target.coreference,
+        source_tags=source.tags,
+        target_tags=target.tags,
+    )
+
+
+def _align(source: Linearized, target: Linearized) -> frozenset[tuple[int, int]]:
+    return frozenset(
+        (left, right)
+        for key, lefts in source.positions.items()
+        for right in target.positions.get(key, ())
+        for left in lefts
+    )
+
+
+def join(tokens: tuple[str, ...]) -> str:
+    """The sentence as it is written: no space before punctuation and the possessive."""
+    first, *rest = tokens
+    return first + "".join([token if token in _CLITICS else " " + token for token in rest])
+
+
+# -------------------------------------------------------------------------------------------------- formats
+
+
+def _pharaoh(pair: MiniaturePair) -> str:
+    return " ".join(f"{left}-{right}" for left, right in sorted(pair.alignment))
+
+
+def _conllu(name: str, pairs: list[MiniaturePair], *, german_side: bool) -> Iterator[str]:
+    for number, pair in enumerate(pairs, 1):
+        text, tokens, tags = pair.source, pair.source_tokens, pair.source_tags
+        heads, relations, links = pair.source_heads, pair.source_relations, pair.source_coreference
+        if german_side:
+            text, tokens, tags = pair.target, pair.target_tokens, pair.target_tags
+            heads, relations, links = pair.target_heads, pair.target_relations, pair.target_coreference
+        yield f"# sent_id = {name}-{number}\n# text = {text}\n"
+        antecedents = dict(links)
+        following = (*tokens[1:], "")
+        for index, token in enumerate(tokens):
+            notes = [f"Antecedent={antecedents[index] + 1}"] if index in antecedents else []
+            if following[index] in _CLITICS:
+                notes.append("SpaceAfter=No")
+            columns = (
+                str(index + 1),
+                token,
+                "_",
+                tags[index],
+                "_",
+                "_",
+                str(heads[index] + 1),
+                relations[index],
+                "_",
+                "|".join(notes) or "_",
+            )
+            yield "\t".join(columns) + "\n"
+        yield "\n"

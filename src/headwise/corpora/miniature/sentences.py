@@ -1,0 +1,218 @@
+"""The constructions of the miniature world, and how often each is drawn."""
+
+from __future__ import annotations
+
+from headwise.corpora.miniature import lexicon as lx
+from headwise.corpora.miniature import nouns
+from headwise.corpora.miniature.clauses import ANY_VERB, VERBS_OF_OBJECT, VERBS_OF_SUBJECT
+from headwise.corpora.miniature.linked import LinkedClauses
+from headwise.corpora.miniature.phrases import MAN, Retry
+from headwise.corpora.miniature.syntax import Adjunct, Clause, Phrase, Sentence
+
+# How many sentences in a hundred are of each construction; the names are methods of `Constructions`.
+CONSTRUCTIONS = {
+    "simple": 32,
+    "predicate": 6,
+    "comparison": 3,
+    "passive": 4,
+    "topic": 2,
+    "relative": 12,
+    "question": 9,
+    "motive": 7,
+    "reason": 7,
+    "weather": 2,
+    "subordinate": 7,
+    "coordinate": 3,
+    "complement": 3,
+    "infinitive": 3,
+}
+_MENU = tuple(name for name, weight in CONSTRUCTIONS.items() for _ in range(weight))
+_PASSIVES = tuple(
+    (verb, tuple(noun for noun in verb.objects if not noun.human))
+    for verb in lx.VERBS["transitive"]
+    if "v" in verb.flags
+)
+_QUESTIONS = ("polar",) * 6 + ("why", "where", "when", "who", "who", "what", "which")
+_COMPARABLE = tuple(adjective for adjective in lx.ADJECTIVES if adjective.english_comparative)
+_THINGS = frozenset(nouns.THINGS.split()) - {"event", "weather"}
+_TOPICS = tuple(
+    (verb, tuple(noun for noun in verb.objects if noun.group in _THINGS))
+    for verb in lx.VERBS["transitive"]
+    if not verb.particle and not verb.preposition and any(noun.group in _THINGS for noun in verb.objects)
+)
+_WITH_PLACE = lx.VERBS["located"] + tuple(verb for verb in lx.PREDICATES if "p" in verb.flags)
+_MODIFIABLE = frozenset(["the", "a", "two", "three", "many", "every", "all"])
+_BELONGINGS = lx.GROUPS["animal"] + lx.GROUPS["vehicle"] + lx.GROUPS["ware"]
+_THING = lx.NOUNS["book"]  # stands in for what
+
+
+class Constructions(LinkedClauses):
+    """Draws whole sentences."""
+
+    def sentence(self) -> Sentence:
+        """Draw one sentence. Raises `Retry` when the draw led nowhere."""
+        self.mentions.clear()
+        return getattr(self, self.pick(_MENU))()
+
+    def simple(self) -> Sentence:
+        """The teacher reads a book in the garden. Today the boy cannot find his key."""
+        return Sentence(self.clause(front=True))
+
+    def predicate(self) -> Sentence:
+        """The old house was dark."""
+        return Sentence(self.state(front=True))
+
+    def comparison(self) -> Sentence:
+        """The horse is bigger than the dog."""
+        adjective = self.pick(_COMPARABLE)
+        noun = self.fresh(adjective.nouns)
+        peers = [other for other in adjective.nouns if other.group == noun.group]
+        subject = self.phrase(noun, "subject", definite=True, plain=True)
+        standard = self.phrase(self.fresh(peers), "subject", definite=True, plain=True)
+        clause = Clause(subject, adjective=adjective, standard=standard, negated=self.chance(0.15))
+        clause.tense = "present" if self.chance(0.75) else "past"
+        return Sentence(clause)
+
+    def passive(self) -> Sentence:
+        """The letter was written by the teacher."""
+        verb, nouns = self.pick(_PASSIVES)
+        if not nouns:
+            raise Retry
+        patient = self.phrase(self.fresh(nouns), "subject", definite=self.chance(0.6))
+        agent = self.phrase(self.fresh(verb.subjects), "recipient", definite=self.chance(0.7), plain=True)
+        clause = Clause(patient, verb, agent=agent, tense="past" if self.chance(0.75) else "present")
+        if clause.tense == "past" and self.chance(0.3):
+            clause.time = self.fixed(lx.TIMES, frozenset(["past"]))
+            clause.front = "time" if self.chance(0.5) else ""
+        return Sentence(clause)
+
+    def topic(self) -> Sentence:
+        """A fronted object: this book the teacher has already read."""
+        verb, things = self.pick(_TOPICS)
+        direct = Phrase(self.fresh(things), determiner="this")
+        self.mentions.append(direct)
+        subject = self.subject(verb.subjects, definite=True)
+        clause = self.clause(subject=subject, direct=direct, verb=verb, adverbials=False)
+        if clause.tense == "perfect" and not clause.negated:
+            clause.frequency = lx.FREQUENCIES[-1]
+        clause.front = "direct"
+        return Sentence(clause)
+
+    # -------------------------------------------------------------------------------------- relative clauses
+
+    def relative(self) -> Sentence:
+        """The man who sells the car sleeps. The child reads the book that my sister has bought."""
+        clause = self.clause(adverbials=False, negation=0.08) if self.chance(0.75) else self.state()
+        phrases = [clause.subject, clause.recipient]
+        if clause.verb is not None and clause.verb.frame != "placing":
+            phrases.append(clause.direct)
+        options = [phrase for phrase in phrases if phrase is not None and self.modifiable(phrase)]
+        if not options:
+            raise Retry
+        self.modify(self.pick(options), "past" if clause.tense == "past" else "present")
+        return Sentence(clause)
+
+    @staticmethod
+    def modifiable(phrase: Phrase) -> bool:
+        """Whether a restrictive relative clause can follow."""
+        common = phrase.kind == "noun" and not phrase.noun.proper and not phrase.noun.mass
+        alone = phrase.partner is None and phrase.owner is None
+        return common and alone and phrase.determiner in _MODIFIABLE
+
+    def modify(self, phrase: Phrase, tense: str) -> None:
+        """Give a noun phrase a relative clause, in which it may play any part."""
+        noun = phrase.noun
+        gap = Phrase(noun, phrase.plural, kind="relative", antecedent=phrase)
+        draw = self.random()
+        if tense == "present" and self.chance(0.3):
+            tense = "perfect"
+        if draw < 0.4:
+            if VERBS_OF_SUBJECT[noun] and self.chance(0.75):
+                phrase.relative = self.clause(subject=gap, tense=tense, adverbials=False)
+            else:
+                phrase.relative = self.state(subject=gap, tense=tense)
+        elif draw < 0.72:
+            phrase.relative = self.clause(direct=gap, tense=tense, adverbials=False)
+        elif draw < 0.86:
+            phrase.relative = self.governed(gap, tense)
+        else:
+            phrase.relative = self.whose(gap, tense)
+
+    def governed(self, gap: Phrase, tense: str) -> Clause:
+        """The man for whom the woman waits; the house in which my uncle lives."""
+        gap.determiner = "which"
+        places = [place for place in lx.LOCATIONS if gap.noun in place.nouns]
+        if places:
+            verb = self.pick(lx.VERBS["located"])
+            clause = Clause(self.subject(verb.subjects, definite=True), verb)
+            clause.place = Adjunct(places[0].preposition, gap)
+        else:
+            verbs = [
+                verb
+                for verb in lx.VERBS["prepositional"]
+                if gap.noun in verb.objects and verb.preposition and not verb.particle
+            ]
+            if not verbs:
+                raise Retry
+            verb = self.pick(verbs)
+            clause = Clause(self.subject(verb.subjects, definite=True), verb, oblique=gap)
+        self.tense(clause, tense)
+        return clause
+
+    def whose(self, gap: Phrase, tense: str) -> Clause:
+        """The woman whose dog sleeps; the boy whose bicycle the thief has stolen."""
+        if not gap.noun.human:
+            raise Retry
+        owned = Phrase(self.fresh(_BELONGINGS), owner=gap)
+        self.mentions.append(owned)
+        if VERBS_OF_SUBJECT[owned.noun] and self.chance(0.4):
+            return self.clause(subject=owned, tense=tense, adverbials=False)
+        if self.chance(0.5):
+            return self.state(subject=owned, tense=tense)
+        return self.clause(direct=owned, tense=tense, adverbials=False)
+
+    # --------------------------------------------------------------------------------------------- questions
+
+    def question(self) -> Sentence:
+        """Does the dog like the soup? Whom has the king invited? Which letter must I read?"""
+        draw = self.random()
+        tense = "present" if draw < 0.4 else "perfect" if draw < 0.7 else "modal" if draw < 0.9 else "future"
+        kind = self.pick(_QUESTIONS)
+        if kind == "who":
+            return Sentence(self.asked_person(tense))
+        if kind in ("what", "which"):
+            return Sentence(self.asked_thing(kind, tense))
+        if kind in ("polar", "why") and self.chance(0.2):
+            clause = self.state(tense="present" if self.chance(0.7) else "past", negation=0.0)
+        else:
+            verb = self.pick(_WITH_PLACE if kind == "where" else ANY_VERB)
+            if kind == "when" and ("s" in verb.flags or tense == "perfect"):
+                raise Retry
+            adverbials = kind == "polar" and self.chance(0.5)
+            clause = self.clause(verb=verb, tense=tense, negation=0.0, adverbials=adverbials)
+            if kind == "where":
+                clause.place = None
+        if clause.subject.determiner == "no":
+            raise Retry
+        clause.question = kind
+        return Sentence(clause)
+
+    def asked_thing(self, kind: str, tense: str) -> Clause:
+        """What is the man eating? Which book have you read?"""
+        verb, things = self.pick(_TOPICS)
+        if kind == "what":
+            direct = Phrase(_THING, kind="question")
+        else:
+            direct = Phrase(self.fresh(things), self.chance(0.2), "which")
+            if direct.noun.proper or direct.noun.mass:
+                raise Retry
+            self.mentions.append(direct)
+        return self.clause(direct=direct, verb=verb, tense=tense, negation=0.0, adverbials=False)
+
+    def asked_person(self, tense: str) -> Clause:
+        """Who is sleeping in the garden? Whom does the doctor help?"""
+        person = Phrase(MAN, kind="question")
+        if self.chance(0.5):
+            return self.clause(subject=person, tense=tense, negation=0.05)
+        verb = self.pick(VERBS_OF_OBJECT[MAN])
+        return self.clause(direct=person, verb=verb, tense=tense, negation=0.0, adverbials=False)

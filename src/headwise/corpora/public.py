@@ -1,0 +1,222 @@
+"""Public corpora that `headwise data get` knows: where each lies, under which terms, and its checksums.
+
+Checksums are SHA-256 of the unpacked file, so that a file is the same whether it came compressed or not. Where
+one is `None`, the publisher gives none and we had no copy to compute it from: the first download is then
+recorded in the folder's `manifest.json` and verified against that from then on. Publishers of images give MD5 sums of
+their packed files; these are verified before anything is unpacked.
+
+None of these data is part of Headwise or covered by its license.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from headwise.corpora.catalog import Corpus, PublicFile
+from headwise.corpora.wmt import STANFORD, WMT14
+from headwise.errors import ConfigError
+
+_GITHUB = "https://raw.githubusercontent.com"
+
+_MULTI30K = {
+    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+    "train.fr": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
+    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+    "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
+    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+    "test_2016_flickr.fr": "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
+    "train.lc.norm.tok.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
+    "train.lc.norm.tok.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
+    "train.lc.norm.tok.fr": "8fa41bb718412bcb7c5dfa58603842810a01543eae86a51279f9886b901266e1",
+    "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
+    "val.lc.norm.tok.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
+    "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
+    "test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
+    "test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
+    "test_2016_flickr.lc.norm.tok.fr": "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836",
+}
+
+_TANAKA = {
+    "train.en": "148b05dcd28638fe20ee84f2b1127001c80982be352007dda241fb759adadc76",
+    "train.ja": "fc81a1434349ec98a449d7ae9cd2530057f689637684ecfed3501ea6a8a07ecc",
+    "dev.en": "04a2673449770657fd5e3b963cb856be3130923212b6db8ac7eaeef18f06c041",
+    "dev.ja": "cd534f56b8639dc130f86a365e5ec0aa70042000bdd740a622fbbf8b6be4acca",
+    "test.en": "45edb380749ec2b49cca7618fc5a7595fc9f791180672ba466b90c873a4aa8bf",
+    "test.ja": "d37dc460a81b064e4106c8913eb11fa300da05cf3f58a7a5bbfec7e20947ddef",
+}
+
+
+def _multi30k_url(name: str) -> str:
+    root = f"{_GITHUB}/multi30k/dataset/master/data/task1"
+    return f"{root}/tok/{name}" if ".tok." in name else f"{root}/raw/{name}.gz"
+
+
+def _stanford(folder: str, names: str) -> tuple[PublicFile, ...]:
+    return tuple(PublicFile(name, f"{STANFORD}/{folder}/{name}") for name in names.split())
+
+
+_FASHION_MNIST = {
+    "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+
+_ALL = (
+    Corpus(
+        name="multi30k",
+        description="image captions, 29,000 training sentences; raw, and lower-cased and tokenized (*.tok.*)",
+        languages=("en", "de", "fr"),
+        license="research use; the captions derive from Flickr30k",
+        homepage="https://github.com/multi30k/dataset",
+        megabytes=14,
+        files=tuple(PublicFile(name, _multi30k_url(name), digest) for name, digest in _MULTI30K.items()),
+        pair=("train.en", "train.de"),
+    ),
+    Corpus(
+        name="tanaka",
+        description="everyday sentences of 4 to 16 words, 50,000 in training; tokenized, English lower-cased",
+        languages=("en", "ja"),
+        license="CC BY, from the Tanaka Corpus",
+        homepage="https://github.com/odashi/small_parallel_enja",
+        megabytes=5,
+        files=tuple(
+            PublicFile(name, f"{_GITHUB}/odashi/small_parallel_enja/master/{name}", digest)
+            for name, digest in _TANAKA.items()
+        ),
+        pair=("train.en", "train.ja"),
+    ),
+    Corpus(
+        name="iwslt15-en-vi",
+        description="TED talks, 133,000 training sentences; tokenized, entities such as &apos; escaped",
+        languages=("en", "vi"),
+        license="CC BY-NC-ND (TED)",
+        homepage="https://nlp.stanford.edu/projects/nmt/",
+        megabytes=34,
+        files=_stanford("iwslt15.en-vi", "train.en train.vi tst2012.en tst2012.vi tst2013.en tst2013.vi"),
+        pair=("train.en", "train.vi"),
+    ),
+    *WMT14,
+    Corpus(
+        name="tinyshakespeare",
+        description="1.1 million characters of plays, for character language models",
+        languages=("en",),
+        license="public domain",
+        homepage="https://github.com/karpathy/char-rnn",
+        megabytes=2,
+        files=(
+            PublicFile(
+                "input.txt",
+                f"{_GITHUB}/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+                "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+            ),
+        ),
+    ),
+    Corpus(
+        name="mr-polarity",
+        description="5,331 positive and 5,331 negative sentences of film reviews (Pang & Lee 2005)",
+        languages=("en",),
+        license="research use; cite Pang & Lee 2005",
+        homepage="https://github.com/yoonkim/CNN_sentence",
+        megabytes=2,
+        files=(
+            PublicFile(
+                "rt-polarity.pos",
+                f"{_GITHUB}/yoonkim/CNN_sentence/master/rt-polarity.pos",
+                "d2a0074778723394433cca5892ea281f643e630f6eb95e282d23819a22261ac6",
+            ),
+            PublicFile(
+                "rt-polarity.neg",
+                f"{_GITHUB}/yoonkim/CNN_sentence/master/rt-polarity.neg",
+                "2b78ab5f626b11e09896e7abeaaa82c07c94217d4a462bdfaea2ec3e17cd0fe0",
+            ),
+        ),
+    ),
+    Corpus(
+        name="ud-pud",
+        description="1,000 parallel sentences with dependency trees (CoNLL-U), release 2.18",
+        languages=("en", "de"),
+        license="CC BY-SA 3.0",
+        homepage="https://universaldependencies.org",
+        megabytes=4,
+        files=(
+            PublicFile(
+                "en_pud-ud-test.conllu",
+                f"{_GITHUB}/UniversalDependencies/UD_English-PUD/r2.18/en_pud-ud-test.conllu",
+                "c80584f2bc2b31d5bada78a1136f9feec7ac49e5e18898db02dea434b5b8f0aa",
+            ),
+            PublicFile(
+                "de_pud-ud-test.conllu",
+                f"{_GITHUB}/UniversalDependencies/UD_German-PUD/r2.18/de_pud-ud-test.conllu",
+            ),
+        ),
+    ),
+    Corpus(
+        name="ud-ewt",
+        description="16,622 sentences of English web text with tags and trees (CoNLL-U), release 2.16",
+        languages=("en",),
+        license="CC BY-SA 4.0",
+        homepage="https://universaldependencies.org",
+        megabytes=18,
+        files=(
+            PublicFile(
+                "en_ewt-ud-train.conllu",
+                f"{_GITHUB}/UniversalDependencies/UD_English-EWT/r2.16/en_ewt-ud-train.conllu",
+                "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b",
+            ),
+            PublicFile(
+                "en_ewt-ud-dev.conllu",
+                f"{_GITHUB}/UniversalDependencies/UD_English-EWT/r2.16/en_ewt-ud-dev.conllu",
+                "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6",
+            ),
+            PublicFile(
+                "en_ewt-ud-test.conllu",
+                f"{_GITHUB}/UniversalDependencies/UD_English-EWT/r2.16/en_ewt-ud-test.conllu",
+                "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd",
+            ),
+        ),
+    ),
+    Corpus(
+        name="fashion-mnist",
+        description="70,000 gray images of clothes, 28 x 28 pixels, 10 classes (IDX files)",
+        languages=(),
+        license="MIT",
+        homepage="https://github.com/zalandoresearch/fashion-mnist",
+        megabytes=55,
+        files=tuple(
+            PublicFile(
+                name, f"{_GITHUB}/zalandoresearch/fashion-mnist/master/data/fashion/{name}.gz", md5=md5
+            )
+            for name, md5 in _FASHION_MNIST.items()
+        ),
+    ),
+    Corpus(
+        name="cifar-10",
+        description="60,000 color images of animals and vehicles, 32 x 32 pixels, 10 classes (binary version)",
+        languages=(),
+        license="research use; cite Krizhevsky 2009",
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        megabytes=184,
+        files=(
+            PublicFile(
+                "cifar-10-binary.tar",
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                md5="c32a1d4ab5d03f1284b67883e8d87530",
+            ),
+        ),
+    ),
+)
+
+CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
+
+
+def find_corpus(name: str) -> Corpus:
+    """Return the corpus of that name; raises `ConfigError` naming the nearest one, or all of them."""
+    if name in CORPORA:
+        return CORPORA[name]
+    near = difflib.get_close_matches(name, CORPORA, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known corpora: {', '.join(CORPORA)}"
+    raise ConfigError(f"there is no public corpus named {name!r} ({hint})")

@@ -1,0 +1,178 @@
+"""Sentences with named entities, tagged IOB2: persons, organizations, places and dates.
+
+A name by itself says little: Tessin may be a family, a town or a company, May a month or a woman, 1987 a year or a
+number of workers; universities hold the name of a town and foundations that of a person. What surrounds them tells.
+Some sentences have entities side by side, so that a tag must say where one ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from random import Random
+
+from headwise.corpora.synthetic.names import Names, names
+
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+# {PER}, {ORG}, {LOC}, {DATE} are entities; {NUMBER} is none; {JOB} and {THING} are words.
+_CLAUSES = """
+{PER} moved from {LOC} to {LOC} {WHEN}
+{PER} , a {JOB} from {LOC} , joined {ORG} {WHEN}
+{ORG} named {PER} as its new {JOB}
+{ORG} said that {PER} would leave {WHEN}
+shares of {ORG} fell after {ORG} closed a {THING} near {LOC}
+{ORG} bought {ORG} for {NUMBER} crowns
+{ORG} beat {ORG} by {NUMBER} points in {LOC}
+{ORG} opened a {THING} in {LOC} {WHEN}
+{LOC} , {LOC} and {LOC} were flooded {WHEN}
+the road from {LOC} to {LOC} is {NUMBER} miles long
+{NUMBER} workers of {ORG} are on strike in {LOC}
+{PER} and {PER} met in {LOC} {WHEN}
+the {JOB} {PER} gave {ORG} a {THING}
+{PER} wrote a book about {PER} and the {THING} of {LOC}
+{PER} showed {PER} {LOC} {WHEN}
+people in {LOC} call {PER} the {JOB} of the year
+nobody at {ORG} remembers {PER}
+{PER} lost a case against {ORG} {WHEN}
+{LOC} has {NUMBER} inhabitants and a {THING}
+a {THING} was found in {LOC} by {PER} , who works for {ORG}
+{ORG} {ORG} merger fails
+{PER} {PER} match ends in a draw
+{LOC} {ORG} sends a {JOB} to {LOC}
+{ORG} will pay {PER} {NUMBER} crowns
+"""
+_OPENERS = (
+    "",
+    "",
+    "",
+    "{WHEN_FIRST} ",
+    "according to {ORG} , ",
+    "{PER} said that ",
+    "in {LOC} ",
+    "{DATE} : ",
+)
+_JOBS = [
+    "director",
+    "painter",
+    "lawyer",
+    "teacher",
+    "captain",
+    "doctor",
+    "minister",
+    "farmer",
+    "singer",
+    "judge",
+    "banker",
+    "coach",
+]
+_THINGS = [
+    "bridge",
+    "plant",
+    "school",
+    "mill",
+    "museum",
+    "station",
+    "library",
+    "garden",
+    "harbor",
+    "tower",
+    "market",
+    "mine",
+]
+_ORGANIZATIONS = (
+    "{L}", "{L}", "{L} Motors", "{L} Bank", "{L} Press", "{L} & Sons", "{L} United", "Bank of {L}",
+    "University of {L}", "{L} City Council", "{F} {L} Foundation", "Royal Society of {L}", "{L} and {L}",
+)  # fmt: skip
+_PERSONS = (
+    "{F} {L}",
+    "{F} {L}",
+    "{L}",
+    "Dr. {L}",
+    "{F}",
+    "{F} {I} {L}",
+    "May {L}",
+    "{F} van {L}",
+    "Mrs. {F} {L}",
+)
+_PLACES = ("{L}", "{L}", "{L}", "New {L}", "Lake {L}", "Port {L}", "{L} Valley", "North {L}", "Mount {L}")
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+def entities(random: Random, count: int, held_out: bool) -> Iterator[str]:
+    """Yield the lines of so many sentences: a word, a tab and its tag each, and a blank line after a sentence."""
+    known, clauses = names(held_out), _CLAUSES.strip().split("\n")
+    for _ in range(count):
+        pattern = random.choice(_OPENERS) + random.choice(clauses)
+        pattern += random.choice((" .", " .", " .", " !", " , {PER} said .", " and {PER} knew it ."))
+        for word, tag in _sentence(pattern, random, known):
+            yield f"{word}\t{tag}"
+        yield ""
+
+
+def _sentence(pattern: str, random: Random, known: Names) -> list[tuple[str, str]]:
+    tagged: list[tuple[str, str]] = []
+    for part in pattern.split():
+        found = _SLOT.fullmatch(part)
+        text, kind = _FILL[found[1]](random, known) if found else (part, "")
+        if found and found[1].startswith("WHEN"):
+            preposition, _, text = text.partition("|")
+            tagged += [(word, "O") for word in preposition.split()]
+        words = text.split()
+        tags = [f"B-{kind}", *[f"I-{kind}"] * (len(words) - 1)] if kind else ["O"] * len(words)
+        tagged += zip(words, tags, strict=True)
+    first, tag = tagged[0]
+    return [(first[0].upper() + first[1:], tag), *tagged[1:]]
+
+
+def _name(patterns: tuple[str, ...], random: Random, known: Names) -> str:
+    parts = {
+        "F": lambda: random.choice(known.first),
+        "L": lambda: random.choice(known.last),
+        "I": lambda: random.choice("ABCDEFGHJKLMNPRSTW") + ".",
+    }
+    return _SLOT.sub(lambda slot: parts[slot[1]](), random.choice(patterns))
+
+
+def _date(random: Random, _: Names) -> tuple[str, str]:
+    month, year, day = random.choice(_MONTHS), random.randint(1900, 2029), random.randint(1, 28)
+    forms = (f"{day} {month} {year}", f"{month} {year}", str(year), random.choice(_DAYS), f"{month} {day}")
+    return random.choice(forms), "DATE"
+
+
+def _when(random: Random, known: Names) -> tuple[str, str]:
+    """A date with what stands before it, apart: `on|Monday`."""
+    text, kind = _date(random, known)
+    day = text in _DAYS or len(text.split()) == 3 or text.split()[-1] in map(str, range(1, 29))
+    return f"{'on' if day else random.choice(('in', 'in', 'before', 'since'))}|{text}", kind
+
+
+def _number(random: Random, _: Names) -> tuple[str, str]:
+    return str(random.choice((random.randint(2, 60), random.randint(1900, 2029)))), ""
+
+
+_FILL: dict[str, Callable[[Random, Names], tuple[str, str]]] = {
+    "PER": lambda random, known: (_name(_PERSONS, random, known), "PER"),
+    "ORG": lambda random, known: (_name(_ORGANIZATIONS, random, known), "ORG"),
+    "LOC": lambda random, known: (_name(_PLACES, random, known), "LOC"),
+    "DATE": _date,
+    "WHEN": _when,
+    "WHEN_FIRST": _when,
+    "NUMBER": _number,
+    "JOB": lambda random, _: (random.choice(_JOBS), ""),
+    "THING": lambda random, _: (random.choice(_THINGS), ""),
+}

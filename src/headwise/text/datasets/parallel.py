@@ -1,0 +1,203 @@
+"""The prepared corpus: made once, memory-mapped ever after.
+
+`prepare` reads, cleans, splits off a development set, learns subwords, encodes, and writes everything into one
+folder. The next start finds that neither the files nor the configuration changed and opens the folder at once.
+The text streams through, so a corpus may be larger than memory (about 30 bytes a pair are held while preparing).
+The folder appears in one rename, so a kill at any time leaves either all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.config import DataConfig, SubwordConfig
+from headwise.data.prepared import read_manifest, ready
+from headwise.data.ragged import Ragged, map_places
+from headwise.errors import CheckpointError
+from headwise.text.datasets.parallel_preparation import build, request
+from headwise.text.tokens import encoding
+from headwise.text.tokens.seen import FILE as SEEN
+from headwise.text.tokens.seen import Seen
+from headwise.text.tokens.subwords import Subwords
+
+
+class ParallelStore:
+    """Encoded sentence pairs, read from memory-mapped arrays.
+
+    A source row is its ids and EOS; a target row its ids alone, as BOS or EOS join it when a batch is made.
+    Rows are in the order of the files. Lengths count what the model sees: EOS on either side included.
+    """
+
+    def __init__(
+        self, source: Ragged, target: Ragged, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str]
+    ) -> None:
+        """Join tables of ids with the line number and the index in `names` that each row comes from."""
+        if not len(source) == len(target) == len(lines) == len(files):
+            found = f"{len(source)}, {len(target)}, {len(lines)} and {len(files)}"
+            raise CheckpointError(
+                f"prepared text: expected as many source rows, target rows, lines and files, found {found}"
+            )
+        self.source_table = source
+        self.target_table = target
+        self.lines = lines
+        self.files = files
+        self.names = list(names)
+
+    def __len__(self) -> int:
+        return len(self.source_table)
+
+    @cached_property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """Subwords of every source row, EOS included."""
+        return self.source_table.lengths.astype(np.int32)
+
+    @cached_property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """Subwords of every target row, and one for BOS or EOS."""
+        return self.target_table.lengths.astype(np.int32) + 1
+
+    def source(self, row: int) -> NDArray[Any]:
+        """Ids of one source row, EOS included."""
+        return self.source_table[row]
+
+    def target(self, row: int) -> NDArray[Any]:
+        """Ids of one target row, without BOS and EOS."""
+        return self.target_table[row]
+
+    def line_numbers(self, rows: Sequence[int] | NDArray[Any]) -> list[int]:
+        """The 1-based lines that rows stand on in their files."""
+        return [int(line) for line in self.lines[np.asarray(rows, np.int64)]]
+
+    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
+        """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
+        rows = np.sort(np.asarray(rows, np.int64))
+        places = []
+        for index in np.unique(self.files[rows[:most]]):
+            lines = [str(line) for line in self.lines[rows[:most]][self.files[rows[:most]] == index]]
+            listed = (
+                f"lines {', '.join(lines[:-1])} and {lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
+            )
+            places.append(f"{self.names[int(index)]} {listed}")
+        more = f" and {len(rows) - most:,} more" if len(rows) > most else ""
+        return "; ".join(places) + more
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What training needs of the text, all of it in one folder."""
+
+    directory: Path
+    train: ParallelStore
+    dev: ParallelStore  # empty where there are neither development files nor pairs to split off
+    dev_source: list[str]  # the text of `dev`, row by row
+    dev_target: list[str]
+    subwords: Subwords
+    report: list[str]  # what was read, removed, split off and learned; one sentence each
+    checksum: str  # 12 hexadecimal digits of the input files' contents
+    seconds: float  # that preparing took this time
+    reused: bool  # found ready
+
+    def identity(self) -> dict[str, str]:
+        """Checksums of the text and of the subword model."""
+        return {"data": self.checksum, "subwords": self.subwords.digest()}
+
+    def save(self, run: Path) -> None:
+        """Write the subword model(s), and which subwords the training text has, into a run directory.
+
+        With subwords that were given the model may have seen more elsewhere, and that isn't written. Raises
+        `TrainingError`.
+        """
+        self.subwords.save(run)
+        request = read_manifest(self.directory)["request"]
+        if request["given_subwords"] is not None:
+            (run / SEEN).unlink(missing_ok=True)
+            return
+        tables = self.train.source_table, self.train.target_table
+        seen = Seen.of(*tables, self.subwords, dropout=request["subword_config"]["dropout"] > 0)
+        seen.save(run / SEEN, self.subwords.digest())
+
+    @classmethod
+    def open(cls, directory: str | Path, *, seconds: float = 0.0, reused: bool = True) -> PreparedData:
+        """Open a prepared folder without looking at the files it was made from.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+        """
+        directory = Path(directory)
+        manifest = read_manifest(directory, "subwords", "names.train", "names.dev")
+        subwords = Subwords.load(directory)
+        if subwords.digest() != manifest["subwords"]:
+            raise CheckpointError(
+                f"{directory}: the subword model isn't the one that the text was encoded with"
+            )
+        dev_texts = [Ragged(directory / f"dev.{side}.text", np.uint8) for side in ("source", "target")]
+        return cls(
+            directory=directory,
+            train=_open_store(directory, "train", manifest, subwords),
+            dev=_open_store(directory, "dev", manifest, subwords),
+            dev_source=dev_texts[0].texts(range(len(dev_texts[0]))),
+            dev_target=dev_texts[1].texts(range(len(dev_texts[1]))),
+            subwords=subwords,
+            report=manifest["report"],
+            checksum=manifest["checksum"],
+            seconds=seconds,
+            reused=reused,
+        )
+
+
+def prepare(
+    config: DataConfig,
+    subword_config: SubwordConfig,
+    directory: str | Path,
+    *,
+    seed: int = 1,
+    max_length: int = 512,
+    subwords: Subwords | None = None,
+    expected: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> PreparedData:
+    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+
+    Args:
+        config: the files, the cleaning rules and the number of worker processes.
+        subword_config: how subwords are learned (ignored for the model where `subwords` is given).
+        directory: the folder to make; if it exists and doesn't fit, it is replaced.
+        seed: decides which pairs are split off for development.
+        max_length: longest row in subwords, EOS included; longer pairs are left out and counted.
+        subwords: use this model instead of learning one.
+        expected: `checksum` of the text that a run was begun with; with any other text, nothing is replaced.
+        say: told what is being done, stage by stage, where the folder has to be made.
+
+    Raises:
+        CheckpointError: the text isn't the `expected` one.
+        ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
+        DataError: a file is missing, empty, binary, of another length than its partner, or badly formed; or
+            `directory` holds something else.
+        TrainingError: the folder can't be written.
+    """
+    began = time.perf_counter()
+    directory = Path(directory)
+    wanted = request(config, subword_config, seed, max_length, subwords)
+
+    def open_it(reused: bool) -> PreparedData:
+        return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=reused)
+
+    def make(folder: Path) -> None:
+        build(folder, wanted, config, subword_config, subwords, say)
+
+    return ready(directory, wanted, make, open_it, expected)
+
+
+def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:
+    source = Ragged(directory / f"{name}.source", encoding.id_type(subwords.source_size))
+    target = Ragged(directory / f"{name}.target", encoding.id_type(subwords.target_size))
+    names = manifest["names"][name]
+    return ParallelStore(source, target, *map_places(directory / name, names), names)

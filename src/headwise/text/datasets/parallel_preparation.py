@@ -1,0 +1,267 @@
+"""How a prepared folder is built; `store.prepare` calls it, and `store` reads what it wrote.
+
+The stages, each a pass over the text: read and clean into one table of UTF-8 rows a side; choose the rows for
+training and development; learn subwords; encode; put the rows that aren't too long in place; write the manifest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.config import CleaningConfig, DataConfig, SubwordConfig
+from headwise.data.prepared import add_checksums, stamp, write_manifest
+from headwise.data.ragged import Ragged, RaggedWriter, gather, save_array
+from headwise.errors import DataError
+from headwise.text.reading.pairs import (
+    CleaningReport,
+    PairFiles,
+    check_cleaning,
+    clean_pairs,
+    development_files,
+    pair_hash,
+    read_pairs,
+    training_files,
+)
+from headwise.text.tokens import encoding
+from headwise.text.tokens.subwords import UNK, Subwords
+
+TRAIN_TEXT = "train-text"  # kept for BPE-dropout only
+_FORMAT = 1
+SIDES = ("source", "target")
+_BLOCK = 1 << 16  # rows handled at a time
+_SAMPLE = 2_000_000  # pairs that subwords are learned from
+_DEV_SHARE = 20  # at most one pair in so many is split off
+_LENIENT = CleaningConfig(max_words=1 << 30, max_ratio=1e9)  # development text is what the user chose
+
+
+@dataclass
+class _Text:
+    """One cleaned text: a table a side, and where each row comes from."""
+
+    path: Path
+    names: list[str]  # of the source files
+    lines: NDArray[np.int64]
+    files: NDArray[np.uint16]
+    hashes: NDArray[np.uint64]
+    report: CleaningReport
+
+    def table(self, side: str) -> Ragged:
+        return Ragged(self.side_path(side), np.uint8)
+
+    def side_path(self, side: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{side}")
+
+
+def request(
+    config: DataConfig, subword_config: SubwordConfig, seed: int, max_length: int, subwords: Subwords | None
+) -> dict[str, Any]:
+    """Everything that the prepared folder depends on, ready for JSON; raises `ConfigError` and `DataError`."""
+    training, development = training_files(config), development_files(config)
+    paths = [path for files in [*training, *([development] if development else [])] for path in files.paths]
+    return {
+        "format": _FORMAT,
+        "training": [[str(path) for path in files.paths] for files in training],
+        "development": [str(path) for path in development.paths] if development else None,
+        "inputs": [stamp(path) for path in paths],
+        "fields": [config.source_field, config.target_field],
+        "cleaning": config.cleaning.model_dump(),
+        "dev_pairs": 0 if development else config.dev_pairs,
+        "subword_config": subword_config.model_dump(),
+        "given_subwords": subwords.digest() if subwords else None,
+        "seed": seed,
+        "max_length": max_length,
+    }
+
+
+def build(
+    folder: Path,
+    wanted: dict[str, Any],
+    config: DataConfig,
+    subword_config: SubwordConfig,
+    subwords: Subwords | None,
+    say: Callable[[str], None],
+) -> None:
+    """Fill `folder`, saying at each stage what is done.
+
+    Raises `ConfigError`, `DataError` and `TrainingError` as `store.prepare` does.
+    """
+    say("reading and cleaning the text")
+    add_checksums(wanted)
+    text = _read(training_files(config), config, folder / TRAIN_TEXT)
+    development = development_files(config)
+    train_rows, report = _drop_duplicates(text, config)
+    if development is None:
+        dev_text = text
+        train_rows, dev_rows, sentences = _split(text, train_rows, config.dev_pairs, wanted["seed"])
+    else:
+        dev_text = _read([development], config, folder / "dev-text")
+        dev_rows = np.arange(len(dev_text.lines))
+        shared = int(np.isin(text.hashes[train_rows], dev_text.hashes).sum())
+        sentences = [f"development set: {len(dev_rows):,} pairs from {' and '.join(wanted['development'])}"]
+        if shared:
+            sentences.append(f"{shared:,} training pairs also stand in the development set")
+    report += sentences
+    if subwords is None:
+        say(f"learning {subword_config.size:,} subwords")
+        subwords = _learn(text, train_rows, subword_config, folder, wanted["seed"])
+    else:
+        subwords.save(folder)
+    say(f"encoding {len(train_rows):,} pairs")
+    kept = _encode(folder, "train", text, train_rows, subwords, wanted["max_length"], config.workers, report)
+    save_array(folder / "train.rows", kept)
+    if not len(kept):
+        raise DataError(f"every training pair is longer than {wanted['max_length']} subwords")
+    kept_dev = _encode(folder, "dev", dev_text, dev_rows, subwords, wanted["max_length"], 1, report)
+    _write_texts(folder, "dev", dev_text, kept_dev)
+    _remove_texts(folder, keep_training=subword_config.dropout > 0)
+    names = {"train": text.names, "dev": dev_text.names}
+    write_manifest(folder, wanted, report, subwords=subwords.digest(), names=names)
+
+
+def _read(sources: list[PairFiles], config: DataConfig, path: Path) -> _Text:
+    """Read and clean files into one table a side; development text (`dev-text`) only loses unusable lines."""
+    rules = config.cleaning if path.name == TRAIN_TEXT else _LENIENT
+    total = CleaningReport(limits=rules)
+    lines, files, hashes = [], [], []
+    text_paths = [path.with_name(f"{path.name}.{side}") for side in SIDES]
+    with RaggedWriter(text_paths[0], np.uint8) as left, RaggedWriter(text_paths[1], np.uint8) as right:
+        for index, source in enumerate(sources):
+            report = CleaningReport(limits=rules)
+            pairs = clean_pairs(read_pairs(source, config), rules, report)
+            while block := list(itertools.islice(pairs, _BLOCK)):
+                left.append_texts([pair.source for pair in block])
+                right.append_texts([pair.target for pair in block])
+                lines.append(np.array([pair.line for pair in block], np.int64))
+                files.append(np.full(len(block), index, np.uint16))
+                hashes.append(np.array([pair_hash(p.source, p.target) for p in block], np.uint64))
+            check_cleaning(report, source)
+            total.add(report)
+    names = [str(source.source) for source in sources]
+    return _Text(
+        path, names, np.concatenate(lines), np.concatenate(files), np.concatenate(hashes), report=total
+    )
+
+
+def _drop_duplicates(text: _Text, config: DataConfig) -> tuple[NDArray[np.int64], list[str]]:
+    """Choose the rows to train on: all, or the first of each pair; returns them and the cleaning's report."""
+    rows = np.arange(len(text.lines))
+    if config.cleaning.drop_duplicates:
+        rows = np.sort(np.unique(text.hashes, return_index=True)[1])
+        text.report.duplicates = len(text.lines) - len(rows)
+        text.report.kept -= text.report.duplicates
+    return rows, [str(text.report)]
+
+
+def _split(
+    text: _Text, rows: NDArray[np.int64], wanted: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+    """Split a development set off: the pairs whose hash under `seed` is smallest, so equal pairs stay together."""
+    if not wanted:
+        return rows, rows[:0], ["no development set: data.dev_pairs is 0"]
+    hashes = _mix(text.hashes[rows], seed)
+    distinct, first = np.unique(hashes, return_index=True)
+    if len(distinct) < 2:
+        raise DataError(
+            f"expected at least 2 different pairs, one of them for the development set, found {len(distinct)}"
+        )
+    count = max(1, min(wanted, len(distinct) // _DEV_SHARE))
+    held_out = hashes <= distinct[count - 1]
+    dev_rows = rows[np.sort(first[:count])]
+    sentence = f"development set: {count:,} pairs split off the training text (seed {seed})"
+    if count < wanted:
+        sentence += f", 1 in {_DEV_SHARE}, rather than the {wanted:,} that data.dev_pairs asks for"
+    if again := int(held_out.sum()) - count:
+        sentence += f"; {again:,} training pairs equal to one of them left out"
+    return rows[~held_out], dev_rows, [sentence]
+
+
+def _mix(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Scramble 64-bit numbers by a seed, one to one (the finalizer of SplitMix64, Steele et al. 2014)."""
+    mixed = hashes ^ np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: Path, seed: int) -> Subwords:
+    """Learn subwords from the training text, or from a sample of it where it is very large."""
+    if len(rows) > _SAMPLE:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, _SAMPLE, replace=False))
+    sides = [_sentences(text.table(side), rows) for side in SIDES]
+    return Subwords.train(sides[0], sides[1], config, folder, seed=seed)
+
+
+def _sentences(table: Ragged, rows: NDArray[np.int64]) -> Iterator[str]:
+    for start in range(0, len(rows), _BLOCK):
+        yield from table.texts(rows[start : start + _BLOCK])
+
+
+def _encode(
+    folder: Path,
+    name: str,
+    text: _Text,
+    rows: NDArray[np.int64],
+    subwords: Subwords,
+    longest: int,
+    workers: int,
+    report: list[str],
+) -> NDArray[np.int64]:
+    """Encode rows of a text and write those of at most `longest` subwords as store `name`; returns them."""
+    save_array(folder / "rows", rows)
+    jobs = [
+        encoding.Job(str(text.side_path(side)), str(folder / "rows"), str(folder), side,
+                     str(folder / f"{name}.{side}.part"), 0, len(rows))
+        for side in SIDES
+    ]  # fmt: skip
+    parts = encoding.encode(jobs, workers)
+    types = [encoding.id_type(size) for size in (subwords.source_size, subwords.target_size)]
+    masks, unknown = [], 0
+    with (
+        RaggedWriter(folder / f"{name}.source", types[0]) as left,
+        RaggedWriter(folder / f"{name}.target", types[1]) as right,
+    ):
+        for source_part, target_part in zip(*parts, strict=True):
+            source, target = encoding.open_part(source_part), encoding.open_part(target_part)
+            mask = (source.lengths <= longest) & (target.lengths < longest)
+            masks.append(mask)
+            fitting = np.flatnonzero(mask)
+            for start in range(0, len(fitting), _BLOCK):
+                for table, writer in ((source, left), (target, right)):
+                    values, lengths = gather(table, fitting[start : start + _BLOCK])
+                    unknown += int(np.count_nonzero(values == UNK))
+                    writer.append(values, lengths)
+    for part in itertools.chain.from_iterable(parts):
+        encoding.remove_part(part)
+    kept = rows[np.concatenate(masks)] if masks else rows
+    save_array(folder / f"{name}.lines", text.lines[kept])
+    save_array(folder / f"{name}.files", text.files[kept])
+    set_name = "training" if name == "train" else "development"
+    sentence = f"{set_name}: {len(kept):,} pairs encoded"
+    if len(kept) < len(rows):
+        sentence += f", {len(rows) - len(kept):,} over {longest} subwords left out"
+    if unknown:
+        sentence += f", {unknown:,} unknown subwords in them"
+    report.append(sentence)
+    return kept
+
+
+def _write_texts(folder: Path, name: str, text: _Text, rows: NDArray[np.int64]) -> None:
+    for side in SIDES:
+        table = text.table(side)
+        with RaggedWriter(folder / f"{name}.{side}.text", np.uint8) as writer:
+            for start in range(0, len(rows), _BLOCK):
+                writer.append(*gather(table, rows[start : start + _BLOCK]))
+
+
+def _remove_texts(folder: Path, keep_training: bool) -> None:
+    names = ["rows", "dev-text.*"] + ([] if keep_training else [f"{TRAIN_TEXT}.*", "train.rows"])
+    for name in names:
+        for path in folder.glob(name):
+            path.unlink()

@@ -1,0 +1,166 @@
+"""Sentences whose words have tags: `.conllu` files, and files of columns with a blank line between sentences.
+
+In a `.conllu` file the tag is the fourth (universal) or fifth (the language's own) of ten columns; multi-word tokens
+and empty nodes are left out, as the words inside them have lines of their own. In any other file the word is the first
+and the tag the last column, separated by tabs or else by white space (CoNLL-2003); lines that begin with `-DOCSTART-`
+are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import DataError
+from headwise.task_options import TaggingConfig
+from headwise.text.datasets.examples import Encoded, Format
+from headwise.text.reading.records import read_lines_of, suffix
+from headwise.text.tokens.subwords import BOS, EOS
+from headwise.text.tokens.vocabulary import Vocabulary
+from headwise.text.tokens.words import encode_words
+
+_COLUMNS = {"upos": 3, "xpos": 4}
+_CONLLU = 10  # columns
+
+
+@dataclass(frozen=True)
+class TaggedSentence:
+    """Words, their tags (none where they aren't known), and the line of the first word."""
+
+    words: list[str]
+    tags: list[str]
+    file: int = 0
+    line: int = 0
+
+
+class TaggedSentences(Format[TaggedSentence]):
+    """What task `tagging` learns from."""
+
+    example = TaggedSentence
+
+    def __init__(self, options: TaggingConfig, share: float) -> None:
+        """Read the column that `options` names; hold out a `share` from the end."""
+        self.options, self.share = options, share
+
+    def request(self) -> dict[str, object]:  # noqa: D102
+        return {"column": self.options.column, "spans": self.options.spans}
+
+    def read(self, files: Sequence[Path]) -> list[TaggedSentence]:
+        """Read all files; raises `DataError` naming the line that has no tag, or not one as it should be."""
+        found = []
+        for index, path in enumerate(files):
+            conllu = suffix(path) == ".conllu"
+            column = _COLUMNS[self.options.column] if conllu else -1
+            before = len(found)
+            for block in _blocks(path):
+                words = list(_words(path, block, conllu, column))
+                if not words:
+                    continue
+                if self.options.spans:
+                    _check_spans(path, words)
+                found.append(
+                    TaggedSentence([w for w, _, _ in words], [t for _, t, _ in words], index, words[0][2])
+                )
+            if len(found) == before:
+                raise DataError(f"{path}: expected tagged sentences, found none")
+        return found
+
+    def hold_out(self, examples: Sequence[TaggedSentence]) -> NDArray[np.bool_]:
+        """The last sentences, as neighbors may tell of each other."""
+        return np.arange(len(examples)) >= len(examples) - round(self.share * len(examples))
+
+    def texts(self, example: TaggedSentence) -> Iterable[str]:  # noqa: D102
+        return ["".join(f" {word}" for word in example.words)]
+
+    def labels(self, examples: Sequence[TaggedSentence]) -> list[str]:
+        """All tags, sorted."""
+        return sorted({tag for example in examples for tag in example.tags})
+
+    def encode(
+        self,
+        examples: Sequence[TaggedSentence],
+        vocabulary: Vocabulary,
+        labels: Sequence[str],
+        longest: int,
+    ) -> Encoded:
+        """Rows of whole words between BOS and EOS; the target is the tag's number at each word's first piece.
+
+        A tag that isn't among the labels is -2, as is one that isn't known. A long sentence is several rows; a word
+        that is too long for one is cut.
+        """
+        numbers = {label: number for number, label in enumerate(labels)}
+        encoded, cut = Encoded([], [], []), 0
+        for owner, example in enumerate(examples):
+            ids, targets = [BOS], [-1]
+            tags = example.tags or [""] * len(example.words)
+            for pieces, tag in zip(
+                encode_words(vocabulary, [f" {w}" for w in example.words]), tags, strict=True
+            ):
+                cut += len(pieces) > longest - 2
+                pieces = pieces[: longest - 2]
+                if len(ids) + len(pieces) >= longest:
+                    _finish_row(encoded, ids, targets, owner)
+                    ids, targets = [BOS], [-1]
+                ids += pieces
+                targets += [numbers.get(tag, -2), *[-1] * (len(pieces) - 1)]
+            _finish_row(encoded, ids, targets, owner)
+        return Encoded(encoded.ids, encoded.targets, encoded.owners, cut)
+
+
+def _finish_row(encoded: Encoded, ids: list[int], targets: list[int], owner: int) -> None:
+    encoded.ids.append([*ids, EOS])
+    encoded.targets.append([*targets, -1])
+    encoded.owners.append(owner)
+
+
+def _blocks(path: Path) -> Iterator[list[tuple[str, int]]]:
+    """Yield the lines, with numbers, between blank ones."""
+    block: list[tuple[str, int]] = []
+    for line, number in read_lines_of(path):
+        if line.strip():
+            block.append((line, number))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _words(
+    path: Path, block: list[tuple[str, int]], conllu: bool, column: int
+) -> Iterator[tuple[str, str, int]]:
+    for line, number in block:
+        if line.startswith("-DOCSTART-") or (conllu and line.startswith("#")):
+            continue
+        columns = line.split("\t") if conllu or "\t" in line else line.split()
+        if conllu:
+            if len(columns) != _CONLLU:
+                raise DataError(
+                    f"{path} line {number}: expected {_CONLLU} columns separated by tabs, found {len(columns)}"
+                )
+            if not columns[0].isdigit():  # 3-4 is a multi-word token, 3.1 an empty node
+                continue
+        elif len(columns) < 2:
+            raise DataError(f"{path} line {number}: expected a word and its tag, found {line.strip()!r}")
+        word, tag = columns[1 if conllu else 0].strip(), columns[column].strip()
+        if not word or not tag:
+            raise DataError(f"{path} line {number}: expected a word and its tag, found {line.strip()!r}")
+        yield word, tag, number
+
+
+def _check_spans(path: Path, words: Sequence[tuple[str, str, int]]) -> None:
+    """Raise `DataError` where tags aren't IOB2: O, B-TYPE, or I-TYPE after B-TYPE or I-TYPE."""
+    before = "O"
+    for word, tag, number in words:
+        kind = tag[2:]
+        fine = tag == "O" or (kind and tag.startswith("B-"))
+        if not fine and not (kind and tag.startswith("I-") and before in (f"B-{kind}", f"I-{kind}")):
+            raise DataError(
+                f"{path} line {number}: expected an IOB2 tag (O, B-TYPE, or I-TYPE that goes on with a TYPE), found "
+                f"{tag!r} of {word!r} after {before!r}"
+            )
+        before = tag

@@ -1,0 +1,1 @@
+"""Files of text read line by line, record by record or tree by tree, and cleaned."""

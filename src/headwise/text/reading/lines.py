@@ -1,0 +1,80 @@
+"""Lines: N lines in, N lines out, for every program that may read them.
+
+A file's lines end at `\\n` alone, on reading and on writing. Other programs take more characters for line ends:
+Python's `str.splitlines`, editors, browsers and JavaScript know `\\r`, vertical tab, form feed, three separators of
+ASCII, U+0085, U+2028 and U+2029. Inside a text each of them, and a `\\n` from a JSON string or a quoted CSV cell,
+becomes a space when it is read (one for one, so that the places of characters stay), and none is ever written: so
+`wc -l`, `sed` and `splitlines` count the same lines.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, Protocol
+
+from headwise.errors import DataError
+from headwise.files import read_errors
+
+MOST_BYTES = 1 << 28  # of a line: some corpora of characters are one line, but none fills the memory
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_END = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+class _File(Protocol):
+    def readline(self, size: int = ..., /) -> bytes: ...
+
+
+def one_line(text: str) -> str:
+    """Return a text with a space in place of every character that some program takes for a line end."""
+    return _LINE_END.sub(" ", text)
+
+
+def one_line_each(value: Any) -> Any:
+    """Do the same with every text in a tree of JSON values, but for the names of fields."""
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, list):
+        return [one_line_each(each) for each in value]
+    if isinstance(value, dict):
+        return {name: one_line_each(each) for name, each in value.items()}
+    return value
+
+
+def bounded_lines(file: _File, name: object) -> Iterator[bytes]:
+    r"""Yield a file's lines with their `\n`; raises `DataError` naming the one that has more than `MOST_BYTES`."""
+    number = 1
+    while line := file.readline(MOST_BYTES + 1):
+        if len(line) > MOST_BYTES:
+            raise DataError(
+                f"{name} line {number}: expected at most {MOST_BYTES:,} bytes, found a longer line"
+            )
+        yield line
+        number += 1
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
+    """Open a plain or gzip file for binary reading, having looked at its start; raises `DataError`."""
+    with read_errors(path), open(path, "rb") as plain:
+        file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
+        start = file.peek(1 << 16)[: 1 << 16]
+        if not start:
+            raise DataError(f"{path}: expected lines of text, found an empty file")
+        if b"\0" in start:
+            hint = " (UTF-16?)" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+            raise DataError(f"{path}: expected UTF-8 text, found a binary file{hint}")
+        yield file
+
+
+def text_lines(path: Path, file: gzip.GzipFile | BufferedReader) -> Iterator[bytes]:
+    """Yield lines without their end, none longer than `MOST_BYTES`; only `\\n` and `\\r\\n` end one."""
+    with read_errors(path):
+        for number, line in enumerate(bounded_lines(file, path)):
+            if number == 0:
+                line = line.removeprefix(_BYTE_ORDER_MARK)
+            yield line.removesuffix(b"\n").removesuffix(b"\r")

@@ -1,0 +1,265 @@
+"""Parallel text: read pairs of sentences from files, and clean them.
+
+Pairs come from two plain-text files with one sentence a line, from a two-column `.tsv`, or from a `.jsonl` with
+named fields; each may be compressed (`.gz`). Everything streams: memory use doesn't grow with the files.
+
+The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
+white space around a sentence are taken off, and that a line end inside a sentence is a space. Lines end at `\\n` alone:
+other characters that some programs count as line ends (U+2028, U+0085, a lone carriage return) don't end one, so that
+line numbers agree with those of any text editor's `\\n` count and the two sides can't slip against each other; see
+`headwise.text.reading.lines`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from headwise.config import CleaningConfig, DataConfig
+from headwise.data.ragged import MOST_FILES
+from headwise.errors import ConfigError, DataError
+from headwise.parsing.bounds import Malformed
+from headwise.parsing.json_text import json_value
+from headwise.text.reading.lines import one_line, open_text, text_lines
+
+_NO_TEXT = b"\xff"  # stands for a line that isn't UTF-8
+_BOTH_SIDES = (".tsv", ".jsonl")
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """Where pairs come from: two plain-text files, or one `.tsv` or `.jsonl` file (`target` is None)."""
+
+    source: Path
+    target: Path | None
+
+    @property
+    def paths(self) -> list[Path]:
+        """The one or two files."""
+        return [self.source] if self.target is None else [self.source, self.target]
+
+
+class RawPair(NamedTuple):
+    """A pair as it stands in the file: undecoded, with its 1-based line number."""
+
+    source: bytes
+    target: bytes
+    line: int
+
+
+class Pair(NamedTuple):
+    """A clean pair, with the 1-based line it stands on."""
+
+    source: str
+    target: str
+    line: int
+
+
+@dataclass
+class CleaningReport:
+    """How many pairs were read, how many each rule removed, and how many remain."""
+
+    total: int = 0
+    kept: int = 0
+    not_utf8: int = 0  # either side isn't UTF-8 text (or has a NUL character)
+    empty: int = 0
+    too_long: int = 0  # more than `max_words` words on either side
+    ratio: int = 0  # one side more than `max_ratio` times as many characters as the other
+    duplicates: int = 0
+    limits: CleaningConfig = field(default_factory=CleaningConfig)
+
+    def add(self, other: CleaningReport) -> None:
+        """Count what another report counted too."""
+        for name in ("total", "kept", "not_utf8", "empty", "too_long", "ratio", "duplicates"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def __str__(self) -> str:
+        """All counts on one line."""
+        duplicates = f"{self.duplicates:,} duplicates" if self.limits.drop_duplicates else "duplicates kept"
+        return (
+            f"{self.total:,} pairs read, {self.kept:,} kept; removed: {self.empty:,} with an empty side, "
+            f"{self.too_long:,} over {self.limits.max_words} words, "
+            f"{self.ratio:,} with a length ratio over {self.limits.max_ratio:g}, "
+            f"{self.not_utf8:,} not UTF-8, {duplicates}"
+        )
+
+
+def training_files(config: DataConfig) -> list[PairFiles]:
+    """Pair up `data.source` and `data.target`, in order.
+
+    A `.tsv` or `.jsonl` file (or either with `.gz`) holds both sides and takes no partner.
+
+    Raises:
+        ConfigError: the lists don't pair up or are too long, or there isn't one positive weight for each file (pair).
+    """
+    if not config.source:
+        raise ConfigError("data.source: expected at least one file of training text, found none")
+    if len(config.source) > MOST_FILES:
+        raise ConfigError(f"data.source: expected at most {MOST_FILES:,} files, found {len(config.source):,}")
+    alone = [path for path in config.source if _holds_both(path)]
+    plain = [path for path in config.source if not _holds_both(path)]
+    if len(plain) != len(config.target):
+        raise ConfigError(
+            f"data.target: expected one file for each plain-text file in data.source "
+            f"({len(plain)} beside {len(alone)} .tsv or .jsonl), found {len(config.target)}"
+        )
+    partners = iter(config.target)
+    files = [pair_files(path, None if _holds_both(path) else next(partners)) for path in config.source]
+    if config.weights and len(config.weights) != len(files):
+        raise ConfigError(
+            f"data.weights: expected one weight for each of the {len(files)} files (or pairs of files), "
+            f"found {len(config.weights)}"
+        )
+    if any(weight <= 0 for weight in config.weights):
+        raise ConfigError(f"data.weights: expected positive numbers, found {config.weights}")
+    return files
+
+
+def development_files(config: DataConfig) -> PairFiles | None:
+    """The configured development files, or None where the set is to be split off the training text.
+
+    Raises:
+        ConfigError: one of the two plain-text files is missing from the configuration.
+    """
+    if config.dev_source is None:
+        if config.dev_target is not None:
+            raise ConfigError(f"data.dev_source: expected the partner of {config.dev_target}, found none")
+        return None
+    return pair_files(config.dev_source, config.dev_target)
+
+
+def pair_files(source: str | Path, target: str | Path | None) -> PairFiles:
+    """Check that two files go together, or that one holds both sides; raises `ConfigError` otherwise."""
+    if _holds_both(source):
+        if target is not None:
+            raise ConfigError(f"{source} holds both sides, so no target file goes with it; found {target}")
+    elif target is None:
+        raise ConfigError(f"{source}: expected a target file beside it (or a .tsv or .jsonl), found none")
+    return PairFiles(Path(source), None if target is None else Path(target))
+
+
+def read_pairs(files: PairFiles, config: DataConfig) -> Iterator[RawPair]:
+    """Yield every pair of one file (pair), in order and as it stands.
+
+    Raises:
+        DataError: a file is missing, a directory, empty, binary, damaged or unreadable; the two files differ in
+            length; a `.tsv` line hasn't two columns; a `.jsonl` line isn't an object with both text fields.
+    """
+    if files.target is not None:
+        yield from _read_two(files.source, files.target)
+    elif _format(files.source) == ".tsv":
+        yield from _read_tsv(files.source)
+    else:
+        yield from _read_jsonl(files.source, config.source_field, config.target_field)
+
+
+def clean_pairs(pairs: Iterator[RawPair], config: CleaningConfig, report: CleaningReport) -> Iterator[Pair]:
+    """Yield the pairs that pass every rule, and count in `report` which rule removed each of the others.
+
+    Duplicates aren't looked for here, since that needs all pairs at once; see `pair_hash`.
+    """
+    for raw in pairs:
+        report.total += 1
+        try:
+            source = one_line(raw.source.decode("utf-8")).strip()
+            target = one_line(raw.target.decode("utf-8")).strip()
+        except UnicodeDecodeError:
+            report.not_utf8 += 1
+            continue
+        if "\0" in source or "\0" in target:
+            report.not_utf8 += 1
+        elif not source or not target:
+            report.empty += 1
+        elif max(len(source.split()), len(target.split())) > config.max_words:
+            report.too_long += 1
+        elif max(len(source), len(target)) > config.max_ratio * min(len(source), len(target)):
+            report.ratio += 1
+        else:
+            report.kept += 1
+            yield Pair(source, target, raw.line)
+
+
+def check_cleaning(report: CleaningReport, files: PairFiles) -> None:
+    """Raise `DataError` where nothing is left, or where most of a file isn't UTF-8 text."""
+    names = " and ".join(str(path) for path in files.paths)
+    if report.not_utf8 * 2 > report.total:
+        raise DataError(
+            f"{names}: expected UTF-8 text, found {report.not_utf8:,} of {report.total:,} pairs that aren't; "
+            f"convert the text first (for instance with iconv)"
+        )
+    if not report.kept:
+        raise DataError(f"{names}: cleaning left nothing to learn from: {report}")
+
+
+def pair_hash(source: str, target: str) -> int:
+    """Return a 64-bit number that depends on both texts alone, to find equal pairs without keeping the text."""
+    digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def _holds_both(path: str | Path) -> bool:
+    return _format(path) in _BOTH_SIDES
+
+
+def _format(path: str | Path) -> str:
+    return Path(str(path).removesuffix(".gz")).suffix.lower()
+
+
+def _read_two(source: Path, target: Path) -> Iterator[RawPair]:
+    with open_text(source) as source_file, open_text(target) as target_file:
+        sources, targets = text_lines(source, source_file), text_lines(target, target_file)
+        number = 0
+        for left in sources:
+            right = next(targets, None)
+            if right is None:
+                count = number + 1 + sum(1 for _ in sources)
+                raise _different(source, count, target, number)
+            number += 1
+            yield RawPair(left, right, number)
+        extra = sum(1 for _ in targets)
+        if extra:
+            raise _different(source, number, target, number + extra)
+
+
+def _different(source: Path, source_lines: int, target: Path, target_lines: int) -> DataError:
+    return DataError(
+        f"expected two files with the same number of lines, found {source_lines:,} in {source} "
+        f"and {target_lines:,} in {target}"
+    )
+
+
+def _read_tsv(path: Path) -> Iterator[RawPair]:
+    with open_text(path) as file:
+        for number, line in enumerate(text_lines(path, file), start=1):
+            columns = line.split(b"\t")
+            if len(columns) != 2:
+                raise DataError(
+                    f"{path} line {number}: expected 2 columns separated by a tab, found {len(columns)}"
+                )
+            yield RawPair(columns[0], columns[1], number)
+
+
+def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[RawPair]:
+    with open_text(path) as file:
+        for number, line in enumerate(text_lines(path, file), start=1):
+            try:
+                record = json_value(line)
+            except Malformed as problem:
+                if problem.kind == "unicode":
+                    yield RawPair(_NO_TEXT, _NO_TEXT, number)  # counted as not UTF-8
+                    continue
+                problem.line = None
+                raise DataError(problem.sentence(f"{path} line {number}", "a JSON object")) from None
+            if not isinstance(record, dict):
+                kind = type(record).__name__
+                raise DataError(f"{path} line {number}: expected a JSON object, found a {kind}")
+            texts = []
+            for name in (source_field, target_field):
+                if not isinstance(record.get(name), str):
+                    found = ", ".join(record) if name not in record else type(record[name]).__name__
+                    raise DataError(f"{path} line {number}: expected text in field {name!r}, found {found}")
+                texts.append(record[name].encode())
+            yield RawPair(texts[0], texts[1], number)

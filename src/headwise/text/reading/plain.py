@@ -1,0 +1,107 @@
+"""Single texts: read lines from plain-text files (or `.gz`), and clean them.
+
+Lines end at `\\n` alone, as in parallel text (`headwise.text.reading.pairs`), whose line numbers these are. In a
+running text a line end inside a line is a space, and only lines that aren't UTF-8 are left out; where each line is a
+document, empty ones are, too, and white space around them is taken off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from headwise.config import DataConfig
+from headwise.data.ragged import MOST_FILES
+from headwise.errors import ConfigError, DataError
+from headwise.text.reading.lines import one_line, open_text, text_lines
+
+
+class Line(NamedTuple):
+    """A clean line (with its end, in running text) and its 1-based number."""
+
+    text: str
+    number: int
+
+
+@dataclass
+class LineReport:
+    """How many lines were read, how many each rule removed, and how many remain."""
+
+    documents: bool
+    drop_duplicates: bool = False
+    total: int = 0
+    kept: int = 0
+    characters: int = 0  # of what is kept, line ends included
+    not_utf8: int = 0  # or has a NUL character
+    empty: int = 0
+    duplicates: int = 0
+
+    def __str__(self) -> str:
+        """All counts on one line."""
+        rules = [f"{self.not_utf8:,} not UTF-8"]
+        if self.documents:
+            rules.insert(0, f"{self.empty:,} empty")
+            rules.append(f"{self.duplicates:,} duplicates" if self.drop_duplicates else "duplicates kept")
+        return (
+            f"{self.total:,} lines read, {self.kept:,} kept ({self.characters:,} characters); "
+            f"removed: {', '.join(rules)}"
+        )
+
+
+def text_files(config: DataConfig) -> list[Path]:
+    """The files of `data.text`; raises `ConfigError` where there is none, or more than can be told apart."""
+    if not config.text:
+        raise ConfigError("data.text: expected at least one file of training text, found none")
+    if len(config.text) > MOST_FILES:
+        raise ConfigError(f"data.text: expected at most {MOST_FILES:,} files, found {len(config.text):,}")
+    return [Path(path) for path in config.text]
+
+
+def read_text(path: Path, report: LineReport) -> Iterator[Line]:
+    """Yield the clean lines of one file, and count in `report`.
+
+    Raises:
+        DataError: the file is missing, a directory, empty, binary, damaged or unreadable; or, at its end, nothing
+            is left of it, or most of it isn't UTF-8 text.
+    """
+    before = LineReport(**vars(report))
+    seen: set[bytes] = set()
+    with open_text(path) as file:
+        for number, raw in enumerate(text_lines(path, file), start=1):
+            report.total += 1
+            try:
+                text = one_line(raw.decode("utf-8"))
+            except UnicodeDecodeError:
+                report.not_utf8 += 1
+                continue
+            text = text.strip() if report.documents else text + "\n"
+            if "\0" in text:
+                report.not_utf8 += 1
+            elif not text:
+                report.empty += 1
+            elif report.drop_duplicates and _seen(text, seen):
+                report.duplicates += 1
+            else:
+                report.kept += 1
+                report.characters += len(text) + report.documents
+                yield Line(text, number)
+    total, not_utf8 = report.total - before.total, report.not_utf8 - before.not_utf8
+    if not_utf8 * 2 > total:
+        raise DataError(
+            f"{path}: expected UTF-8 text, found {not_utf8:,} of {total:,} lines that aren't; "
+            "convert the text first (for instance with iconv)"
+        )
+    if report.kept == before.kept:
+        raise DataError(f"{path}: cleaning left nothing to learn from: {report}")
+
+
+def _seen(text: str, seen: set[bytes]) -> bool:
+    """Tell whether a text came before, keeping 8 bytes of each."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    if digest in seen:
+        return True
+    seen.add(digest)
+    return False

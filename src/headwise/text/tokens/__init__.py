@@ -1,0 +1,1 @@
+"""Subwords, characters and words, and the ids they have."""

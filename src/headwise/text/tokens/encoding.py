@@ -1,0 +1,212 @@
+"""Text to ids, by as many processes as there are cores.
+
+A job is a range of rows of a text table. Workers are plain child processes (`python -m headwise.text.tokens.encoding
+JOB.json`) that read the memory-mapped text and write their own part, so nothing is sent between processes, and
+neither memory nor a user's script without a `__main__` guard stands in the way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.data.ragged import Ragged, RaggedWriter, gather, map_array
+from headwise.errors import TrainingError
+from headwise.files import disk_errors
+from headwise.processes import child_environment, python_command
+from headwise.text.tokens.bpe_dropout import DropoutSegmenter
+from headwise.text.tokens.subwords import EOS, Subwords
+from headwise.text.tokens.vocabulary import load_vocabulary
+
+CHUNK = 8192  # rows encoded at a time; also what one random stream of BPE-dropout serves
+_ALONE_BELOW = 100_000  # rows; fewer are encoded sooner than a second process starts
+_SINGLE = ("lines", "documents")
+_FAILED_WRITING = 3  # exit status
+
+
+@dataclass(frozen=True)
+class Job:
+    """Encode rows `start` to `stop` of one side; paths are strings so that a job can be written as JSON."""
+
+    text: str  # table of UTF-8 rows
+    rows: str  # int64 array: which rows of `text`
+    subwords: str  # directory of the model
+    side: str  # source or target of `Subwords`; lines or documents (which end with EOS) of a `Vocabulary`
+    out: str  # table of ids to write
+    start: int
+    stop: int
+    dropout: float = 0.0
+    seed: int = 0
+    epoch: int = 0
+    longest: int = 0  # with dropout: subwords a row may have before it is segmented without; 0: any number
+
+
+def id_type(vocabulary: int) -> np.dtype:
+    """The smallest type that holds every id of a vocabulary."""
+    return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
+
+
+def encode(jobs: Sequence[Job], workers: int) -> list[list[Job]]:
+    """Carry out the jobs; returns for each the parts that it was cut into, in row order.
+
+    Small jobs run in this process, others in `workers` processes (0: one per core).
+
+    Raises:
+        TrainingError: the disk is full or the folder can't be written.
+    """
+    workers = workers or os.cpu_count() or 1
+    rows = max((job.stop - job.start for job in jobs), default=0)
+    if workers == 1 or rows < _ALONE_BELOW:
+        for job in jobs:
+            run(job)
+        return [[job] for job in jobs]
+    parts = [_cut(job, workers) for job in jobs]
+    _run_processes([part for job_parts in parts for part in job_parts], workers)
+    return parts
+
+
+def encode_whole(jobs: Sequence[Job], workers: int) -> None:
+    """Carry out the jobs as `encode` does, and put the parts of each together in its `out`."""
+    for job, parts in zip(jobs, encode(jobs, workers), strict=True):
+        if [job] == parts:
+            continue
+        tables = [open_part(part) for part in parts]
+        with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), tables[0].values.dtype) as writer:
+            for table in tables:
+                for start in range(0, len(table), CHUNK):
+                    writer.append(*gather(table, np.arange(start, min(start + CHUNK, len(table)))))
+        for part in parts:
+            remove_part(part)
+
+
+def open_part(job: Job) -> Ragged:
+    """The ids that a job has written."""
+    if job.side in _SINGLE:
+        return Ragged(Path(job.out), id_type(load_vocabulary(Path(job.subwords)).size))
+    subwords = Subwords.load(Path(job.subwords))
+    size = subwords.source_size if job.side == "source" else subwords.target_size
+    return Ragged(Path(job.out), id_type(size))
+
+
+def remove_part(job: Job) -> None:
+    """Remove the ids that a job has written."""
+    for file in Path(job.out).parent.glob(f"{Path(job.out).name}.*"):
+        file.unlink()
+
+
+def run(job: Job) -> None:
+    """Carry out one job in this process."""
+    if job.side in _SINGLE:
+        _run_single(job)
+        return
+    subwords = Subwords.load(Path(job.subwords))
+    source = job.side == "source"
+    plain = subwords.encode_source_batch if source else subwords.encode_target_batch
+    size = subwords.source_size if source else subwords.target_size
+    segmenter = None
+    if job.dropout:
+        processor = subwords.source_processor if source else subwords.target_processor
+        segmenter = DropoutSegmenter(processor, job.dropout)
+    text = Ragged(Path(job.text), np.uint8)
+    rows = map_array(Path(job.rows), np.int64)
+    with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(size)) as writer:
+        for start in range(job.start, job.stop, CHUNK):
+            texts = text.texts(rows[start : min(start + CHUNK, job.stop)])
+            if segmenter is None:
+                ids = plain(texts)
+            else:
+                key = [job.seed, job.epoch, int(source), start]
+                ids = _with_dropout(segmenter, texts, plain, np.random.default_rng(key), job.longest)
+            writer.append(*_flatten(ids, [EOS] if source else []))
+
+
+def _run_single(job: Job) -> None:
+    vocabulary = load_vocabulary(Path(job.subwords))
+    text, rows = Ragged(Path(job.text), np.uint8), map_array(Path(job.rows), np.int64)
+    end = [EOS] if job.side == "documents" else []
+    with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(vocabulary.size)) as writer:
+        for start in range(job.start, job.stop, CHUNK):
+            ids = vocabulary.encode_batch(text.texts(rows[start : min(start + CHUNK, job.stop)]))
+            writer.append(*_flatten(ids, end))
+
+
+def _with_dropout(
+    segmenter: DropoutSegmenter,
+    texts: list[str],
+    plain: Callable[[Sequence[str]], list[list[int]]],
+    random: np.random.Generator,
+    longest: int,
+) -> list[list[int]]:
+    ids = segmenter.encode_batch(texts, random)
+    if longest:
+        over = [index for index, row in enumerate(ids) if len(row) > longest]
+        for index, row in zip(over, plain([texts[index] for index in over]), strict=True):
+            ids[index] = row
+    return ids
+
+
+def _flatten(rows: list[list[int]], end: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    lengths = np.fromiter((len(row) + len(end) for row in rows), np.int64, len(rows))
+    flat = itertools.chain.from_iterable(itertools.chain(row, end) for row in rows)
+    return np.fromiter(flat, np.int32, int(lengths.sum())), lengths
+
+
+def _cut(job: Job, parts: int) -> list[Job]:
+    """Cut a job at multiples of `CHUNK`, so that the random streams don't depend on the number of parts."""
+    chunks = -(-(job.stop - job.start) // CHUNK)
+    bounds = [min(job.start + CHUNK * (chunks * part // parts), job.stop) for part in range(parts + 1)]
+    pieces = zip(itertools.count(), bounds[:-1], bounds[1:], strict=False)
+    return [replace(job, out=f"{job.out}.{i}", start=a, stop=b) for i, a, b in pieces if a < b]
+
+
+def _run_processes(jobs: list[Job], workers: int) -> None:
+    waiting, running = list(reversed(jobs)), []
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                running.append(_start(waiting.pop()))
+            _finish(running.pop(0))
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def _start(job: Job) -> subprocess.Popen[str]:
+    command = python_command("-m", "headwise.text.tokens.encoding", json.dumps(asdict(job)))
+    # In a session of its own, Ctrl-C in a terminal reaches the starting process alone, which decides what to do.
+    return subprocess.Popen(
+        command, env=child_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def _finish(process: subprocess.Popen[str]) -> None:
+    _, complaint = process.communicate()
+    if process.returncode == _FAILED_WRITING:
+        raise TrainingError(complaint.strip())
+    if process.returncode:
+        raise RuntimeError(f"an encoding process ended with status {process.returncode}: {complaint}")
+
+
+def _main() -> int:
+    try:
+        run(Job(**json.loads(sys.argv[1])))
+    except TrainingError as error:
+        print(error, file=sys.stderr)
+        return _FAILED_WRITING
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
