@@ -11,8 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import yaml
 
-from headwise.config import Config
-from headwise.options import Section
+from headwise.config import Config, Section
 from safetensors_file import ITEM_SIZES, Tensors, float_bytes, read_tensors, write_tensors
 
 Edit = Callable[[Path, random.Random], str]

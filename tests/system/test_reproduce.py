@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwise.config import Config
+from headwise.config.presets import PRESETS, preset
 from headwise.errors import ConfigError, DataError
 from headwise.experiments.cost import duration, estimates, parameters, table
 from headwise.experiments.outcome import Claim, Finding, Table
@@ -19,7 +20,6 @@ from headwise.experiments.runner import Job, collect, plan, run
 from headwise.experiments.scales import SCALES, Scale, scaled_changes
 from headwise.experiments.systems import ARCHITECTURES, TINY
 from headwise.experiments.test_sets import TestSet
-from headwise.presets import PRESETS, preset
 from system.program import call
 from toy import Toy
 

@@ -9,9 +9,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from headwise.config import AttentionOptions
 from headwise.nn.attention import attend
 from headwise.nn.relative import RelativeBias
-from headwise.options import AttentionOptions
 
 
 @dataclass

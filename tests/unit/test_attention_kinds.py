@@ -14,10 +14,10 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention_cases import Problem, problems
+from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, attention_kinds
 from headwise.nn.kinds.linear import LinearState
 from headwise.nn.relative import RelativeBias
-from headwise.options import AttentionOptions
 
 KINDS = [kind.name for kind in attention_kinds()]
 every_kind = pytest.mark.parametrize("kind", KINDS)

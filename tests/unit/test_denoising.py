@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.task_options import DenoisingConfig
+from headwise.config.tasks import DenoisingConfig
 from headwise.text.batches.denoising import (
     Damage,
     corrupt_spans,

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from matplotlib.image import imsave
 
 from headwise.config import ModelConfig
+from headwise.config.tasks import ImageConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.images.batches import RowDraws, augment
 from headwise.images.prepared import PreparedImages, prepare_images, split_rows
 from headwise.images.sets import find_source, parse_cifar, read_idx, read_image
 from headwise.models.vision import VisionTransformer, patches
-from headwise.task_options import ImageConfig
 
 RANDOM = np.random.default_rng(5)
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from headwise.config import SubwordConfig
+from headwise.config.tasks import ClassificationConfig, QuestionAnsweringConfig, TaggingConfig
 from headwise.corpora.synthetic import GENERATORS, generate
 from headwise.corpora.synthetic.names import names
 from headwise.errors import ConfigError, DataError
-from headwise.task_options import ClassificationConfig, QuestionAnsweringConfig, TaggingConfig
 from headwise.text.datasets.classification import LabelledTexts
 from headwise.text.datasets.question_answering import Question, Questions, read_question
 from headwise.text.datasets.tagging import TaggedSentence, TaggedSentences

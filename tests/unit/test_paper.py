@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headwise.config.presets import PRESETS, preset
 from headwise.experiments.paper import DEVICE_FLOPS, DEVICES, HOURS, TABLE_1, TABLE_2, TABLE_3, TABLE_4
-from headwise.presets import PRESETS, parameter_count, preset
+from headwise.models.parameters import parameter_formula
 
 # Typed off the paper row by row, as it is printed: the rows of Table 3 without their settings.
 PRINTED_3 = """
@@ -103,5 +104,5 @@ def test_our_parameter_counts_are_the_papers(row: object) -> None:
     assert isinstance(row, Variation)
     assert row.parameters is not None
     vocabulary = PRINTED_VOCABULARY if row.preset == "big" else IMPLIED_VOCABULARY
-    ours = parameter_count(preset(row.preset), vocabulary, vocabulary) / 1e6
+    ours = parameter_formula(preset(row.preset), vocabulary, vocabulary) / 1e6
     assert abs(ours - row.parameters) <= 0.01 * row.parameters + 0.5

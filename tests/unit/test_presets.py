@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from headwise.config import Config, ModelConfig
+from headwise.config.presets import PRESETS, TRAINING_DIFFERENCES, preset, preset_changes
 from headwise.errors import ConfigError
+from headwise.models.parameters import parameter_formula
 from headwise.models.transformer import Transformer
-from headwise.presets import PRESETS, TRAINING_DIFFERENCES, parameter_count, preset, preset_changes
 
 # Vaswani et al. 2017, Table 3: N, d_model, d_ff, h, d_k, d_v, P_drop, ε_ls, train steps (thousands), parameters
 # (millions). Blank cells are filled with the base model's values, as its caption says.
@@ -80,7 +81,7 @@ def built(config: ModelConfig, source_size: int, target_size: int) -> int:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_formula_counts_what_is_built(name: str) -> None:
-    assert parameter_count(preset(name), 37_000, 37_000) == built(preset(name), 37_000, 37_000)
+    assert parameter_formula(preset(name), 37_000, 37_000) == built(preset(name), 37_000, 37_000)
 
 
 @pytest.mark.parametrize("sharing", ["all", "target", "none"])
@@ -112,7 +113,7 @@ def test_the_formula_counts_every_option(sharing: str, changes: dict[str, object
     }
     config = ModelConfig.model_validate({**shape, "share_embeddings": sharing, **changes})
     sizes = (101, 101) if sharing == "all" else (101, 83)
-    assert parameter_count(config, *sizes) == built(config, *sizes)
+    assert parameter_formula(config, *sizes) == built(config, *sizes)
 
 
 def test_base_by_the_papers_sections() -> None:
@@ -126,7 +127,7 @@ def test_base_by_the_papers_sections() -> None:
     decoder = n * (attention + norm + attention + norm + feed_forward + norm)
     embeddings = 37_000 * d  # 3.4: one matrix, used three times
     assert encoder + decoder + embeddings == 63_045_632
-    assert parameter_count(preset("base"), 37_000, 37_000) == 63_045_632
+    assert parameter_formula(preset("base"), 37_000, 37_000) == 63_045_632
 
 
 @pytest.mark.parametrize("name", [name for name, row in TABLE_3.items() if row[1] == 512])
@@ -134,7 +135,7 @@ def test_differences_from_base_are_the_papers(name: str) -> None:
     """Rows of the same width have the same embeddings, so the vocabulary, which the paper only gives roughly,
     cancels; what is left differs from the table by its rounding to millions (two of them in a difference).
     """
-    ours = parameter_count(preset(name), 37_000, 37_000) - parameter_count(preset("base"), 37_000, 37_000)
+    ours = parameter_formula(preset(name), 37_000, 37_000) - parameter_formula(preset("base"), 37_000, 37_000)
     paper = (TABLE_3[name][-1] - TABLE_3["base"][-1]) * 1e6
     assert abs(ours - paper) <= 1e6
 
@@ -142,7 +143,7 @@ def test_differences_from_base_are_the_papers(name: str) -> None:
 @pytest.mark.parametrize("name", TABLE_3)
 def test_sizes_are_near_the_papers(name: str) -> None:
     """Within 7 %: about 40,000 subwords instead of 37,000 would explain the base model's 65M, not the big one's."""
-    ours = parameter_count(preset(name), 37_000, 37_000)
+    ours = parameter_formula(preset(name), 37_000, 37_000)
     assert ours == pytest.approx(TABLE_3[name][-1] * 1e6, rel=0.07)
 
 

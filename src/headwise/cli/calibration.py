@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.options import AsJson, Device, searchable
+from headwise.cli.arguments import AsJson, Device, searchable
 from headwise.errors import ConfigError
 
 

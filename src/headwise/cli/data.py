@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.options import AsJson
+from headwise.cli.arguments import AsJson
 
 if TYPE_CHECKING:
     from headwise.corpora.acquire import Acquired

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.options import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, TrainedRun
+from headwise.cli.arguments import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headwise import bounds
-from headwise.cli.options import Alpha, Beam, Device, TrainedRun
+from headwise.cli.arguments import Alpha, Beam, Device, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:

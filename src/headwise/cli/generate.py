@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.options import Device, Precision, drawable, finite
+from headwise.cli.arguments import Device, Precision, drawable, finite
 
 
 def command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headwise import bounds
-from headwise.cli.options import AsJson, Device, TrainedRun, finite
+from headwise.cli.arguments import AsJson, Device, TrainedRun, finite
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:

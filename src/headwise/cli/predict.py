@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.options import Device, OutputFile, Precision, TrainedRun
+from headwise.cli.arguments import Device, OutputFile, Precision, TrainedRun
 
 
 def command(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.options import TrainedRun
+from headwise.cli.arguments import TrainedRun
 from headwise.errors import CheckpointError, ConfigError
 
 

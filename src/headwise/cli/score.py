@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.options import Device, MoreRuns, OutputFile, Precision, TrainedRun, searchable
+from headwise.cli.arguments import Device, MoreRuns, OutputFile, Precision, TrainedRun, searchable
 from headwise.errors import DataError
 
 if TYPE_CHECKING:

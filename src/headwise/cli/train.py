@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
+from headwise.cli.arguments import finite
 from headwise.cli.main import INTERRUPTED
-from headwise.cli.options import finite
 from headwise.config import Config
+from headwise.config.presets import preset_changes
 from headwise.errors import ConfigError
-from headwise.presets import preset_changes
 
 if TYPE_CHECKING:
     from headwise.tasks.recipes import Recipe

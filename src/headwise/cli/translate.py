@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.options import Device, Engine, EnginePrecision, MoreRuns, OutputFile, searchable
+from headwise.cli.arguments import Device, Engine, EnginePrecision, MoreRuns, OutputFile, searchable
 
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation

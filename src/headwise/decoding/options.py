@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headwise import bounds
+from headwise.config import DecodingConfig
 from headwise.errors import ConfigError
+
+_DEFAULTS = DecodingConfig()
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,12 @@ class SearchOptions:
         seed: of the random draws; the same sentence with the same seed gives the same samples in any batch.
     """
 
-    beam: int = 4
-    alpha: float = 0.6
+    beam: int = _DEFAULTS.beam
+    alpha: float = _DEFAULTS.alpha
     n_best: int = 1
     min_length: int = 0
     max_length: int | None = None
-    extra_length: int = 50
+    extra_length: int = _DEFAULTS.extra_length
     length_factor: float = 1.0
     no_repeat_ngram: int = 0
     patience: float = 1.0

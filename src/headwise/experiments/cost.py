@@ -15,8 +15,8 @@ from headwise.experiments.rows import Place, TrainingRow
 from headwise.experiments.runner import Job
 from headwise.models.build import build_model
 from headwise.models.flops import training_flops
+from headwise.models.parameters import parameter_count
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import parameter_count
 from headwise.training.loss import smoothed_cross_entropy
 
 _PROBE_TOKENS = 1024  # of each side in a timed step

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headwise.config.model import AttentionOptions, WindowConfig
 from headwise.nn.attention import attend
 from headwise.nn.recurrence import Recurrence
-from headwise.options import AttentionOptions, WindowConfig
 
 HEADS, KERNEL, RADIUS = 8, 3, 16
 # A window of RADIUS is what the paper calls a neighborhood of size r: |i - j| < RADIUS on both sides.

@@ -60,7 +60,7 @@ TABLE_2 = (
 class Variation:
     """A row of Table 3, on newstest2013: one beam search, no averaging of checkpoints.
 
-    `preset` is the row's name in `headwise.presets`; `parameters` are millions, where the paper prints them.
+    `preset` is the row's name in `headwise.config.presets`; `parameters` are millions, where the paper prints them.
     """
 
     preset: str

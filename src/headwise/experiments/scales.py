@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headwise.config import ModelConfig
+from headwise.config.presets import TRAINING_DIFFERENCES, preset
 from headwise.errors import ConfigError
 from headwise.experiments.systems import MINIATURE, MULTI30K, TINY, TINY_TEXT, WMT14, WMT14_FILE, Comparison
 from headwise.experiments.test_sets import TestSet
-from headwise.presets import TRAINING_DIFFERENCES, preset
 
 
 @dataclass(frozen=True)

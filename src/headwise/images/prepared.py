@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.config.tasks import ImageConfig
 from headwise.data.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
 from headwise.data.ragged import map_array, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.images.sets import Labeled, find_source
 from headwise.parsing.json_text import read_json
-from headwise.task_options import ImageConfig
 
 FORMAT_FILE = "images.json"
 _PARTS = ("train", "dev", "test")

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headwise.config import ModelConfig
+from headwise.config import AttentionOptions, ModelConfig
 from headwise.errors import ConfigError
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.device import sum_dtype
@@ -32,7 +32,6 @@ from headwise.nn.masks import causal_mask, combine
 from headwise.nn.mixing import Mixer, Role
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
-from headwise.options import AttentionOptions
 
 # A kind: (q, k, v, mask, bias, dropout) -> result, shapes as at the top of this file; dropout is 0 outside training.
 # A structured kind gets causal= and options= too, and a `RelativeBias` as it is.

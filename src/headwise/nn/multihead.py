@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, registered, share_heads
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
@@ -25,7 +26,6 @@ from headwise.nn.masks import combine
 from headwise.nn.mixing import Mixer, Role
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
-from headwise.options import AttentionOptions
 
 # Called with the weights (batch, heads, query, key); what it returns is used in their place.
 Probe = Callable[[Tensor], Tensor]

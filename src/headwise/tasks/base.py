@@ -1,7 +1,7 @@
 """What a task registers: everything that a training run and the command line need to know of it.
 
 A new task is one file in this package with a subclass of `TaskKind`, and one line in `headwise.tasks.registry`
-(docs/tasks.md shows one from start to end). Its options are a `TaskSection` in `headwise.task_options`.
+(docs/tasks.md shows one from start to end). Its options are a `TaskSection` in `headwise.config.tasks`.
 """
 
 from __future__ import annotations
@@ -160,11 +160,6 @@ class Measured:
         if what not in self._found:
             self._found[what] = measure()
         return dict(self._found[what])
-
-
-def parameter_count(model: nn.Module) -> int:
-    """Count the trainable parameters, shared ones once."""
-    return sum(p.numel() for p in model.parameters())
 
 
 def set_precision(model: nn.Module, precision: torch.dtype) -> None:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from headwise.config import BatchConfig, Config, DataConfig, ScheduleConfig, TrainingConfig
-from headwise.presets import preset
+from headwise.config.presets import preset
 from headwise.text.reading.pairs import (
     CleaningReport,
     check_cleaning,

@@ -15,9 +15,10 @@ from headwise.characters import unwritable
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
+from headwise.models.parameters import parameter_count
 from headwise.nn.device import find_device, find_precision
 from headwise.nn.memory import TRAINING, check_fits
-from headwise.tasks.base import Prepared, TaskKind, parameter_count, set_precision
+from headwise.tasks.base import Prepared, TaskKind, set_precision
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer

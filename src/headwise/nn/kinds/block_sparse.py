@@ -10,11 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from headwise.config import AttentionOptions
 from headwise.nn.attention import register
 from headwise.nn.kinds.blocks import Layout, attend_blocks, merge
 from headwise.nn.kinds.window import near_layout
 from headwise.nn.relative import RelativeBias
-from headwise.options import AttentionOptions
 
 
 def far_layout(

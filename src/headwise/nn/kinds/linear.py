@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from headwise.config import AttentionOptions
 from headwise.nn.attention import pairs_refused, register
 from headwise.nn.relative import RelativeBias
-from headwise.options import AttentionOptions
 
 
 class LinearState:

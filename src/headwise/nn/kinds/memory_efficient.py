@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from headwise.config import AttentionOptions
 from headwise.nn.attention import register
 from headwise.nn.device import sum_dtype
 from headwise.nn.relative import RelativeBias
-from headwise.options import AttentionOptions
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from headwise.config import AttentionOptions
 from headwise.nn.attention import register
 from headwise.nn.kinds.blocks import Layout, attend_blocks, merge
 from headwise.nn.relative import RelativeBias
-from headwise.options import AttentionOptions
 
 _LOWEST_BLOCK = 32  # smaller blocks spend more on overhead than they save
 

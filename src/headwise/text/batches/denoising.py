@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.task_options import DenoisingConfig
+from headwise.config.tasks import DenoisingConfig
 from headwise.text.batches.examples import padded
 from headwise.text.batches.pairs import Batch
 from headwise.text.batches.windows import WindowStream

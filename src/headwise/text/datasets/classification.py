@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.config.tasks import ClassificationConfig
 from headwise.errors import ConfigError, DataError
-from headwise.task_options import ClassificationConfig
 from headwise.text.datasets.examples import Encoded, Format
 from headwise.text.reading.records import SUFFIXES, read_lines_of, read_records, suffix, text_field
 from headwise.text.tokens.subwords import BOS, EOS

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.config.tasks import QuestionAnsweringConfig
 from headwise.errors import DataError
-from headwise.task_options import QuestionAnsweringConfig
 from headwise.text.datasets.examples import Encoded, Format
 from headwise.text.reading.records import json_object, read_lines_of, read_records, suffix, text_field
 from headwise.text.tokens.subwords import BOS, EOS

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.config.tasks import TaggingConfig
 from headwise.errors import DataError
-from headwise.task_options import TaggingConfig
 from headwise.text.datasets.examples import Encoded, Format
 from headwise.text.reading.records import read_lines_of, suffix
 from headwise.text.tokens.subwords import BOS, EOS

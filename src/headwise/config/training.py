@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from headwise import bounds
-from headwise.options import Epsilon, Natural, Penalty, Positive, Probability, Processes, Rate, Section, Seed
+from headwise.config.base import (
+    Epsilon,
+    Natural,
+    Penalty,
+    Positive,
+    Probability,
+    Processes,
+    Rate,
+    Section,
+    Seed,
+)
 
 
 class BatchConfig(Section):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from headwise import bounds
-from headwise.options import Length, Pixels, Positive, Probability, Section, Seed, Width
+from headwise.config.base import Length, Pixels, Positive, Probability, Section, Seed, Width
 
 
 class TaskSection(Section):

@@ -1,43 +1,16 @@
-"""What attention kinds, positions and other architectures can be told: sections of the configuration's `model`."""
+"""The section `model`: the shape of the network, and what attention kinds, positions and architectures add to it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from headwise import bounds
-from headwise.characters import unwritable
+from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
 
-Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-# Whole numbers; the upper bounds have their reasons in `headwise.bounds`.
-Positive = Annotated[int, Field(gt=0, le=bounds.COUNT)]  # a count
-Natural = Annotated[int, Field(ge=0, le=bounds.COUNT)]
-Width = Annotated[int, Field(gt=0, le=bounds.WIDTH)]
-Layers = Annotated[int, Field(gt=0, le=bounds.LAYERS)]
-Heads = Annotated[int, Field(gt=0, le=bounds.HEADS)]
-Length = Annotated[int, Field(gt=0, le=bounds.LENGTH)]
-Pixels = Annotated[int, Field(gt=0, le=bounds.PIXELS)]
-Processes = Annotated[int, Field(ge=0, le=bounds.PROCESSES)]  # or threads; 0: as many as fit the machine
-Seed = Annotated[int, Field(ge=0, le=bounds.SEED)]
-Rate = Annotated[float, Field(gt=0.0, le=bounds.RATE)]
-Penalty = Annotated[float, Field(ge=0.0, le=bounds.RATE)]
-Epsilon = Annotated[float, Field(ge=bounds.SMALLEST, le=1.0)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys are errors and values are checked on assignment."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _text_can_be_written(cls, value: Any) -> Any:
-        """Refuse text that config.yaml can't hold, or no file can be named by."""
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and (unwritable(text) or "\0" in text):
-                raise ValueError(f"expected a name in UTF-8, found {text!r}")
-        return value
+_WIDEST = 2**20  # heads times d_k or d_v
+_LARGEST_TABLE = 2**28  # elements of a table of positions: a gigabyte in float32
 
 
 class MemoryEfficientConfig(Section):
@@ -185,3 +158,86 @@ class ConvolutionalConfig(Section):
         if self.kernel % 2 == 0:
             raise ValueError(f"kernel must be odd, found {self.kernel}")
         return self
+
+
+class ModelConfig(Section):
+    """Shape of the network, in the paper's symbols (Vaswani et al. 2017, sections 3 and 6.2)."""
+
+    architecture: str = "transformer"
+    encoder_layers: Layers = 6  # N
+    decoder_layers: Layers = 6  # N
+    d_model: Width = 512
+    d_ff: Width = 2048
+    heads: Heads = 8  # h
+    d_k: Width | None = None  # d_model / h unless given (Table 3, rows B)
+    d_v: Width | None = None  # d_model / h unless given
+    norm: Literal["post", "pre"] = "post"
+    final_norm: bool | None = None  # after the last layer; where norm=pre unless given
+    normalization: Literal["layer", "rms"] = "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
+    norm_epsilon: Epsilon = 1e-5  # ε in √(σ² + ε)
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"  # gelu_tanh: gelu approximated (GPT-2)
+    gated: bool = False  # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
+    feed_forward_bias: bool = True
+    positions: str = "sinusoidal"  # an encoding registered in headwise.nn.positions
+    position_options: PositionOptions = PositionOptions()
+    attention: str = "fused"  # a kind registered in headwise.nn.attention
+    cross_attention: str | None = None  # the kind that attends to the source; `attention` unless given
+    attention_options: AttentionOptions = AttentionOptions()
+    key_value_heads: Heads | None = (
+        None  # fewer than heads: grouped queries (Ainslie et al. 2023); 1: multi-query
+    )
+    attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
+    max_length: Length = 512  # longest sequence, in subwords, special symbols included
+    share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
+    scale_embeddings: bool = True  # by √d_model (section 3.4)
+    embedding_norm: bool = False  # normalize embeddings + positions (BERT)
+    segments: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = (
+        0  # kinds of segments with embeddings of their own (BERT: 2); encoder-only
+    )
+    prefix: bool = (
+        False  # decoder-only: a prefix is seen in both directions (Raffel et al. 2020, section 3.2.1)
+    )
+    dropout: Probability = 0.1  # P_drop: sub-layer outputs and embeddings + positions (section 5.4)
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+    recurrent: RecurrentConfig = RecurrentConfig()
+    convolutional: ConvolutionalConfig = ConvolutionalConfig()
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> ModelConfig:
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+            raise ValueError(
+                f"d_model must be a multiple of heads unless d_k and d_v are given, "
+                f"found d_model={self.d_model} and heads={self.heads}"
+            )
+        if self.key_value_heads is not None and self.heads % self.key_value_heads:
+            raise ValueError(
+                f"heads must be a multiple of key_value_heads, "
+                f"found heads={self.heads} and key_value_heads={self.key_value_heads}"
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, found {self.d_model}")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_in_memory(self) -> ModelConfig:
+        """Bound what is computed from several keys: the heads side by side, and the table of positions."""
+        for name, size in (("d_k", self.key_size), ("d_v", self.value_size)):
+            if self.heads * size > _WIDEST:
+                raise ValueError(f"heads times {name} must be at most {_WIDEST}, found {self.heads * size}")
+        if self.max_length * self.d_model > _LARGEST_TABLE:
+            raise ValueError(
+                f"max_length times d_model must be at most {_LARGEST_TABLE}, "
+                f"found max_length={self.max_length} and d_model={self.d_model}"
+            )
+        return self
+
+    @property
+    def key_size(self) -> int:
+        """d_k: the width of one head's queries and keys."""
+        return self.d_k or self.d_model // self.heads
+
+    @property
+    def value_size(self) -> int:
+        """d_v: the width of one head's values."""
+        return self.d_v or self.d_model // self.heads

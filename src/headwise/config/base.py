@@ -1,0 +1,40 @@
+"""What every section of the configuration is made of: checked values, numbers within bounds, unknown keys refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from headwise import bounds
+from headwise.characters import unwritable
+
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+# Whole numbers; the upper bounds have their reasons in `headwise.bounds`.
+Positive = Annotated[int, Field(gt=0, le=bounds.COUNT)]  # a count
+Natural = Annotated[int, Field(ge=0, le=bounds.COUNT)]
+Width = Annotated[int, Field(gt=0, le=bounds.WIDTH)]
+Layers = Annotated[int, Field(gt=0, le=bounds.LAYERS)]
+Heads = Annotated[int, Field(gt=0, le=bounds.HEADS)]
+Length = Annotated[int, Field(gt=0, le=bounds.LENGTH)]
+Pixels = Annotated[int, Field(gt=0, le=bounds.PIXELS)]
+Processes = Annotated[int, Field(ge=0, le=bounds.PROCESSES)]  # or threads; 0: as many as fit the machine
+Seed = Annotated[int, Field(ge=0, le=bounds.SEED)]
+Rate = Annotated[float, Field(gt=0.0, le=bounds.RATE)]
+Penalty = Annotated[float, Field(ge=0.0, le=bounds.RATE)]
+Epsilon = Annotated[float, Field(ge=bounds.SMALLEST, le=1.0)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors and values are checked on assignment."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _text_can_be_written(cls, value: Any) -> Any:
+        """Refuse text that config.yaml can't hold, or no file can be named by."""
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and (unwritable(text) or "\0" in text):
+                raise ValueError(f"expected a name in UTF-8, found {text!r}")
+        return value

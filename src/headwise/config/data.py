@@ -1,0 +1,53 @@
+"""The sections `data` and `subwords`: which text, how it is cleaned, and what it is cut into."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headwise import bounds
+from headwise.config.base import Natural, Positive, Probability, Processes, Section
+
+
+class CleaningConfig(Section):
+    """Which pairs are left out; each rule reports how many it removed."""
+
+    max_words: Positive = 250
+    max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO)] = (
+        9.0  # longer side / shorter side, in characters
+    )
+    drop_duplicates: bool = False
+
+
+class DataConfig(Section):
+    """Training, development and test text."""
+
+    source: list[str] = Field(
+        default_factory=list
+    )  # paths: text or .gz; or .tsv / .jsonl files that hold both sides
+    target: list[str] = Field(default_factory=list)  # empty where `source` lists .tsv or .jsonl files
+    weights: list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]] = Field(
+        default_factory=list
+    )  # mixing weight of each file (pair); empty: as they are
+    dev_source: str | None = None
+    dev_target: str | None = None
+    dev_pairs: Natural = 1000  # split off the training data where no dev files are given
+    text: list[str] = Field(default_factory=list)  # tasks on single texts: paths of plain text or .gz
+    dev_text: str | None = None
+    dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # of `text`, from its end, without dev_text
+    source_field: str = "source"  # field of a .jsonl line
+    target_field: str = "target"
+    cleaning: CleaningConfig = CleaningConfig()
+    workers: Processes = 0  # processes that encode text; 0: one per core
+
+
+class SubwordConfig(Section):
+    """SentencePiece BPE (the paper's section 5.1 uses byte-pair encoding, shared by both languages)."""
+
+    kind: Literal["bpe", "characters"] = "bpe"  # characters: of single texts only
+    size: Annotated[int, Field(ge=8, le=bounds.VOCABULARY)] = 37000
+    joint: bool = True
+    dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
+    character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    lowercase: bool = False

@@ -1,0 +1,133 @@
+"""The whole configuration: every choice that a run can make, with the paper's values as defaults."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError, model_validator
+
+from headwise.config.base import Section
+from headwise.config.data import DataConfig, SubwordConfig
+from headwise.config.loading import apply_overrides, describe_problem, find_file
+from headwise.config.model import ModelConfig
+from headwise.config.tasks import (
+    ClassificationConfig,
+    DenoisingConfig,
+    ImageClassificationConfig,
+    ImageTextConfig,
+    LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    QuestionAnsweringConfig,
+    TaggingConfig,
+    TaskSection,
+)
+from headwise.config.training import (
+    BatchConfig,
+    DecodingConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
+from headwise.errors import CheckpointError, ConfigError
+from headwise.parsing.yaml_text import read_yaml
+
+
+class Config(Section):
+    """Everything that a run is made from."""
+
+    task: str = "translation"
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    subwords: SubwordConfig = SubwordConfig()
+    batch: BatchConfig = BatchConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+    language_model: LanguageModelConfig = LanguageModelConfig()
+    masked_language_model: MaskedLanguageModelConfig = MaskedLanguageModelConfig()
+    classification: ClassificationConfig = ClassificationConfig()
+    tagging: TaggingConfig = TaggingConfig()
+    question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
+    denoising: DenoisingConfig = DenoisingConfig()
+    image_classification: ImageClassificationConfig = ImageClassificationConfig()
+    image_text: ImageTextConfig = ImageTextConfig()
+
+    @model_validator(mode="after")
+    def _task_options_fit(self) -> Config:
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, TaskSection) and name != self.task and value != field.default:
+                raise ValueError(
+                    f"{name}: expected nothing here, as task {self.task} has no use for it, found values"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _shared_is_joint(self) -> Config:
+        if self.model.share_embeddings == "all" and not self.subwords.joint:
+            raise ValueError(
+                "model.share_embeddings=all needs one vocabulary for both languages, found subwords.joint=false "
+                "(target shares without the source)"
+            )
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
+        """Read a YAML file and apply `key.sub=value` overrides.
+
+        `configs/NAME.yaml` is the configuration of that name that Headwise ships, where there is no such file.
+        Raises `ConfigError` naming the file and every unknown key or bad value in it.
+        """
+        path = find_file(Path(path))
+        if not path.exists():
+            raise ConfigError(f"{path}: there is no such configuration file")
+        tree = read_yaml(path)
+        if tree is None:
+            tree = {}
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{path}: expected keys and values, found {type(tree).__name__}")
+        return cls.from_tree(apply_overrides(tree, overrides), origin=str(path))
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any], origin: str = "configuration") -> Config:
+        """Check a nested dictionary; raises `ConfigError` with all its problems in one message."""
+        try:
+            return cls.model_validate(tree)
+        except ValidationError as error:
+            problems = "; ".join(describe_problem(problem, cls) for problem in error.errors())
+            raise ConfigError(f"{origin}: {problems}") from None
+
+    @classmethod
+    def of_run(cls, run: Path, *tasks: str) -> Config:
+        """Read the configuration that a run directory keeps, and check that its task is one of `tasks`, if given.
+
+        Raises `CheckpointError` where there is no such folder or it holds a run of another task, and `ConfigError`
+        as `load` does.
+        """
+        if not run.is_dir():
+            raise CheckpointError(f"{run}: expected a run directory, found none")
+        config = cls.load(run / "config.yaml")
+        if tasks and config.task not in tasks:
+            raise CheckpointError(
+                f"{run}: expected a run of task {' or '.join(tasks)}, found one of {config.task}"
+            )
+        return config
+
+    def with_overrides(self, overrides: Iterable[str]) -> Config:
+        """Return a copy with `key.sub=value` overrides applied."""
+        return type(self).from_tree(apply_overrides(self.model_dump(), overrides), origin="command line")
+
+    def to_yaml(self) -> str:
+        """Return the fully resolved configuration as YAML."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    def digest(self) -> str:
+        """Return 12 hexadecimal digits that identify this configuration (contract 10)."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
