@@ -26,7 +26,7 @@ def load(
     """Load a trained run; with several runs of the same subwords, they vote as an ensemble.
 
     `precision` is float32, bfloat16, int8, auto for the fastest, or None for what the run is stored in; `engine` is
-    native, readable or auto; `workers` is the number of threads that search, 0 for one a processor; `shortlist` takes
+    native, pytorch or auto; `workers` is the number of threads that search, 0 for one a processor; `shortlist` takes
     the shortlist that `headwise shortlist` learned.
 
     Raises `CheckpointError` where a run is missing or damaged, and `ConfigError` or `DeviceError` where it can't be

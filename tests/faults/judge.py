@@ -20,9 +20,10 @@ import numpy as np
 import torch
 
 from edits import edits
-from headwise.decoding.engine import padded
+from headwise.decoding.batching import padded
+from headwise.decoding.hypothesis import Hypothesis
 from headwise.decoding.native.transformer import NativeTransformer
-from headwise.decoding.search import Hypothesis, search
+from headwise.decoding.search import search
 from headwise.decoding.shortlist import FILE as SHORTLIST
 from headwise.decoding.translator import SYMBOLS, LongLineWarning, Translator
 from headwise.errors import HeadwiseError

@@ -13,7 +13,7 @@ import torch
 
 from decoding_models import EOS, SYMBOLS, sentences
 from headwise.config import ModelConfig
-from headwise.decoding.engine import decode, padded
+from headwise.decoding.batching import decode, padded
 from headwise.decoding.native import library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions

@@ -12,7 +12,7 @@ from headwise.bench.peer import Decoding, Room, Setting
 from headwise.bench.peers import OWN, find_peer
 from headwise.bench.workload import Workload
 from headwise.config import Config
-from headwise.decoding.engine import padded
+from headwise.decoding.batching import padded
 from headwise.models.transformer import Transformer
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 from headwise.training.loss import smoothed_cross_entropy

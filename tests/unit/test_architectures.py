@@ -18,9 +18,10 @@ from torch.testing import assert_close
 from decoding_models import SYMBOLS, greedy, sentences, tiny_transformer
 from headwise.config import ModelConfig
 from headwise.decoding.alignment import cross_attention
-from headwise.decoding.engine import Ensemble, decode
+from headwise.decoding.batching import decode
+from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.forced import score
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.scoring import score
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.nn.multihead import Probed, recording

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from headwise.config import Config
-from headwise.decoding import engines
-from headwise.decoding.engine import similar
-from headwise.decoding.engines import EngineOptions, open_run
+from headwise.decoding import loading as engines  # RENAMED
+from headwise.decoding.batching import similar
+from headwise.decoding.loading import EngineOptions, open_run
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.translator import Translator
@@ -43,7 +43,7 @@ def test_without_its_library_auto_is_readable_and_says_why(run: Path, monkeypatc
     monkeypatch.setattr(engines, "find_library", lambda: "it was not compiled")
     opened = open_run(run, EngineOptions(device="cpu"))
     assert opened.model.readable is opened.model
-    assert opened.engine == "readable engine (cpu), float32; native: it was not compiled"
+    assert opened.engine == "pytorch engine (cpu), float32; native: it was not compiled"
     with pytest.raises(ConfigError, match="the native engine can't be used: it was not compiled"):
         open_run(run, EngineOptions("native", device="cpu"))
     with pytest.raises(ConfigError, match="int8 needs the native engine, but it was not compiled"):

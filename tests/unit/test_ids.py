@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from decoding_models import EOS, SYMBOLS
 from headwise.config import ModelConfig
 from headwise.decoding.alignment import cross_attention
-from headwise.decoding.engine import decode
+from headwise.decoding.batching import decode
+from headwise.decoding.forced import score
 from headwise.decoding.ids import check_ids, check_lists
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.scoring import score
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.models.base import Seq2Seq

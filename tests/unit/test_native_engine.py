@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from decoding_models import EOS, SYMBOLS, sentences
 from headwise.config import ModelConfig
-from headwise.decoding.engine import decode, padded
+from headwise.decoding.batching import decode, padded
+from headwise.decoding.hypothesis import Hypothesis
 from headwise.decoding.native.library import VARIANTS, Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer, unsupported
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.search import Hypothesis, search
+from headwise.decoding.search import search
 from headwise.errors import CheckpointError
 from headwise.models.transformer import Transformer
 
@@ -154,7 +155,7 @@ def test_options_that_the_native_search_does_not_know_go_step_by_step(library: L
         SearchOptions(no_repeat_ngram=2),
         SearchOptions(sample=True, n_best=3, top_k=9, seed=4),
     ):
-        assert not fast.searches(options)
+        assert fast.own_search(options) is None
         assert_same(decode(fast, sources, options, SYMBOLS), decode(model, sources, options, SYMBOLS))
     prefixes = [[7, 8]] * 6
     options = SearchOptions()

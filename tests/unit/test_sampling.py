@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, sentences, tiny_transformer
-from headwise.decoding.engine import decode
+from headwise.decoding.batching import decode
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.sampling import draw, shaped, uniforms
 

@@ -19,12 +19,14 @@ from decoding_models import (
     sentences,
     tiny_transformer,
 )
+from headwise.decoding.batching import batches, decode, padded
+from headwise.decoding.beam_tree import BeamTrace
 from headwise.decoding.constraints import Symbols
-from headwise.decoding.engine import Ensemble, batches, decode, padded
+from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.forced import score
+from headwise.decoding.hypothesis import length_penalty
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.scoring import score
-from headwise.decoding.search import length_penalty, search
-from headwise.decoding.trace import BeamTrace
+from headwise.decoding.search import search
 from headwise.errors import CheckpointError, ConfigError
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding_models import EOS, PAD, SYMBOLS, TreeModel, plain_beam_search, sentences, tiny_transformer
-from headwise.decoding.engine import decode, padded
+from headwise.decoding.batching import decode, padded
+from headwise.decoding.forced import score
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.scoring import score
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
 

@@ -20,7 +20,7 @@ from headwise.analysis.interventions import Intervention, intervening, parse_int
 from headwise.analysis.products import products
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.engine import Ensemble
+from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.transformer import Transformer

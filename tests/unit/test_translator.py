@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import headwise
 from headwise.decoding.alignment import cross_attention, word_links, word_numbers
 from headwise.decoding.constraints import Symbols
+from headwise.decoding.hypothesis import length_penalty
 from headwise.decoding.outputs import Translation
-from headwise.decoding.search import length_penalty
 from headwise.decoding.splitting import join_texts, split_text
 from headwise.decoding.translator import LongLineWarning, Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config, ModelConfig
-from headwise.decoding.engines import EngineOptions, open_run
+from headwise.decoding.loading import EngineOptions, open_run
 from headwise.decoding.native.library import find_library
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_decoder_only, build_encoder_only, load_filled

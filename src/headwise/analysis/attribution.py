@@ -22,8 +22,8 @@ from torch import nn
 from headwise.analysis.attention import Sentence, overlap
 from headwise.analysis.trace import Forced
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.engine import padded
-from headwise.decoding.scoring import token_log_probs
+from headwise.decoding.batching import padded
+from headwise.decoding.forced import token_log_probs
 from headwise.errors import ConfigError
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.text.tokens.subwords import BOS, EOS, PAD

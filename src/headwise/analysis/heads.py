@@ -14,7 +14,8 @@ from headwise.analysis.attention import Sentence, overlap
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
 from headwise.analysis.tracer import stacked
-from headwise.decoding.engine import Ensemble, batches, padded
+from headwise.decoding.batching import batches, padded
+from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.nn.multihead import recording

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headwise.analysis.interventions import Intervention, Part, attention_parts
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.engine import padded
+from headwise.decoding.batching import padded
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.attention import attention_kind, attention_weights

@@ -22,10 +22,12 @@ from headwise.analysis.interventions import (
     private_copy,
 )
 from headwise.analysis.trace import Alternative, Forced, Node, Ranked, Side, Trace
-from headwise.decoding.engine import Ensemble, padded
+from headwise.decoding.batching import padded
+from headwise.decoding.beam_tree import BeamNode, BeamTrace
+from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.search import Hypothesis, length_penalty, search
-from headwise.decoding.trace import BeamNode, BeamTrace
+from headwise.decoding.search import search
 from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq

@@ -48,7 +48,7 @@ def command(
     from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
 
-    translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="readable")
+    translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="pytorch")
     novelty = translator.novelty
     unknown = UnknownWords(novelty.seen is not None), UnknownWords(novelty.seen is not None)
     line = 0

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from headwise.decoding.batching import BATCH_TOKENS, batches, padded
 from headwise.decoding.constraints import Symbols
-from headwise.decoding.engine import batches, padded
 from headwise.decoding.ids import check_ids
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
@@ -31,7 +31,7 @@ def cross_attention(
     targets: Sequence[Sequence[int]],
     symbols: Symbols,
     *,
-    batch_tokens: int = 4096,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> list[Tensor]:
     """Return for each pair the weights (layers, heads, target, source) with which each target token was predicted.
 

@@ -20,61 +20,18 @@ Shapes: n sentences still searched, k hypotheses each, v vocabulary, t tokens so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor
 
+from headwise.decoding.beam_tree import BeamTrace
 from headwise.decoding.constraints import Constraints, Symbols
+from headwise.decoding.hypothesis import Candidates, Hypothesis, length_penalty
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.sampling import draw, shaped, uniforms
 from headwise.decoding.selection import best_continuations
 from headwise.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from headwise.decoding.trace import BeamTrace
-    from headwise.models.base import Seq2Seq
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One finished output.
-
-    Attributes:
-        tokens: subword ids without the start and end symbols.
-        log_probability: log P(tokens, end symbol | source), natural logarithm.
-        score: log_probability / length penalty; the beam search returns the highest.
-        token_log_probabilities: one for each token and one for the end symbol; they sum to `log_probability`.
-    """
-
-    tokens: tuple[int, ...]
-    log_probability: float
-    score: float
-    token_log_probabilities: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """One step's continuations, (n, m) each, best first, and which of them go on.
-
-    Attributes:
-        parents: place of the hypothesis that is continued.
-        tokens: by which token.
-        gains: the token's log-probability.
-        totals: log-probability of the continued hypothesis.
-        ends: those that finish here.
-        places: columns (n, k) of those that go on.
-        places_totals: log-probabilities (n, k) of those that go on, -inf for an empty place.
-    """
-
-    parents: Tensor
-    tokens: Tensor
-    gains: Tensor
-    totals: Tensor
-    ends: Tensor
-    places: Tensor
-    places_totals: Tensor
+from headwise.models.base import Seq2Seq
 
 
 @torch.inference_mode()
@@ -144,15 +101,6 @@ def damaged(number: int) -> CheckpointError:
         f"sentence {number} of the batch: expected probabilities from the model, "
         "found values that aren't finite numbers; its parameters are damaged"
     )
-
-
-@overload
-def length_penalty(length: int, alpha: float) -> float: ...
-@overload
-def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """Return ((5 + |Y|) / 6)^alpha for |Y| = `length` subwords, the end symbol included."""
-    return ((5 + length) / 6) ** alpha
 
 
 def _continue(log_probs: Tensor, totals: Tensor, eos: int) -> Candidates:

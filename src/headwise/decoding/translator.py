@@ -23,13 +23,14 @@ from headwise.characters import check_characters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, word_links
+from headwise.decoding.batching import decode
 from headwise.decoding.constraints import Symbols
-from headwise.decoding.engine import Ensemble, decode
-from headwise.decoding.engines import EngineOptions, Watch, open_run
+from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.forced import score
+from headwise.decoding.hypothesis import Hypothesis
+from headwise.decoding.loading import EngineOptions, Watch, open_run
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Output, Translation, joined
-from headwise.decoding.scoring import score
-from headwise.decoding.search import Hypothesis
 from headwise.decoding.shortlist import FILE as SHORTLIST
 from headwise.decoding.shortlist import Shortlist
 from headwise.decoding.splitting import split_text
@@ -79,7 +80,7 @@ class Translator:
     ) -> Translator:
         """Load a run directory, or several as an ensemble; the first one's configuration gives the defaults.
 
-        For `device`, `precision`, `engine` and `workers` see `headwise.decoding.engines.EngineOptions`. `shortlist`
+        For `device`, `precision`, `engine` and `workers` see `headwise.decoding.loading.EngineOptions`. `shortlist`
         lets translations hold only the subwords that the first run's shortlist gives for their source. Raises
         `CheckpointError` where a run is missing, damaged, without the shortlist asked for, or has other subwords than
         the first, and `ConfigError` or `DeviceError` where it can't be decoded as asked.

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headwise.decoding.engine import batches, padded
+from headwise.decoding.batching import batches, padded
 from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import CheckpointError
 from headwise.evaluation.translation import count_words, perplexity

@@ -7,8 +7,9 @@ one token at a time, and `forward` for teacher forcing. The state is opaque.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +81,13 @@ class Seq2Seq(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where ids must be for this model to read them."""
         return next(self.parameters()).device
+
+    def own_search(self, options: object) -> Callable[..., Any] | None:
+        """Return an engine's own search of many sentences, which takes the place of one step after the other.
+
+        `options` are `headwise.decoding.options.SearchOptions`. None where the model has no search for these.
+        """
+        return None
 
     @property
     def readable(self) -> Seq2Seq:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config
-from headwise.decoding.engine import decode
+from headwise.decoding.batching import decode
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import SYMBOLS
 from headwise.errors import ConfigError, DataError

@@ -70,20 +70,20 @@ def _search(
     model: Seq2Seq, sources: Sequence[list[int]], job: Decoding, shortlist: Shortlist | None
 ) -> list[list[int]]:
     """Decode in batches of the job's size, longest first; the native engine holds as many sentences a worker."""
-    from headwise.decoding.engine import decode
-    from headwise.decoding.native.transformer import NativeTransformer
+    from headwise.decoding.batching import decode
     from headwise.decoding.translator import SYMBOLS
 
     options = search_options(job)
+    own = model.own_search(options)
     outputs: list[list[int]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
-    size = len(order) if isinstance(model, NativeTransformer) and job.batch > 1 else job.batch
+    size = len(order) if own is not None and job.batch > 1 else job.batch
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         batch = [sources[row] for row in rows]
-        if isinstance(model, NativeTransformer):
+        if own is not None:
             lists = None if shortlist is None else [shortlist(source) for source in batch]
-            results = model.search(batch, options, SYMBOLS, sentences=job.batch, lists=lists)
+            results = own(batch, options, SYMBOLS, sentences=job.batch, lists=lists)
         else:
             room = len(batch) * len(batch[0]) * options.rows  # all of them in one batch
             results = decode(model, batch, options, SYMBOLS, batch_tokens=room, shortlist=shortlist)

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.decoding.constraints import Symbols
+from headwise.decoding.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.native import library as native
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.search import Hypothesis, damaged, length_penalty
+from headwise.decoding.search import damaged
 
 if TYPE_CHECKING:
     from headwise.decoding.native.transformer import NativeTransformer

@@ -16,17 +16,18 @@ from torch import Tensor
 
 from headwise.config import ModelConfig
 from headwise.decoding.constraints import Symbols
+from headwise.decoding.hypothesis import Hypothesis
 from headwise.decoding.ids import check_ids, check_lists, check_tensor
 from headwise.decoding.native import library as native
 from headwise.decoding.native.job import Job
 from headwise.decoding.native.packing import ACTIVATIONS, Packing
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.search import Hypothesis
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.nn.positions import position_encoding
 
 _KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
 _SHARE = 4  # sentences
+_MOST_BEAMS = 1024
 
 
 # Keys that the engine reads, or that mean nothing to it. Any other, one that is yet to be invented too, must be as it
@@ -201,12 +202,12 @@ class NativeTransformer(Seq2Seq):
     ) -> list[list[Hypothesis]]:
         """Search every source, all in native code, `sentences` at once in each of `workers` threads.
 
-        The same results as `headwise.decoding.search.search`, for the options that `searches` accepts. `lists` name
+        The same results as `headwise.decoding.search.search`, for the options that `own_search` accepts. `lists` name
         the only tokens that each sentence's outputs may hold, in ascending order, the end symbol among them;
         probabilities are then taken among these. Sources are best given by length. Raises `DataError` for ids that
         aren't in the vocabularies, and lists that aren't like that.
         """
-        assert self.searches(options)
+        assert self.own_search(options)
         check_ids(sources, self.source_size, "source")
         if lists is not None:
             check_lists(lists, len(sources), self.target_size, symbols.eos)
@@ -217,7 +218,8 @@ class NativeTransformer(Seq2Seq):
             job.start(sentences, workers)
             return job.results()
 
-    @staticmethod
-    def searches(options: SearchOptions) -> bool:
-        """Tell whether `search` knows these options; a search with others goes step by step."""
-        return not (options.sample or options.no_repeat_ngram or options.beam > 1024)
+    def own_search(self, options: object) -> Callable[..., list[list[Hypothesis]]] | None:
+        """Return `search` where it knows these options; with others the search goes step by step."""
+        assert isinstance(options, SearchOptions)
+        known = not (options.sample or options.no_repeat_ngram or options.beam > _MOST_BEAMS)
+        return self.search if known else None

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from headwise.decoding.batching import BATCH_TOKENS, batches, padded
 from headwise.decoding.constraints import Symbols
-from headwise.decoding.engine import batches, padded
+from headwise.decoding.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.ids import check_ids
-from headwise.decoding.search import Hypothesis, length_penalty
 from headwise.models.base import Seq2Seq
 
 _POSITIONS = 2048  # projected to the vocabulary at once
@@ -24,7 +24,7 @@ def score(
     symbols: Symbols,
     *,
     alpha: float,
-    batch_tokens: int = 4096,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> list[Hypothesis]:
     """Score each target, ids without special symbols, after its source, ids that end with the end symbol.
 

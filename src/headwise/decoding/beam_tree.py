@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from headwise.decoding.search import length_penalty
-
-if TYPE_CHECKING:
-    from headwise.decoding.search import Candidates
+from headwise.decoding.hypothesis import Candidates, length_penalty
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Which engine decodes a run, and in which precision: the fastest that gives the right results, and never in silence.
 
-`readable` is the model as it is written in `headwise.models`, in PyTorch; it runs every model everywhere. `native` is
+`pytorch` is the model as it is written in `headwise.models`; it runs every model everywhere. `native` is
 `headwise.decoding.native`, for Transformers on the CPU. `auto` takes the native one where it can.
 """
 
@@ -22,7 +22,8 @@ from headwise.nn.device import find_device, find_precision, processors
 from headwise.nn.multihead import Probed
 from headwise.text.tokens.subwords import Subwords
 
-ENGINES = ("auto", "readable", "native")
+ENGINES = ("auto", "pytorch", "native")
+_FORMER_NAMES = {"readable": "pytorch"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class EngineOptions:
     workers: int = 0
 
     def __post_init__(self) -> None:
-        """Check the names; raises `ConfigError`."""
+        """Check the names, of which `readable` is `pytorch`'s former one; raises `ConfigError`."""
+        object.__setattr__(self, "engine", _FORMER_NAMES.get(self.engine, self.engine))
         if self.engine not in ENGINES:
             raise ConfigError(f"engine: expected one of {', '.join(ENGINES)}, found {self.engine!r}")
         if self.precision not in (None, "auto", *PRECISIONS):
@@ -84,13 +86,13 @@ def open_run(path: Path, options: EngineOptions) -> Opened:
     model = load_model(path, subwords.source_size, subwords.target_size, config).to(device)
     model.compute_dtype = dtype
     precision = str(dtype).removeprefix("torch.")
-    return Opened(model, subwords, config, f"readable engine ({device}), {precision}; native: {library}")
+    return Opened(model, subwords, config, f"pytorch engine ({device}), {precision}; native: {library}")
 
 
 def _native(config: Config, options: EngineOptions) -> Library | str:
     """Return the native engine's library, or why it isn't used; raises where it was asked for by name."""
-    if options.engine == "readable":
-        return "--engine readable was asked for"
+    if options.engine == "pytorch":
+        return "--engine pytorch was asked for"
     if options.engine == "auto" and find_device(options.device).type != "cpu":
         found: Library | str = "it runs on the CPU, and there is another device"
     elif options.device not in ("auto", "cpu"):

@@ -1,0 +1,104 @@
+"""Several models that decode as one: at every token their probabilities are averaged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ConfigError
+from headwise.models.base import Memory, Seq2Seq, State
+
+
+@dataclass(frozen=True)
+class _Memories(Memory):
+    """What each model of an ensemble made of the source."""
+
+    parts: tuple[Memory, ...]
+
+
+@dataclass(frozen=True)
+class _States(State):
+    """One decoding state for each model of an ensemble."""
+
+    parts: tuple[State, ...]
+
+    def reorder(self, rows: Tensor) -> _States:
+        return _States(tuple(part.reorder(rows) for part in self.parts))
+
+    def keep(self, sentences: Tensor) -> _States:
+        return _States(tuple(part.keep(sentences) for part in self.parts))
+
+
+class Ensemble(Seq2Seq):
+    """Several models that vote at every token: the mean of their probabilities.
+
+    It keeps the protocol of one model; its hidden states are its models' hidden states side by side.
+    """
+
+    def __init__(self, models: Sequence[Seq2Seq]) -> None:
+        """Put models together; raises `ConfigError` unless their vocabularies have the same sizes."""
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        first = models[0]
+        for number, model in enumerate(models[1:], start=2):
+            sizes = (model.source_size, model.target_size)
+            if sizes != (first.source_size, first.target_size):
+                raise ConfigError(
+                    f"ensemble: expected vocabularies of {first.source_size} source and {first.target_size} "
+                    f"target subwords, as in model 1, found {sizes[0]} and {sizes[1]} in model {number}"
+                )
+        self.source_size, self.target_size = first.source_size, first.target_size
+        self.max_length = min(model.max_length for model in models)
+        self._members = tuple(models)
+        self.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """The first model's."""
+        return self._members[0].device
+
+    @property
+    def readable(self) -> Seq2Seq:
+        """The ensemble of the models' readable forms."""
+        if all(model.readable is model for model in self._members):
+            return self
+        return Ensemble([model.readable for model in self._members])
+
+    def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
+        parts = tuple(model.encode(source, mask) for model in self._members)
+        return _Memories(torch.cat([part.states for part in parts], dim=-1), mask, parts)
+
+    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> State:  # noqa: D102
+        assert isinstance(memory, _Memories)
+        pairs = zip(self._members, memory.parts, strict=True)
+        return _States(tuple(model.start(part, beams, capacity) for model, part in pairs))
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:  # noqa: D102
+        assert isinstance(state, _States)
+        pairs = zip(self._members, state.parts, strict=True)
+        log_probs, states = zip(*(model.step(tokens, part) for model, part in pairs), strict=True)
+        return self._mean(log_probs), _States(states)
+
+    def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
+        assert isinstance(memory, _Memories)
+        pairs = zip(self._members, memory.parts, strict=True)
+        return torch.cat([model.decode(part, target_input) for model, part in pairs], dim=-1)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """An ensemble's probabilities are a mean, and no one projection gives them."""
+        raise NotImplementedError("an ensemble has no single output projection; use `project`")
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Return the mean's log-probabilities, which are logits too: their log-softmax is themselves."""
+        widths = [model.output_weight.shape[1] for model in self._members]
+        parts = zip(self._members, hidden.split(widths, dim=-1), strict=True)
+        return self._mean([model.project(part).float().log_softmax(-1) for model, part in parts])
+
+    @staticmethod
+    def _mean(log_probs: Sequence[Tensor]) -> Tensor:
+        return torch.logsumexp(torch.stack(list(log_probs)), dim=0) - math.log(len(log_probs))
