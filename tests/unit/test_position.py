@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwise.data.position import check_index, read_position
+from headwise.data.stream import check_index, read_position
 from headwise.errors import CheckpointError
 from headwise.images.batches import RowDraws
 from headwise.text.batches.examples import RowBatch, RowStream, make_rows

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from headwise.bench.workload import Workload
+from headwise.data.plans import plan_batches
 from headwise.text.batches.examples import padded
-from headwise.text.batches.pairs import Batch, plan_batches
+from headwise.text.batches.pairs import Batch
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 

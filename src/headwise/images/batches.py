@@ -1,17 +1,17 @@
-"""Batches of images, moved and mirrored at random, in an order that a run can leave and take up again."""
+"""Batches of images, moved and mirrored at random."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+import functools
+import itertools
+from collections.abc import Callable, Generator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.position import check_index, read_position
-from headwise.text.batches.pairs import share_out
-
-Batch = TypeVar("Batch")
+from headwise.data.plans import share_out
+from headwise.data.stream import Batch, Epoch, ResumableStream
 
 
 def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Generator) -> NDArray[Any]:
@@ -36,12 +36,8 @@ def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Gene
     return result
 
 
-class RowDraws(Generic[Batch]):
-    """An endless stream of batches of rows, whose position can be saved and restored.
-
-    Every epoch each row is in one batch. The order, and all that `make` draws for a batch, is a function of the seed,
-    the epoch and the batch's number. Rank r of `world` gets batches r, r + world, …
-    """
+class RowDraws(ResumableStream[Batch]):
+    """Training batches of so many rows, each row once an epoch."""
 
     def __init__(
         self,
@@ -66,37 +62,14 @@ class RowDraws(Generic[Batch]):
             world: number of processes.
         """
         self._count, self._rows, self._make = count, rows, make
-        self._seed, self._rank, self._world = seed, rank, world
-        self.epoch = self.index = 0
-        self._plan: list[NDArray[np.int64]] | None = None
-        self._identity = {"rows": rows, "seed": seed, "world": world, **identity}
+        whole = {"rows": rows, "seed": seed, "world": world, **identity}
+        super().__init__(whole, seed=seed, rank=rank, world=world)
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The stream itself; it never ends."""
-        return self
+    def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
+        for epoch in itertools.count(first):
+            order = np.random.default_rng([self.seed, epoch]).permutation(self._count)
+            plan = share_out(np.array_split(order, -(-self._count // self._rows)), self.world)
+            yield plan[self.rank :: self.world], functools.partial(self._draw, epoch)
 
-    def __next__(self) -> Batch:
-        """The next batch; raises `DataError` where there are fewer rows than ranks."""
-        if self._plan is None:
-            order = np.random.default_rng([self._seed, self.epoch]).permutation(self._count)
-            plan = np.array_split(order, -(-self._count // self._rows))
-            self._plan = share_out(plan, self._world)[self._rank :: self._world]
-            check_index(self.index, self._plan, self.epoch)
-        random = np.random.default_rng([self._seed, self.epoch, self.index, self._rank])
-        batch = self._make(self._plan[self.index], random)
-        self.index += 1
-        if self.index == len(self._plan):
-            self.epoch, self.index, self._plan = self.epoch + 1, 0, None
-        return batch
-
-    def state(self) -> dict[str, Any]:
-        """The position after the batches given out so far, and what it is a position in; fit for JSON."""
-        return {"epoch": self.epoch, "index": self.index, **self._identity}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a saved position; raises `CheckpointError` where it is one in other batches."""
-        self.epoch, self.index = read_position(state, self._identity)
-        self._plan = None
-
-    def close(self) -> None:
-        """Nothing is made ahead."""
+    def _draw(self, epoch: int, index: int, rows: NDArray[np.int64]) -> Batch:
+        return self._make(rows, self.random(epoch, index))

@@ -50,17 +50,16 @@ class DenoisingTask:
 
     def batches(self, rank: int, world: int) -> DenoisingStream:
         """Training batches of one rank; `batch.tokens` bounds the tokens before they are damaged."""
-        seed = self.config.training.seed
         windows = WindowStream(
             self.prepared,
             window_of(self.config),
             self.config.batch.tokens,
             first=self.prepared.vocabulary.line_end,
-            seed=seed,
+            seed=self.config.training.seed,
             rank=rank,
             world=world,
         )
-        return DenoisingStream(windows, self.damage, seed=seed, rank=rank)
+        return DenoisingStream(windows, self.damage)
 
     def loss(self, batch: Batch) -> LossSum:
         """Label-smoothed cross-entropy summed over target tokens."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.plans import plan_rows
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.headed import HeadedEncoder, load_encoder
@@ -24,7 +25,7 @@ from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
 from headwise.tasks.start import find_start
-from headwise.text.batches.examples import RowBatch, RowStream, make_rows, plan_rows
+from headwise.text.batches.examples import RowBatch, RowStream, make_rows
 from headwise.text.batches.masking import MASK
 from headwise.text.datasets.examples import (
     Encoded,

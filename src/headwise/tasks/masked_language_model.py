@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import Config
+from headwise.data.plans import plan_rows
 from headwise.errors import ConfigError, DataError
 from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.headed import HeadedEncoder, load_encoder
@@ -22,7 +23,7 @@ from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
 from headwise.tasks.encoder import MAY_CHANGE, UNUSED, check_vocabulary, choice_loss, to_device
 from headwise.tasks.start import Start, find_start
-from headwise.text.batches.examples import RowBatch, RowStream, make_rows, plan_rows
+from headwise.text.batches.examples import RowBatch, RowStream, make_rows
 from headwise.text.batches.masking import MASK, Masking, cut_documents, cut_running
 from headwise.text.datasets.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text

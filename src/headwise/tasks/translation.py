@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config, TrainingConfig
+from headwise.data.plans import plan_batches
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
@@ -21,7 +22,7 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.tasks.start import Start, find_start
-from headwise.text.batches.pairs import Batch, BatchStream, make_batch, plan_batches
+from headwise.text.batches.pairs import Batch, BatchStream, make_batch
 from headwise.text.datasets.parallel import PreparedData, prepare
 from headwise.text.tokens.subwords import EOS, PAD, Subwords
 from headwise.text.tokens.vocabulary import Pieces

@@ -7,18 +7,19 @@ empty, are replaced by one `<mask>` each; the target is the whole text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from headwise.config.tasks import DenoisingConfig
+from headwise.data.stream import Epoch, ResumableStream
 from headwise.text.batches.examples import padded
 from headwise.text.batches.pairs import Batch
-from headwise.text.batches.windows import WindowStream
+from headwise.text.batches.windows import WindowBatch, WindowStream
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 Ids = NDArray[np.int64]
@@ -131,33 +132,28 @@ def make_pairs(pairs: Sequence[tuple[Ids, Ids]], rows: list[int]) -> Batch:
     )
 
 
-class DenoisingStream:
+class DenoisingStream(ResumableStream[Batch]):
     """Windows of a text, damaged anew every time; the damage is a function of the seed and the position alone."""
 
-    def __init__(self, windows: WindowStream, damage: Damage, *, seed: int, rank: int) -> None:
-        """Damage what `windows` gives."""
-        self._windows, self._damage, self._seed, self._rank = windows, damage, seed, rank
+    name = WindowStream.name
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The stream itself; it never ends."""
-        return self
+    def __init__(self, windows: WindowStream, damage: Damage) -> None:
+        """Damage what `windows` would give, with the same seed and identity."""
+        super().__init__(windows.identity, seed=windows.seed, rank=windows.rank, world=windows.world)
+        self._windows, self._damage = windows, damage
 
-    def __next__(self) -> Batch:
-        """The next batch; its rows are where its windows begin in the text."""
-        random = np.random.default_rng([self._seed, self._windows.epoch, self._windows.index, self._rank])
-        windows = next(self._windows)
-        return make_pairs(
-            [self._damage(ids, random) for ids in windows.outputs.numpy()], windows.starts.tolist()
-        )
+    def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
+        for number, (plan, make) in enumerate(self._windows.epochs(first), start=first):
+            yield plan, functools.partial(self._make, number, make)
 
-    def state(self) -> dict[str, Any]:
-        """The position after the batches given out so far, fit for JSON."""
-        return self._windows.state()
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a saved position; raises `CheckpointError` where it is one in other batches."""
-        self._windows.load_state(state)
-
-    def close(self) -> None:
-        """Nothing is made ahead."""
-        self._windows.close()
+    def _make(
+        self,
+        epoch: int,
+        make: Callable[[int, NDArray[np.int64]], WindowBatch],
+        index: int,
+        starts: NDArray[np.int64],
+    ) -> Batch:
+        """Damage one batch of windows; its rows are where they begin in the text."""
+        random, windows = self.random(epoch, index), make(index, starts)
+        pairs = [self._damage(ids, random) for ids in windows.outputs.numpy()]
+        return make_pairs(pairs, windows.starts.tolist())

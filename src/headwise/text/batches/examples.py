@@ -1,4 +1,4 @@
-"""Rows of ids as padded training batches, in an order that a run can leave and take up again.
+"""Batches of examples: rows of ids with targets of their own, padded on the right.
 
 Which rows an epoch has, how they are grouped, and everything drawn for a batch is a function of the seed, the epoch and
 the batch's number alone.
@@ -6,7 +6,9 @@ the batch's number alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.data.position import check_index, read_position
-from headwise.text.batches.pairs import plan_batches, share_out
+from headwise.data.plans import plan_rows
+from headwise.data.stream import Epoch, ResumableStream
 from headwise.text.tokens.subwords import EOS, PAD
 
 
@@ -59,22 +61,8 @@ def padded(rows: Sequence[Any], value: int = PAD) -> torch.Tensor:
     return torch.from_numpy(result)
 
 
-def plan_rows(
-    lengths: NDArray[Any], tokens: int, *, seed: int, epoch: int, world: int = 1
-) -> list[NDArray[np.int64]]:
-    """Group rows of similar length into batches of at most `tokens`, padding included; each row is in one.
-
-    A row longer than that is a batch by itself. Raises `DataError` where there are fewer rows than ranks.
-    """
-    tokens = max(tokens, int(lengths.max()))
-    return share_out(plan_batches(lengths, lengths, tokens, seed=seed, epoch=epoch), world)
-
-
-class RowStream:
-    """An endless stream of batches, whose position can be saved and restored.
-
-    Rank r of `world` gets batches r, r + world, …; `epoch` and `index` say which batch comes next.
-    """
+class RowStream(ResumableStream[RowBatch]):
+    """Training batches of rows of similar length within a budget of tokens."""
 
     def __init__(
         self,
@@ -99,37 +87,14 @@ class RowStream:
             world: number of processes.
         """
         self._lengths, self._make, self._tokens = lengths, make, tokens
-        self._seed, self._rank, self._world = seed, rank, world
-        self.epoch = self.index = 0
-        self._plan: list[NDArray[np.int64]] | None = None
-        self._identity = {"tokens": tokens, "seed": seed, "world": world, **identity}
+        whole = {"tokens": tokens, "seed": seed, "world": world, **identity}
+        super().__init__(whole, seed=seed, rank=rank, world=world)
 
-    def __iter__(self) -> Iterator[RowBatch]:
-        """The stream itself; it never ends."""
-        return self
+    def epochs(self, first: int) -> Generator[Epoch[RowBatch], None, None]:  # noqa: D102
+        for epoch in itertools.count(first):
+            lengths = self._lengths(epoch)
+            plan = plan_rows(lengths, self._tokens, seed=self.seed, epoch=epoch, world=self.world)
+            yield plan[self.rank :: self.world], functools.partial(self._draw, epoch)
 
-    def __next__(self) -> RowBatch:
-        """The next batch; raises `DataError` where there are fewer rows than ranks."""
-        if self._plan is None:
-            lengths = self._lengths(self.epoch)
-            plan = plan_rows(lengths, self._tokens, seed=self._seed, epoch=self.epoch, world=self._world)
-            self._plan = plan[self._rank :: self._world]
-            check_index(self.index, self._plan, self.epoch)
-        random = np.random.default_rng([self._seed, self.epoch, self.index, self._rank])
-        batch = self._make(self.epoch, self._plan[self.index], random)
-        self.index += 1
-        if self.index == len(self._plan):
-            self.epoch, self.index, self._plan = self.epoch + 1, 0, None
-        return batch
-
-    def state(self) -> dict[str, Any]:
-        """The position after the batches given out so far, and what it is a position in; fit for JSON."""
-        return {"epoch": self.epoch, "index": self.index, **self._identity}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a saved position; raises `CheckpointError` where it is one in other batches."""
-        self.epoch, self.index = read_position(state, self._identity)
-        self._plan = None
-
-    def close(self) -> None:
-        """Nothing is made ahead."""
+    def _draw(self, epoch: int, index: int, rows: NDArray[np.int64]) -> RowBatch:
+        return self._make(epoch, rows, self.random(epoch, index))

@@ -1,4 +1,4 @@
-"""Windows of a long text as training batches, in an order that a run can leave and take up again.
+"""Windows of a long text as training batches.
 
 All windows of an epoch together cover the text once. Where they begin is shifted from epoch to epoch, so that no token
 always stands at the same place; the shift and the order are a function of the seed and the epoch alone.
@@ -6,7 +6,9 @@ always stands at the same place; the shift and the order are a function of the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.data.position import check_index, read_position
+from headwise.data.stream import Epoch, ResumableStream
 from headwise.errors import DataError
 from headwise.text.datasets.monolingual import PreparedText, TextStore
 
@@ -76,11 +78,10 @@ def plan_windows(
     return np.array_split(random.permutation(starts), min(batches, len(starts) // world * world))
 
 
-class WindowStream:
-    """An endless stream of batches of windows, whose position can be saved and restored.
+class WindowStream(ResumableStream[WindowBatch]):
+    """Training batches of windows, all of which together cover the text once an epoch."""
 
-    Rank r of `world` gets batches r, r + world, …; `epoch` and `index` say which batch comes next.
-    """
+    name = "windows"
 
     def __init__(
         self,
@@ -109,10 +110,7 @@ class WindowStream:
         self._ids, self._first, self._prefix = prepared.train.ids, first, prefix
         self._length = min(length, len(self._ids))
         self._rows = max(1, tokens // self._length)
-        self._seed, self._rank, self._world = seed, rank, world
-        self.epoch = self.index = 0
-        self._plan: list[NDArray[np.int64]] | None = None
-        self._identity = {
+        identity = {
             "length": self._length,
             "tokens": tokens,
             "seed": seed,
@@ -120,43 +118,21 @@ class WindowStream:
             "prefix": prefix,
             **prepared.identity(),
         }
+        super().__init__(identity, seed=seed, rank=rank, world=world)
 
-    def __iter__(self) -> Iterator[WindowBatch]:
-        """The stream itself; it never ends."""
-        return self
-
-    def __next__(self) -> WindowBatch:
-        """The next batch; raises `DataError` where there are fewer windows than ranks."""
-        if self._plan is None:
+    def epochs(self, first: int) -> Generator[Epoch[WindowBatch], None, None]:  # noqa: D102
+        for epoch in itertools.count(first):
             plan = plan_windows(
-                len(self._ids), self._length, self._rows, seed=self._seed, epoch=self.epoch, world=self._world
+                len(self._ids), self._length, self._rows, seed=self.seed, epoch=epoch, world=self.world
             )
-            self._plan = plan[self._rank :: self._world]
-            check_index(self.index, self._plan, self.epoch)
-        starts = self._plan[self.index]
-        batch = make_windows(self._ids, starts, self._length, self._first, self._draw_prefix(len(starts)))
-        self.index += 1
-        if self.index == len(self._plan):
-            self.epoch, self.index, self._plan = self.epoch + 1, 0, None
-        return batch
+            yield plan[self.rank :: self.world], functools.partial(self.make, epoch)
 
-    def _draw_prefix(self, rows: int) -> torch.Tensor | None:
-        if not self._prefix:
-            return None
-        random = np.random.default_rng([self._seed, self.epoch, self.index, self._rank])
-        return torch.from_numpy(random.integers(0, self._length, rows))
-
-    def state(self) -> dict[str, Any]:
-        """The position after the batches given out so far, and what it is a position in; fit for JSON."""
-        return {"epoch": self.epoch, "index": self.index, **self._identity}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a saved position; raises `CheckpointError` where it is one in other batches."""
-        self.epoch, self.index = read_position(state, self._identity, "windows")
-        self._plan = None
-
-    def close(self) -> None:
-        """Nothing is made ahead."""
+    def make(self, epoch: int, index: int, starts: NDArray[np.int64]) -> WindowBatch:
+        """Read the windows that begin at `starts`: batch `index` of an epoch."""
+        prefix = None
+        if self._prefix:
+            prefix = torch.from_numpy(self.random(epoch, index).integers(0, self._length, len(starts)))
+        return make_windows(self._ids, starts, self._length, self._first, prefix)
 
 
 def scoring_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int]]:
