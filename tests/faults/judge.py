@@ -14,10 +14,14 @@ import random
 import shutil
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from edits import edits
 from headwise.decoding.engine import padded
@@ -26,6 +30,7 @@ from headwise.decoding.search import Hypothesis, search
 from headwise.decoding.translator import SYMBOLS, LongLineWarning, Translator
 from headwise.errors import HeadwiseError
 from headwise.models.base import Seq2Seq
+from headwise.nn.multihead import Attended, MultiHeadAttention
 from headwise.text.shortlist import FILE as SHORTLIST
 from rounding import rounding
 
@@ -52,7 +57,10 @@ def damage(bases: Path, folder: Path, number: int) -> str:
 
 
 def judge(folder: Path) -> str:
-    """Translate with a damaged run; returns "sentence", "same" or "tied". Raises `Broken`, or whatever escapes."""
+    """Translate with a damaged run; returns "sentence", "same", "tied" or "overflow".
+
+    Raises `Broken`, or whatever escapes.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", LongLineWarning)
@@ -102,17 +110,31 @@ def compare(
         if found != expected:
             raise Broken("the readable engine gives two results")
         return "same"
+    sources = [translate_ids(readable, text) for text in SENTENCES]
     with rounding(readable.model, engine.precision):
-        if engine.precision != "float32":
-            expected = attempt_again(readable)
-        sources = [translate_ids(readable, text) for text in SENTENCES]
-        close = [
-            agree(readable, engine.precision, source, hypotheses)
-            for source, hypotheses in zip(sources, found, strict=True)
-            if source
-        ]
-    for text in filter(None, close):
-        raise Broken(text)
+        try:
+            return differences(native, found, readable, expected, sources)
+        except (Broken, HeadwiseError):
+            if overflows(readable, sources, found):
+                return "overflow"
+            raise
+
+
+def differences(
+    native: Translator,
+    found: list[list[Hypothesis]],
+    readable: Translator,
+    expected: list[list[Hypothesis]],
+    sources: Sequence[Sequence[int]],
+) -> str:
+    """Do that with the readable model as it is now, which rounds as the native engine does."""
+    engine = native._fast
+    assert isinstance(engine, NativeTransformer)
+    if engine.precision != "float32":
+        expected = attempt_again(readable)
+    for source, hypotheses in zip(sources, found, strict=True):
+        if source and (text := agree(readable, engine.precision, source, hypotheses)):
+            raise Broken(text)
     if texts(found) == texts(expected):
         return "same"
     again = attempt_stepwise(native)
@@ -183,6 +205,36 @@ def agree(
             said = f"{high.tolist()} float64, {low.tolist()} float32"
             return f"log-probabilities {ours.tolist()}, the readable engine's are {said}"
     return ""
+
+
+def overflows(
+    readable: Translator, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+) -> bool:
+    """Tell whether a product's terms, or squares to be normalized, add up to more than float32 holds, all positive."""
+    sums, product, norm = [0.0], nn.functional.linear, nn.functional.layer_norm
+
+    def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        sums.append(float((x.abs() @ weight.abs().T).max()))
+        return product(x, weight, bias)
+
+    def layer_norm(x: Tensor, *others: Any) -> Tensor:
+        sums.append(float(x.square().sum(-1).max()))
+        return norm(x, *others)
+
+    def watch(seen: Attended) -> None:
+        sums.append(float((seen.q.abs() @ seen.k.abs().mT).max()))
+
+    parts = [part for part in readable.model.modules() if isinstance(part, MultiHeadAttention)]
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(nn.functional, "linear", linear))
+        stack.enter_context(patch.object(nn.functional, "layer_norm", layer_norm))
+        for part in parts:
+            stack.enter_context(patch.object(part, "watch", watch))
+        for source, hypotheses in zip(sources, found, strict=True):
+            if source:
+                forced(readable, source, [hypothesis.tokens for hypothesis in hypotheses], torch.float64)
+    # With room for those of the hypotheses that the search left.
+    return not max(sums) <= torch.finfo(torch.float32).max / 1000
 
 
 def forced(
