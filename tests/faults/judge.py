@@ -58,7 +58,7 @@ def damage(bases: Path, folder: Path, number: int) -> str:
 
 
 def judge(folder: Path) -> str:
-    """Translate with a damaged run; returns "sentence", "same", "tied" or "overflow".
+    """Translate with a damaged run; returns "sentence", "same", "tied" or "rounding".
 
     Raises `Broken`, or whatever escapes.
     """
@@ -72,8 +72,8 @@ def judge(folder: Path) -> str:
         if isinstance(expected, HeadwiseError):
             readable = Translator.load(folder, engine="readable", device="cpu")
             sources = [translate_ids(readable, text) for text in SENTENCES]
-            if overflows(readable, sources, found[1]):
-                return "overflow"
+            if indeterminate(readable, sources, found[1]):
+                return "rounding"
             raise Broken(f"a translation, where the readable engine says: {expected}")
         return compare(*found, *expected)
 
@@ -120,8 +120,8 @@ def compare(
         try:
             return differences(native, found, readable, expected, sources)
         except (Broken, HeadwiseError):
-            if overflows(readable, sources, found):
-                return "overflow"
+            if indeterminate(readable, sources, found):
+                return "rounding"
             raise
 
 
@@ -215,11 +215,17 @@ def agree(
     return ""
 
 
-def overflows(
+def indeterminate(
     readable: Translator, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
 ) -> bool:
-    """Tell whether a product's terms, or squares to be normalized, add up to more than float32 holds, all positive."""
-    sums, product, norm = [0.0], nn.functional.linear, nn.functional.layer_norm
+    """Tell whether the order of adding decides.
+
+    So it is where terms add up to nearly as much as float32 holds, or where logits or attention scores, which are
+    exponents, have terms so large that their rounding alone is a difference.
+    """
+    model = readable.model
+    sums, exponents = [0.0], [0.0]
+    product, norm, project = nn.functional.linear, nn.functional.layer_norm, model.project
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         sums.append(float((x.abs() @ weight.abs().T).max()))
@@ -229,20 +235,26 @@ def overflows(
         sums.append(float(x.square().sum(-1).max()))
         return norm(x, *others)
 
-    def watch(seen: Attended) -> None:
-        sums.append(float((seen.q.abs() @ seen.k.abs().mT).max()))
+    def logits(hidden: Tensor) -> Tensor:
+        exponents.append(float((hidden.abs() @ model.output_weight.to(hidden.dtype).abs().T).max()))
+        return project(hidden)
 
-    parts = [part for part in readable.model.modules() if isinstance(part, MultiHeadAttention)]
+    def watch(seen: Attended) -> None:
+        exponents.append(float((seen.q.abs() @ seen.k.abs().mT).max()))
+
     with ExitStack() as stack:
         stack.enter_context(patch.object(nn.functional, "linear", linear))
         stack.enter_context(patch.object(nn.functional, "layer_norm", layer_norm))
-        for part in parts:
-            stack.enter_context(patch.object(part, "watch", watch))
+        stack.enter_context(patch.object(model, "project", logits))
+        for part in model.modules():
+            if isinstance(part, MultiHeadAttention):
+                stack.enter_context(patch.object(part, "watch", watch))
         for source, hypotheses in zip(sources, found, strict=True):
             if source:
                 forced(readable, source, [hypothesis.tokens for hypothesis in hypotheses], torch.float64)
+    known = torch.finfo(torch.float32)
     # With room for those of the hypotheses that the search left.
-    return not max(sums) <= torch.finfo(torch.float32).max / 1000
+    return not (max(sums) <= known.max / 1000 and max(exponents) * known.eps <= 0.01)
 
 
 def forced(

@@ -15,6 +15,17 @@ import judge
 from bases import BASES, write_base
 
 CHUNKS, CASES = 2, 100
+FOUND = (
+    6802,
+    9684,
+    11625,
+    16214,
+    16356,
+    17462,
+    18642,
+    18815,
+    20638,
+)  # once findings, of the engines or of the judge
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -24,6 +35,13 @@ def test_damage_ends_in_the_same_translation_or_one_sentence(chunk: int) -> None
     assert sum(report.outcomes.values()) == CASES
     assert report.outcomes["sentence"] > CASES / 4
     assert report.outcomes["same"] > CASES / 10
+
+
+def test_what_was_found_is_found_no_more(tmp_path: Path) -> None:
+    fuzz.write_bases(tmp_path / "bases")
+    for number in FOUND:
+        judge.damage(tmp_path / "bases", tmp_path / "case", number)
+        assert judge.judge(tmp_path / "case") in ("sentence", "same", "tied", "rounding")
 
 
 @pytest.mark.parametrize("name", BASES)
