@@ -96,7 +96,7 @@ def values(tensors: Tensors, name: str, draw: random.Random) -> str:
 def scaled(tensors: Tensors, name: str, draw: random.Random) -> str:
     """Multiply a whole tensor of floats."""
     kind, shape, data = tensors.entries[name]
-    if kind != "F32":
+    if kind != "F32" or len(data) % 4:
         return values(tensors, name, draw)
     factor = one_value(draw)
     numbers = struct.unpack(f"<{len(data) // 4}f", data)

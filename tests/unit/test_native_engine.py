@@ -380,3 +380,15 @@ def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
             found, ours = fast.step(tokens, ours)
             torch.testing.assert_close(found[-8:], expected[-8:], rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(found[:8], expected[:8], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [-1e38, -100.0, 100.0, 1e12])
+def test_an_activation_far_out_is_its_limit(library: Library, value: float) -> None:
+    model = readable(activation="silu")
+    with torch.no_grad():
+        model.encoder[0].feed_forward.w1.bias[:4] = value
+    source, mask = padded(sentences(3, VOCABULARY, seed=2), 0, torch.device("cpu"))
+    with torch.inference_mode():
+        expected = model.encode(source, mask).states[mask]
+        found = native(model, library).encode(source, mask).states[mask]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

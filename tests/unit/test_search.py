@@ -27,6 +27,7 @@ from headwise.decoding.forced import score
 from headwise.decoding.hypothesis import length_penalty
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
+from headwise.decoding.selection import best_continuations
 from headwise.errors import CheckpointError, ConfigError
 
 
@@ -320,3 +321,13 @@ def test_batches_bound_the_padded_tokens_and_hold_every_row_once() -> None:
 def test_bad_options_are_named(options: dict, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         SearchOptions(**options)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_what_is_not_a_number_displaces_nothing(sign: float) -> None:
+    log_probs = torch.randn(2, 3, 100).log_softmax(-1)
+    log_probs[0, 1] = torch.copysign(torch.tensor(torch.nan), torch.tensor(sign))
+    values, parents, tokens = best_continuations(log_probs, torch.zeros(2, 3), 4)
+    expected = log_probs[0, [0, 2]].flatten().sort(descending=True).values[:4]
+    assert torch.equal(values[0], expected)
+    assert torch.equal(values[0], log_probs[0, parents[0], tokens[0]])

@@ -178,6 +178,18 @@ def test_damaged_missing_and_foreign_models(tmp_path: Path, joint: Subwords) -> 
         Subwords.load(tmp_path)
 
 
+def test_subwords_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
+    Subwords.train(["käse und brot"] * 3, ["brot"], SubwordConfig(size=16), tmp_path)
+    file = tmp_path / "spm.model"
+    model = file.read_bytes()
+    assert "ä".encode() in model
+    file.write_bytes(model.replace("ä".encode(), b"\xc3\xc3"))
+    with pytest.raises(
+        CheckpointError, match=r"spm\.model: expected subwords in UTF-8, found a damaged file"
+    ):
+        Subwords.load(tmp_path)
+
+
 def test_text_is_not_imported_with_torch() -> None:
     modules = "headwise.text.datasets.resegmented, headwise.text.datasets.parallel"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"

@@ -45,8 +45,12 @@ def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[T
 
 
 def top(values: Tensor, count: int) -> Tensor:
-    """Return the positions (…, count) of the largest float32 values (…, m), best first, ties by position."""
-    bits = (values + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
+    """Return the positions (…, count) of the largest float32 values (…, m), best first, ties by position.
+
+    What isn't a number comes last, whatever its sign bit, so that it never displaces a hypothesis that has numbers.
+    """
+    numbers = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    bits = (numbers + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers in the order of the floats
     places = torch.arange(values.shape[-1], device=values.device)
     keys = (ordered.to(torch.int64) << 32) - places

@@ -181,6 +181,13 @@ class Inputs {
             most = larger(most, larger(v, -v));
             damage += v - v;  // 0, or NaN for what isn't finite
         }
+        const float not_a_number = sum(damage);
+        if (not_a_number != 0) {  // int8 has no NaN: the scale carries it on
+            std::memset(to, 0, columns);
+            scales_[index] = not_a_number;
+            shifts_[index] = 0;
+            return;
+        }
         const float top = largest(most);
         const float steps = zero_ ? 254 : 127;
         const float factor = top > VANISHING ? steps / top : 0;
@@ -191,10 +198,10 @@ class Inputs {
             total += rounded;
             write(to + k, __builtin_convertvector(rounded, Quarters));
         }
-        scales_[index] = top / steps + sum(damage);  // as int8 has no NaN, the scale carries it on
-        uint32_t whole = 0;  // of what isn't a number any sum will do, but it may not overflow
-        for (int lane = 0; lane < LANES; ++lane) whole += uint32_t(total[lane]);
-        shifts_[index] = int32_t(whole * Int8::OFFSET);
+        scales_[index] = top / steps;
+        int32_t whole = 0;
+        for (int lane = 0; lane < LANES; ++lane) whole += total[lane];
+        shifts_[index] = whole * Int8::OFFSET;
     }
 
     const int32_t* words_ = nullptr;

@@ -300,10 +300,12 @@ class Transformer {
     void activate(float* x) const {
         for (int i = 0; i < shape.d_ff; i += LANES) {
             Floats v = load(x + i);
-            if (shape.activation == Activation::silu)
-                v /= exponential(-larger(v, all(-87.0f))) + 1;
-            else
+            if (shape.activation == Activation::silu) {
+                v = larger(all(-87.0f), v);  // where it is 0 in float32, and 1e38 over e^87 would not be
+                v /= exponential(-v) + 1;
+            } else {
                 for (int lane = 0; lane < LANES; ++lane) v[lane] *= 0.5f * (1 + std::erf(v[lane] * float(M_SQRT1_2)));
+            }
             write(x + i, v);
         }
     }

@@ -145,11 +145,11 @@ class Subwords:
 
     def decode_source(self, ids: Sequence[int]) -> str:
         """Put source subwords together; padding, begin and end are dropped, unknown reads ` ⁇ `."""
-        return self.source_processor.decode(_ordinary(ids))
+        return _decode(self.source_processor, ids)
 
     def decode_target(self, ids: Sequence[int]) -> str:
         """Put target subwords together; padding, begin and end are dropped, unknown reads ` ⁇ `."""
-        return self.target_processor.decode(_ordinary(ids))
+        return _decode(self.target_processor, ids)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords themselves, `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
@@ -168,8 +168,13 @@ def _digest(*files: bytes) -> str:
     return hashlib.sha256(b"\0".join(files)).hexdigest()[:12]
 
 
-def _ordinary(ids: Sequence[int]) -> list[int]:
-    return [int(i) for i in ids if i not in (PAD, BOS, EOS)]
+def _decode(processor: sentencepiece.SentencePieceProcessor, ids: Sequence[int]) -> str:
+    try:
+        return processor.decode([int(i) for i in ids if i not in (PAD, BOS, EOS)])
+    except UnicodeDecodeError:
+        raise CheckpointError(
+            "expected text in UTF-8 from the subword model, found other bytes; it is damaged"
+        ) from None
 
 
 def read_file(path: Path) -> bytes:
@@ -197,6 +202,10 @@ def read_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProc
             f"{origin}: expected padding, unknown, begin and end as ids {SPECIAL}, found {found}; "
             f"this subword model wasn't made by Headwise"
         )
+    try:
+        processor.id_to_piece(list(range(processor.get_piece_size())))
+    except UnicodeDecodeError:
+        raise CheckpointError(f"{origin}: expected subwords in UTF-8, found a damaged file") from None
     return processor
 
 
