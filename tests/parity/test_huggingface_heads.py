@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headwise.config import ModelConfig
-from headwise.models.heads import ClassificationHead, SpanHead, TaggingHead
+from headwise.models.output_heads import ClassificationHead, SpanHead, TaggingHead
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from headwise.config import ModelConfig
 from headwise.models.decoder_only import DecoderOnly
 from headwise.models.encoder_only import EncoderOnly
-from headwise.models.heads import MaskedTokenHead, Pooler
+from headwise.models.output_heads import MaskedTokenHead, Pooler
 from headwise.models.vision import ImageClassifier
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")

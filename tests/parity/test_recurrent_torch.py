@@ -253,7 +253,7 @@ def test_scores_equal_their_formula_in_float64(kind: str) -> None:
     ).double()
     query, states = torch.randn(2, 3, 6).double(), torch.randn(2, 5, 9).double()
     mask = torch.tensor([[True] * 5, [True, False, True, False, False]])
-    found = attention(query, attention.remember(states), states, mask).detach().numpy()
+    found = attention(query, attention.project_memory(states), states, mask).detach().numpy()
     p = parameters(attention, "")
     for b, i in np.ndindex(2, 3):
         s, seen = query[b, i].numpy(), states[b, mask[b]].numpy()
@@ -271,6 +271,6 @@ def test_nothing_to_attend_to_gives_zeros(kind: type[AdditiveAttention | Multipl
     attention = kind(6, 9, 6)
     query, states = torch.randn(2, 3, 6), torch.randn(2, 5, 9)
     mask = torch.tensor([[True] * 5, [False] * 5])
-    found = attention(query, attention.remember(states), states, mask)
+    found = attention(query, attention.project_memory(states), states, mask)
     assert found[1].eq(0).all()
     assert found[0].ne(0).all()

@@ -20,7 +20,7 @@ from headwise.nn.attention_positions import T5Buckets
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.kinds.linear import LinearState
 from headwise.nn.masks import padding_mask
-from headwise.nn.mixing import Mixer
+from headwise.nn.mixing import SequenceMixer
 from headwise.nn.multihead import MultiHeadAttention, recording
 from headwise.nn.positions import attention_positions, position_encodings
 from headwise.nn.support import support_table
@@ -145,7 +145,7 @@ def test_beams_of_a_sentence_share_its_memory(kind: str) -> None:
 @pytest.mark.parametrize("sizes", [[1] * 11, [4, 1, 5, 1]])
 def test_attention_continues_from_its_cache_in_parts_of_any_size(kind: str, sizes: list[int]) -> None:
     module = built(kind).decoder[0].self_attention
-    assert isinstance(module, Mixer)
+    assert isinstance(module, SequenceMixer)
     x = torch.randn(2, 11, 16)
     cache, parts = module.new_cache(2), []
     for part in x.split(sizes, 1):
@@ -198,7 +198,7 @@ def test_grouped_queries_equal_full_heads_with_repeated_weights() -> None:
             parameter.copy_(own)
     x, mask = torch.randn(3, 7, 16), padding_mask(torch.arange(7) < torch.tensor([[7], [3], [1]]))
     assert_close(few(x, mask), many(x, mask), rtol=1e-5, atol=1e-6)
-    assert few.remember(x)[0].shape == (3, 2, 7, 4)  # the cache holds half as much
+    assert few.project_memory(x)[0].shape == (3, 2, 7, 4)  # the cache holds half as much
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,10 @@ def test_positions_never_act_on_other_sequences() -> None:
         module = MultiHeadAttention(16, 2, positions=inside(name))
         module.load_state_dict(plain.state_dict(), strict=False)
         x, memory = torch.randn(2, 3, 16), torch.randn(2, 7, 16)
-        assert torch.equal(module.over(x, module.remember(memory)), plain.over(x, plain.remember(memory)))
+        assert torch.equal(
+            module.cross_attend(x, module.project_memory(memory)),
+            plain.cross_attend(x, plain.project_memory(memory)),
+        )
         assert not torch.equal(module(x), plain(x))
 
 

@@ -15,7 +15,7 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only, build_encoder_only
 from headwise.models.decoder_only import DecoderOnly
-from headwise.models.heads import SpanHead, pool
+from headwise.models.output_heads import SpanHead, pool
 from headwise.nn.attention import attention_kinds
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.positions import position_encodings

@@ -15,8 +15,7 @@ from torch.testing import assert_close
 from headwise.config import Config
 from headwise.errors import CheckpointError
 from headwise.models.build import build_encoder_only
-from headwise.models.headed import HeadedEncoder, load_encoder
-from headwise.models.heads import pool
+from headwise.models.output_heads import HeadedEncoder, load_encoder, pool
 from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, choice_loss, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer

@@ -55,7 +55,7 @@ def test_heads_of_any_size_stand_side_by_side(kind: str, bias: bool) -> None:
     expected = torch.cat([one_head(i) for i in range(heads)], dim=-1) @ module.output.weight.t()
     if bias:
         expected = expected + module.output.bias
-    found = module.over(x, module.remember(memory), mask)
+    found = module.cross_attend(x, module.project_memory(memory), mask)
     assert found.shape == (2, 4, 16)
     assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -63,7 +63,7 @@ def test_heads_of_any_size_stand_side_by_side(kind: str, bias: bool) -> None:
 def test_self_attention_is_attention_over_itself() -> None:
     module = shaken(MultiHeadAttention(16, 4, bias=True))
     x = torch.randn(3, 5, 16)
-    assert_close(module(x), module.over(x, module.remember(x)), rtol=1e-5, atol=1e-6)
+    assert_close(module(x), module.cross_attend(x, module.project_memory(x)), rtol=1e-5, atol=1e-6)
 
 
 def test_self_attention_is_permutation_equivariant() -> None:
@@ -129,7 +129,7 @@ def test_the_recorded_weights_are_those_used() -> None:
     x = torch.randn(3, 5, 8)
     with recording(module) as records:
         out = module(x)
-    values = module.remember(x)[1]
+    values = module.project_memory(x)[1]
     heads = records[""][0] @ values
     assert_close(out, module.output(heads.transpose(1, 2).flatten(2)), rtol=1e-5, atol=1e-6)
 
@@ -150,7 +150,7 @@ def test_a_probe_replaces_the_weights_and_is_recorded_as_it_left_them() -> None:
     with recording(module) as records:
         out = module(x)
     assert records[""][0].eq(1 / 5).all()
-    mean = module.remember(x)[1].mean(2, keepdim=True).expand(-1, -1, 5, -1)
+    mean = module.project_memory(x)[1].mean(2, keepdim=True).expand(-1, -1, 5, -1)
     assert_close(out, module.output(mean.transpose(1, 2).flatten(2)), rtol=1e-5, atol=1e-6)
 
 

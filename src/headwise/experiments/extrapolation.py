@@ -41,7 +41,10 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (batch, time, d_model)."""
-        return self.around_feed_forward(self.around_attention(x, self.attention), self.feed_forward)
+        around = self.around_attention
+        x = around.post_norm(around.add(x, self.attention(around.pre_norm(x))))
+        around = self.around_feed_forward
+        return around.post_norm(around.add(x, self.feed_forward(around.pre_norm(x))))
 
 
 class Tagger(nn.Module):

@@ -21,7 +21,7 @@ from torch.nn import functional
 from headwise.config import ModelConfig
 from headwise.models.build import check_shape
 from headwise.models.encoder_only import EncoderOnly
-from headwise.models.heads import pool
+from headwise.models.output_heads import pool
 from headwise.models.vision import VisionTransformer
 from headwise.nn.layers import Linear
 

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.models.blocks import EncoderLayer, final_norm
+from headwise.models.blocks import final_norm
 from headwise.models.single import SingleText
+from headwise.models.transformer import EncoderLayer
 from headwise.nn.attention import registered
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.masks import prefix_mask

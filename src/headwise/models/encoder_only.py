@@ -8,8 +8,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.models.blocks import EncoderLayer, final_norm
+from headwise.models.blocks import final_norm
 from headwise.models.single import SingleText
+from headwise.models.transformer import EncoderLayer
 from headwise.nn.masks import padding_mask
 from headwise.nn.positions import attention_positions
 
@@ -35,7 +36,7 @@ class Encoder(nn.Module):
 
 
 class EncoderOnly(SingleText):
-    """Hidden states of every token, each of which knows all others; heads are in `headwise.models.heads`.
+    """Hidden states of every token, each of which knows all others; heads are in `headwise.models.output_heads`.
 
     Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together.
     """

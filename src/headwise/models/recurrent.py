@@ -177,7 +177,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         return RecurrentState(
             tuple(tuple(part.repeat_interleave(beams, dim=0) for part in parts) for parts in layers),
             memory.states.new_zeros(rows, self.config.d_model) if feeding else None,
-            self.cross_attention.remember(memory.states) if self.cross_attention is not None else None,
+            self.cross_attention.project_memory(memory.states) if self.cross_attention is not None else None,
             memory.states,
             memory.mask,
             beams,

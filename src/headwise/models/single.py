@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.config import ModelConfig
-from headwise.models.blocks import Entrance
+from headwise.models.transformer import InputEmbedding
 from headwise.nn.embedding import look_up
 
 
@@ -29,7 +29,7 @@ class SingleText(nn.Module):
         self.config, self.size, self.max_length = config, size, config.max_length
         self.embedding = nn.Embedding(size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.positions = Entrance(config)
+        self.positions = InputEmbedding(config)
         if config.share_embeddings == "none":
             self.output_projection = nn.Linear(config.d_model, size, bias=False)
             nn.init.normal_(self.output_projection.weight, std=config.d_model**-0.5)

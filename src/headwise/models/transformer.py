@@ -5,6 +5,7 @@ Shape legend: batch = sentences, source/target = time, d_model = width, rows = s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -13,18 +14,71 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
 from headwise.models.blocks import (
-    EncoderLayer,
-    Entrance,
     attention,
     feed_forward,
     final_norm,
+    normalization,
     residual,
     self_attention,
 )
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.cache import Cache
+from headwise.nn.dropout import dropout
 from headwise.nn.masks import padding_mask
-from headwise.nn.positions import AttentionPositions, attention_positions
+from headwise.nn.mixing import Role
+from headwise.nn.positions import AttentionPositions, Positions, attention_positions
+
+
+class InputEmbedding(Positions):
+    """From looked-up embeddings to the first layer's input: √d_model E + PE (section 3.4), dropped out (5.4).
+
+    With `embedding_norm` the sum is normalized (Devlin et al. 2019); with `segments` the embedding of each position's
+    segment is part of it.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.positions, config.max_length, config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.dropout = config.dropout
+        self.norm = normalization(config) if config.embedding_norm else nn.Identity()
+        self.segments = nn.Embedding(config.segments, config.d_model) if config.segments else None
+        if self.segments is not None:
+            nn.init.normal_(self.segments.weight, std=config.d_model**-0.5)
+
+    def forward(self, x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
+        """x (batch, time, d_model) stands at positions start, start+1, …; segments (batch, time) are all 0 if None.
+
+        Raises ValueError where the sequence runs past the table.
+        """
+        x = super().forward(x * self.scale, start)
+        if self.segments is not None:
+            chosen = self.segments.weight[0] if segments is None else self.segments(segments)
+            x = x + chosen.to(x.dtype)
+        return dropout(self.norm(x), self.dropout, self.training)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each inside its residual connection (section 3.1).
+
+    In the paper `pre_norm` is nothing and `post_norm` is LayerNorm; with `norm: pre` it is the other way round. In the
+    role `causal` it is the layer of a decoder-only model, and may continue a cache.
+    """
+
+    def __init__(
+        self, config: ModelConfig, positions: AttentionPositions | None = None, role: Role = "self"
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention(config, role, positions)
+        self.feed_forward = feed_forward(config)
+        self.around_attention = residual(config)
+        self.around_feed_forward = residual(config)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """x (batch, time, d_model); mask broadcastable to (batch, heads, time, key), True = may attend."""
+        around = self.around_attention
+        x = around.post_norm(around.add(x, self.self_attention(around.pre_norm(x), mask, cache)))
+        around = self.around_feed_forward
+        return around.post_norm(around.add(x, self.feed_forward(around.pre_norm(x))))
 
 
 class DecoderLayer(nn.Module):
@@ -47,15 +101,18 @@ class DecoderLayer(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """Decode x; with a cache, x is the newest position of each row and beams share their memory."""
-        x = self.around_self_attention(x, lambda y: self.self_attention(y, cache=cache))
-        x = self.around_cross_attention(x, lambda y: self._cross(y, memory, memory_mask))
-        return self.around_feed_forward(x, self.feed_forward)
+        around = self.around_self_attention
+        x = around.post_norm(around.add(x, self.self_attention(around.pre_norm(x), cache=cache)))
+        around = self.around_cross_attention
+        x = around.post_norm(around.add(x, self._attend_to_source(around.pre_norm(x), memory, memory_mask)))
+        around = self.around_feed_forward
+        return around.post_norm(around.add(x, self.feed_forward(around.pre_norm(x))))
 
-    def _cross(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def _attend_to_source(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         """Attend over the source; the beams of one sentence are queries to the same, single memory."""
         sentences = memory[0].size(0)
         queries = x.reshape(sentences, -1, x.size(-1))
-        return self.cross_attention.over(queries, memory, mask).view_as(x)
+        return self.cross_attention.cross_attend(queries, memory, mask).view_as(x)
 
 
 class TransformerState(State):
@@ -98,7 +155,7 @@ class Transformer(EmbeddedSeq2Seq):
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        self.positions = Entrance(config)
+        self.positions = InputEmbedding(config)
         inside = attention_positions(config, config.encoder_layers, causal=False)
         self.encoder = nn.ModuleList(EncoderLayer(config, positions) for positions in inside)
         inside = attention_positions(config, config.decoder_layers, causal=True)
@@ -119,11 +176,11 @@ class Transformer(EmbeddedSeq2Seq):
         attendable = padding_mask(memory.mask)
         x = self._embed(self.target_embedding, target_input)  # (batch, target, d_model)
         for layer in self._decoder_layers():
-            x = layer(x, layer.cross_attention.remember(memory.states), attendable)
+            x = layer(x, layer.cross_attention.project_memory(memory.states), attendable)
         return self.decoder_norm(x)
 
     def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> TransformerState:  # noqa: D102
-        memories = [layer.cross_attention.remember(memory.states) for layer in self._decoder_layers()]
+        memories = [layer.cross_attention.project_memory(memory.states) for layer in self._decoder_layers()]
         caches = [layer.self_attention.new_cache(capacity or 32) for layer in self._decoder_layers()]
         return TransformerState(caches, memories, padding_mask(memory.mask), beams)
 

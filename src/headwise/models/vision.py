@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
-from headwise.models.blocks import Entrance
 from headwise.models.build import check_shape
 from headwise.models.encoder_only import Encoder, EncoderOnly
+from headwise.models.transformer import InputEmbedding
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import Linear
 
@@ -56,7 +56,7 @@ class VisionTransformer(nn.Module):
         self.class_token = nn.Parameter(torch.empty(config.d_model)) if class_token else None
         if self.class_token is not None:
             nn.init.normal_(self.class_token, std=config.d_model**-0.5)
-        self.positions = Entrance(config)
+        self.positions = InputEmbedding(config)
         self.encoder = Encoder(config)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -5,7 +5,7 @@
 Every kind is a function of (q, k, v, mask, bias, dropout) registered under its name; `attend` calls it. To add
 one, write the function and put `@register("name")` above it (docs/extend.md). `reference` and `fused` are here, the
 others in `headwise.nn.kinds`. What mixes a sequence in another way than by queries, keys and values is a whole layer,
-a `Mixer` with `@register_layer("name")` above it.
+a `SequenceMixer` with `@register_layer("name")` above it.
 
 Shapes: q (batch, heads, query, d_k), k (batch, heads, key, d_k), v (batch, heads, key, d_v), mask bool and
 bias float broadcastable to (batch, heads, query, key); the result is (batch, heads, query, d_v). Keys and values
@@ -29,7 +29,7 @@ from headwise.nn.cache import KeyValueCache
 from headwise.nn.device import sum_dtype
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.masks import causal_mask, combine
-from headwise.nn.mixing import Mixer, Role
+from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
 
@@ -77,9 +77,9 @@ class Registered:
 class Layer(Registered):
     """A registered layer; see `register_layer`."""
 
-    make: Callable[..., Mixer]
+    make: Callable[..., SequenceMixer]
 
-    def build(self, config: ModelConfig, role: Role, positions: AttentionPositions | None) -> Mixer:
+    def build(self, config: ModelConfig, role: Role, positions: AttentionPositions | None) -> SequenceMixer:
         """Make the layer; raises `ConfigError` where it lacks what is asked of it."""
         self.require_all(role=role, dropout=config.attention_dropout, positions=positions)
         return self.make(config, causal=role == "causal")
@@ -116,7 +116,7 @@ class Kind(Registered):
 _KINDS: dict[str, Kind | Layer] = {}
 _DEFAULT_OPTIONS = AttentionOptions()
 
-LayerClass = TypeVar("LayerClass", bound=type[Mixer])
+LayerClass = TypeVar("LayerClass", bound=type[SequenceMixer])
 
 
 def all_pairs(
@@ -168,7 +168,7 @@ def register(
 
 
 def register_layer(name: str, *, lacks: Mapping[str, str]) -> Callable[[LayerClass], LayerClass]:
-    """Register a `Mixer` that stands in the place of self-attention; `lacks` is as for `register`.
+    """Register a `SequenceMixer` that stands in the place of self-attention; `lacks` is as for `register`.
 
     It is called with (config, causal=).
     """

@@ -82,8 +82,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """The connection around a sub-layer (section 5.4, and 3.1 for the order).
 
-    Post-norm, as in the paper: Norm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(Norm(x))). `Norm` is
-    LayerNorm(x) unless another `normalization` is given.
+    x = post_norm(add(x, sublayer(pre_norm(x)))). Post-norm, as in the paper: Norm(x + Dropout(Sublayer(x))). Pre-norm:
+    x + Dropout(Sublayer(Norm(x))). `Norm` is LayerNorm(x) unless another `normalization` is given.
     """
 
     def __init__(self, d_model: int, norm: str, drop: float, normalization: nn.Module | None = None) -> None:
@@ -92,7 +92,14 @@ class Residual(nn.Module):
         self.pre = norm == "pre"
         self.dropout = drop
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: D102
-        if self.pre:
-            return dropout_add(sublayer(self.norm(x)), x, self.dropout, self.training)
-        return self.norm(dropout_add(sublayer(x), x, self.dropout, self.training))
+    def pre_norm(self, x: Tensor) -> Tensor:
+        """What the sub-layer reads."""
+        return self.norm(x) if self.pre else x
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """x + Dropout(y), where y is the sub-layer's result, in one pass."""
+        return dropout_add(y, x, self.dropout, self.training)
+
+    def post_norm(self, x: Tensor) -> Tensor:
+        """What the next sub-layer gets."""
+        return x if self.pre else self.norm(x)

@@ -12,7 +12,7 @@ from headwise.nn.cache import Cache
 Role = Literal["self", "causal", "cross"]
 
 
-class Mixer(nn.Module):
+class SequenceMixer(nn.Module):
     """The part of a layer that looks at other positions than each one's own."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:

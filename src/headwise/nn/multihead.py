@@ -23,7 +23,7 @@ from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.layers import Linear
 from headwise.nn.masks import combine
-from headwise.nn.mixing import Mixer, Role
+from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
 
@@ -62,7 +62,7 @@ class Attended:
     heads: Tensor
 
 
-class MultiHeadAttention(Probed, Mixer):
+class MultiHeadAttention(Probed, SequenceMixer):
     """Self-attention where only x is given; attention over `memory` (x's keys and values) otherwise.
 
     In the role `causal` no position sees a later one, and no mask need say so. `positions` act in self-attention
@@ -120,12 +120,12 @@ class MultiHeadAttention(Probed, Mixer):
         bias = None if self.positions is None else self.positions.bias(q, k.size(2))
         return self._attend(q, k, v, mask, bias)
 
-    def over(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None) -> Tensor:
-        """Attend from x (batch, query, d_model) to keys and values made by `remember`."""
+    def cross_attend(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None) -> Tensor:
+        """Attend from x (batch, query, d_model) to keys and values made by `project_memory`."""
         (q,) = self._project(x, self.query)
         return self._attend(q, *memory, mask, None)
 
-    def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Project memory (batch, key, d_model) to keys and values (batch, key_value_heads, key, d_k and d_v)."""
         k, v = self._project(memory, self.key, self.value)
         return k, v

@@ -28,7 +28,7 @@ class SourceAttention(Probed):
         super().__init__()
         self.dropout = dropout
 
-    def remember(self, states: Tensor) -> Tensor:
+    def project_memory(self, states: Tensor) -> Tensor:
         """Turn an encoded source (batch, source, memory_size) into keys, once for all steps."""
         raise NotImplementedError
 
@@ -53,7 +53,7 @@ class AdditiveAttention(SourceAttention):
         self.key = Linear(memory_size, size, bias=False)
         self.score = Linear(size, 1, bias=False)
 
-    def remember(self, states: Tensor) -> Tensor:  # noqa: D102
+    def project_memory(self, states: Tensor) -> Tensor:  # noqa: D102
         return self.key(states)
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:  # noqa: D102
@@ -70,7 +70,7 @@ class MultiplicativeAttention(SourceAttention):
         assert size == query_size, (size, query_size)
         self.key = Linear(memory_size, size, bias=False)
 
-    def remember(self, states: Tensor) -> Tensor:  # noqa: D102
+    def project_memory(self, states: Tensor) -> Tensor:  # noqa: D102
         return self.key(states)
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:  # noqa: D102
@@ -80,7 +80,7 @@ class MultiplicativeAttention(SourceAttention):
 class DotAttention(SourceAttention):
     """Scores sᵀ h, without parameters or scale (Gehring et al. 2017, section 3.3)."""
 
-    def remember(self, states: Tensor) -> Tensor:  # noqa: D102
+    def project_memory(self, states: Tensor) -> Tensor:  # noqa: D102
         return states
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:  # noqa: D102

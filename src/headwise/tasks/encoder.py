@@ -20,7 +20,7 @@ from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_encoder_only, load_filled
-from headwise.models.headed import HeadedEncoder, load_encoder
+from headwise.models.output_heads import HeadedEncoder, load_encoder
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind

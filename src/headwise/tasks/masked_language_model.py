@@ -17,8 +17,7 @@ from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import ConfigError, DataError
 from headwise.models.build import build_encoder_only, load_filled
-from headwise.models.headed import HeadedEncoder, load_encoder
-from headwise.models.heads import MaskedTokenHead
+from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead, load_encoder
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
 from headwise.tasks.encoder import MAY_CHANGE, UNUSED, check_vocabulary, choice_loss, to_device

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.evaluation.answers import exact_match, word_f1
-from headwise.models.headed import HeadedEncoder
-from headwise.models.heads import SpanHead
+from headwise.models.output_heads import HeadedEncoder, SpanHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools
 from headwise.text.batches.examples import RowBatch

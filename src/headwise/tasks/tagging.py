@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.evaluation.classification import accuracy, by_class, class_table
 from headwise.evaluation.spans import score_spans, spans
-from headwise.models.headed import HeadedEncoder
-from headwise.models.heads import TaggingHead
+from headwise.models.output_heads import HeadedEncoder, TaggingHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools
 from headwise.text.batches.examples import RowBatch

@@ -27,7 +27,7 @@ from headwise.config import ModelConfig
 from headwise.nn.attention import pairs_refused, register_layer
 from headwise.nn.cache import Cache
 from headwise.nn.layers import Linear
-from headwise.nn.mixing import Mixer
+from headwise.nn.mixing import SequenceMixer
 
 _NO_PAIRS = "it has no scores or weights of pairs of positions"
 
@@ -68,7 +68,7 @@ class _Chunk(NamedTuple):
         "probe": _NO_PAIRS,
     },
 )
-class StateSpace(Mixer):
+class StateSpace(SequenceMixer):
     """S4D over each of d_model channels, then GLU; x and the result are (batch, time, d_model).
 
     Without `causal` it reads the sequence in both directions. Where the mask is False the input counts as 0.

@@ -1,10 +1,11 @@
-"""What stands on top of an encoder: hidden states in, logits (or one vector a text) out.
+"""Output heads of an encoder: hidden states in, logits (or one vector a text) out; and an encoder that has one.
 
 Shape legend: batch = texts, time = tokens, d_model = width; mask (batch, time) bool, True = real token.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -13,6 +14,8 @@ from torch.nn import functional
 
 from headwise.config import ModelConfig
 from headwise.models.blocks import normalization
+from headwise.models.encoder_only import EncoderOnly
+from headwise.models.weights import Weights
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import ACTIVATIONS, Linear
 
@@ -104,3 +107,35 @@ class SpanHead(nn.Module):
             logits = logits.masked_fill(~mask[:, :, None], torch.finfo(logits.dtype).min)
         start, end = logits.unbind(dim=-1)
         return start, end
+
+
+class HeadedEncoder(nn.Module):
+    """`encoder` turns tokens into hidden states, `head` these into logits."""
+
+    def __init__(self, encoder: EncoderOnly, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """The dtype of the activations; parameters stay in float32."""
+        return self.encoder.compute_dtype
+
+    @compute_dtype.setter
+    def compute_dtype(self, dtype: torch.dtype) -> None:
+        self.encoder.compute_dtype = dtype
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """Hidden states (batch, time, d_model), for the head; see `EncoderOnly.forward`."""
+        return self.encoder(tokens, mask, segments)
+
+
+def load_encoder(model: HeadedEncoder, path: Path) -> None:
+    """Fill the encoder, not the head, from another headed encoder's file.
+
+    Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
+    """
+    weights = Weights(path)
+    parameters = {f"encoder.{name}": parameter for name, parameter in model.encoder.named_parameters()}
+    weights.check({name: parameter.shape for name, parameter in parameters.items()}, within="encoder.")
+    weights.fill(parameters)
