@@ -23,7 +23,7 @@ from headwise.analysis.heads import Annotated
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.serve.app import create_app
-from headwise.serve.corpora import Corpus
+from headwise.serve.evaluation_pairs import Corpus
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen, server
 from unit.translator_run import ENGLISH, GERMAN, make_run

@@ -23,7 +23,7 @@ from headwise.corpora.miniature import generate, write
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.serve import evidence
-from headwise.serve.corpora import Corpus
+from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.runs import open_runs
 from translator_run import ENGLISH, make_run
 
@@ -62,7 +62,7 @@ def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "measure_heads", measure)
 
 
-def told(run: Path, corpus: Corpus | None) -> dict[str, Any]:
+def told(run: Path, corpus: EvaluationPairs | None) -> dict[str, Any]:
     found = evidence.Evidence(corpus, open_runs([run], "cpu")[run.name].translator)
     found.start()
     while found.told()["status"] == "measuring":
@@ -77,9 +77,9 @@ def test_gold_reaches_roles_and_the_alignment_error_rate(run: Path, way: str) ->
     if way == "--miniature":
         found = read_sentences(None, None, miniature="test", limit=PAIRS)
         assert found.targets is not None
-        corpus = Corpus("the built-in corpus", found.sources, found.targets, found.gold)
+        corpus = EvaluationPairs("the built-in corpus", found.sources, found.targets, found.gold)
     else:
-        corpus = Corpus.of(open_runs([run], "cpu")[run.name])
+        corpus = EvaluationPairs.of(open_runs([run], "cpu")[run.name])
     assert corpus is not None
     answer = told(run, corpus)
     first, second = answer["heads"]["encoder"][0]
@@ -100,20 +100,22 @@ def test_without_trees_beside_it_development_data_is_plain(run: Path, tmp_path: 
     for side, file in plain.items():
         shutil.copy(folder / f"dev.{side}", file)
     opened.config.data.dev_source, opened.config.data.dev_target = plain["en"], plain["de"]
-    corpus = Corpus.of(opened)
+    corpus = EvaluationPairs.of(opened)
     assert corpus is not None
     assert corpus.gold is None
     assert not any(one.edges for one in corpus.sources)
     (tmp_path / "dev.align").write_text("0-0\n")
     with pytest.raises(DataError, match=r"dev.align: expected a line for each of .*dev.en, found 1"):
-        Corpus.of(opened)
+        EvaluationPairs.of(opened)
 
 
 def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path / "short", max_length=40)
     fitting = [Annotated.of(text) for text in ENGLISH[:2]]
     long = Annotated.of(" ".join(ENGLISH))
-    corpus = Corpus("some", [fitting[0], long, *fitting], [*fitting, fitting[0], long])
-    answer = told(run, Corpus("some", [*fitting, long], [*fitting, fitting[0]], [frozenset({(0, 0)})] * 3))
+    corpus = EvaluationPairs("some", [fitting[0], long, *fitting], [*fitting, fitting[0], long])
+    answer = told(
+        run, EvaluationPairs("some", [*fitting, long], [*fitting, fitting[0]], [frozenset({(0, 0)})] * 3)
+    )
     assert answer["about"] == "2 sentences of some. 1 more are longer than the model reads."
     assert corpus.within(Translator.load(run, device="cpu")).sources == [fitting[0], fitting[0]]

@@ -26,8 +26,8 @@ from headwise.config import Config
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.serve.app import create_app
-from headwise.serve.desk import Busy, Desk
-from headwise.serve.guard import MOST_BYTES
+from headwise.serve.middleware import MOST_BYTES
+from headwise.serve.request_queue import QueueFull, RequestQueue
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen
 from translator_run import ENGLISH, make_run
@@ -229,7 +229,7 @@ def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
             return self.gone
 
     async def many() -> list[Any]:
-        desk = Desk(most=3)
+        desk = RequestQueue(most=3)
         requests: Any = [Caller(), Caller(gone=True), Caller(), Caller()]
         jobs = [desk.serve(request, lambda n=n: done.append(n)) for n, request in enumerate(requests)]
         found = await asyncio.gather(*jobs, return_exceptions=True)
@@ -238,8 +238,13 @@ def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
 
     results = awaited(many())
     assert done == [0, 2]
-    assert [type(result).__name__ for result in results] == ["NoneType", "Gone", "NoneType", "Busy"]
-    assert isinstance(results[3], Busy)
+    assert [type(result).__name__ for result in results] == [
+        "NoneType",
+        "ClientGone",
+        "NoneType",
+        "QueueFull",
+    ]
+    assert isinstance(results[3], QueueFull)
 
 
 def test_the_command_names_what_is_wrong(

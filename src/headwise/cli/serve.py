@@ -53,7 +53,7 @@ def command(
         raise ConfigError(
             f"serve: needs the packages fastapi and uvicorn, found no {error.name}; run `pip install headwise[serve]`"
         ) from None
-    from headwise.serve.corpora import MOST_SENTENCES, Corpus
+    from headwise.serve.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
     from headwise.serve.runs import open_runs
 
     def say(address: str) -> None:
@@ -78,7 +78,7 @@ def command(
         )
         name = "the built-in corpus" if source is None else source.name
         assert found.targets is not None
-        corpus = Corpus(name, found.sources, found.targets, found.gold)
+        corpus = EvaluationPairs(name, found.sources, found.targets, found.gold)
     if corpus is not None and gold is not None:
         corpus = corpus.with_gold(gold)
     serve(open_runs(runs, device), host, port, say, corpus, allow_host or [])

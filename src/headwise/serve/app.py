@@ -27,12 +27,12 @@ from starlette.responses import JSONResponse, Response
 
 from headwise import __version__
 from headwise.errors import HeadwiseError
-from headwise.serve.answers import routes
-from headwise.serve.corpora import Corpus
-from headwise.serve.desk import Busy, Desk, Gone
+from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.evidence import Evidence
-from headwise.serve.guard import Guard
 from headwise.serve.hosts import Hosts, KnownHosts
+from headwise.serve.middleware import RequestGuard
+from headwise.serve.request_queue import ClientGone, QueueFull, RequestQueue
+from headwise.serve.routes import routes
 from headwise.serve.runs import NotReady, Run
 
 PAGE = Path(__file__).parent / "page"
@@ -40,19 +40,21 @@ _MOST_NAMED = 60  # characters of a field's name, which may be anybody's
 _MOST_SAID = 400  # characters of a sentence; what it quotes may be as long as a request
 
 
-def create_app(runs: Mapping[str, Run], corpus: Corpus | None = None, hosts: Hosts | None = None) -> FastAPI:
+def create_app(
+    runs: Mapping[str, Run], corpus: EvaluationPairs | None = None, hosts: Hosts | None = None
+) -> FastAPI:
     """Put the application together; `runs` by name, the first is shown first.
 
     Heads are measured on `corpus`, or on each run's own development data. It answers to the names that `hosts` knows,
     or to the loopback's alone.
     """
-    desk = Desk()
+    queue = RequestQueue()
     evidence = {
-        name: Evidence(corpus or Corpus.of(run), run.translator, lambda: desk.idle)
+        name: Evidence(corpus or EvaluationPairs.of(run), run.translator, lambda: queue.idle)
         for name, run in runs.items()
     }
     app = FastAPI(title="Headwise", version=__version__, docs_url=None, redoc_url=None)
-    app.include_router(routes(runs, evidence, desk), prefix="/api")
+    app.include_router(routes(runs, evidence, queue), prefix="/api")
 
     @app.api_route("/api/{path:path}", methods=["GET", "POST"], include_in_schema=False)
     def unknown(path: str) -> Response:
@@ -63,14 +65,14 @@ def create_app(runs: Mapping[str, Run], corpus: Corpus | None = None, hosts: Hos
     app.add_exception_handler(HeadwiseError, _mistake)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(
-        Busy, lambda request, error: failure(503, "the server is busy; try again in a moment")
+        QueueFull, lambda request, error: failure(503, "the server is busy; try again in a moment")
     )
-    app.add_exception_handler(Gone, lambda request, error: Response(status_code=499))
+    app.add_exception_handler(ClientGone, lambda request, error: Response(status_code=499))
     app.add_exception_handler(
         Exception, lambda request, error: failure(500, "the server failed; its log says why")
     )
     app.add_middleware(KnownHosts, hosts=hosts or Hosts())
-    app.add_middleware(Guard)  # the outermost: refusals have its headers, too
+    app.add_middleware(RequestGuard)  # the outermost: refusals have its headers, too
     return app
 
 

@@ -20,7 +20,7 @@ from headwise.analysis.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
-from headwise.serve.corpora import Corpus
+from headwise.serve.evaluation_pairs import EvaluationPairs
 
 _log = logging.getLogger(__name__)
 _TOLD = 200  # sentences for the calibration when the reference is told
@@ -36,7 +36,7 @@ Status = Literal["not measured", "measuring", "measured", "failed"]
 class Evidence:
     """Measures one run in a thread of its own; `told` gives what there is so far."""
 
-    corpus: Corpus | None
+    corpus: EvaluationPairs | None
     load: Callable[[], Translator]
     idle: Callable[[], bool] = lambda: True
     status: Status = "not measured"
@@ -94,7 +94,7 @@ class Evidence:
         self.status = "measured"
 
 
-def _heads(translator: Translator, corpus: Corpus) -> dict[str, Any]:
+def _heads(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
     reports = measure_heads(translator, corpus.sources, corpus.targets)
     return {"heads": {report.part: _layers(report) for report in reports}}
 
@@ -150,7 +150,7 @@ def _place(offset: int) -> str:
     return _PLACES.get(offset, f"position {offset:+d}".replace("-", "−"))
 
 
-def _alignment(translator: Translator, corpus: Corpus) -> dict[str, Any]:
+def _alignment(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
     """Choose the rule on every other sentence and measure it on the rest."""
     if corpus.gold is None or len(corpus.gold) < 2 or not attention_parts(translator.model)["cross"]:
         return {}
@@ -161,7 +161,7 @@ def _alignment(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     return {"alignment": {"rule": str(rule), "error": rate, "sentences": len(attentions[1::2])}}
 
 
-def _calibration(translator: Translator, corpus: Corpus) -> dict[str, Any]:
+def _calibration(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
     """Tell how often the model is right when it is so sure: about the references, and about what it writes itself."""
     told = teacher_forced(translator, *corpus.texts(_TOLD))
     free = free_running(translator, *corpus.texts(_TRANSLATED))
@@ -183,7 +183,7 @@ def _calibration(translator: Translator, corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _attribution(translator: Translator, corpus: Corpus) -> dict[str, Any]:
+def _attribution(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
     """Tell how far attention, averaged over all layers and heads, ranks source words as two measures of use do."""
     tracer = Tracer(translator)
     sums: dict[str, list[tuple[float, int]]] = {"gradient": [], "deletion": []}

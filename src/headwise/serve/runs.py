@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torch import nn
-
 from headwise.analysis.interventions import attention_parts, heads_of
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import TASKS, Viewer, open_viewer
@@ -18,6 +16,7 @@ from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
+from headwise.models.parameters import parameter_count
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
 
@@ -128,7 +127,7 @@ class Run:
         model = self._loaded()
         if isinstance(model, Generator):
             told["can"]["language_model"] = True
-            return told | {"parameters": _parameters(model.model)}
+            return told | {"parameters": parameter_count(model.model)}
         if isinstance(model, Viewer):
             told["can"]["vision"] = True
             return told | _described_viewer(model)
@@ -149,7 +148,7 @@ class Run:
             },
             "key_size": multihead[0].key_size if multihead else None,
             "d_model": self.config.model.d_model,
-            "parameters": _parameters(model),
+            "parameters": parameter_count(model),
             "subwords": tracer.translator.subwords.target_size,
             "beam": options.beam,
             "alpha": options.alpha,
@@ -187,7 +186,7 @@ def _described_viewer(viewer: Viewer) -> dict[str, Any]:
     parts = {"encoder": {"layers": len(attentions), "heads": attentions[0].heads}} if attentions else {}
     return {
         "parts": parts,
-        "parameters": _parameters(viewer.model),
+        "parameters": parameter_count(viewer.model),
         "images": len(viewer),
         "shape": viewer.shape,
         "classes": viewer.classes,
@@ -234,7 +233,3 @@ def _language(files: Sequence[str]) -> str | None:
         if ending.isascii() and ending.isalpha() and ending.islower() and len(ending) == 2:
             return ending
     return None
-
-
-def _parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())

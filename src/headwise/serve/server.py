@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
 from headwise.serve.connections import Limits, protocol
-from headwise.serve.corpora import Corpus
+from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.hosts import Hosts
 from headwise.serve.runs import Run
 
@@ -21,7 +21,7 @@ def serve(
     host: str,
     port: int,
     say: Callable[[str], None],
-    corpus: Corpus | None = None,
+    corpus: EvaluationPairs | None = None,
     allowed: Sequence[str] = (),
 ) -> None:
     """Serve the runs; `say` gets the address once the port is ours. `allowed` are more names that it answers to.

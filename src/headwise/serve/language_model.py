@@ -9,7 +9,7 @@ import torch
 
 from headwise.decoding.generation import GenerationOptions, Generator, first_token
 from headwise.decoding.sampling import shaped
-from headwise.serve.questions import ContinueQuestion, TextQuestion
+from headwise.serve.requests import ContinueRequest, TextRequest
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import refuse_unknown
 
@@ -17,7 +17,7 @@ SHOWN = 20  # tokens of a distribution
 
 
 @torch.inference_mode()
-def next_json(generator: Generator, question: TextQuestion) -> dict[str, Any]:
+def next_json(generator: Generator, asked: TextRequest) -> dict[str, Any]:
     """Tell the likeliest next tokens, each with the model's probability and the one it is drawn with.
 
     `kept` counts the tokens that can be drawn, `entropy` is the model's own, in bits. Special symbols never stand
@@ -25,7 +25,7 @@ def next_json(generator: Generator, question: TextQuestion) -> dict[str, Any]:
     doesn't know.
     """
     model, vocabulary = generator.model, generator.vocabulary
-    ids = [first_token(generator.config, vocabulary), *refuse_unknown(vocabulary, question.text, "text")]
+    ids = [first_token(generator.config, vocabulary), *refuse_unknown(vocabulary, asked.text, "text")]
     read = ids[-model.max_length :]
     device = next(model.parameters()).device
     tokens = torch.tensor([read], device=device)
@@ -33,7 +33,7 @@ def next_json(generator: Generator, question: TextQuestion) -> dict[str, Any]:
     log_probs, _ = model.step(tokens, model.start(len(read)), prefix)
     documents, last = generator.config.language_model.lines_are_documents, vocabulary.line_end
     log_probs[:, [i for i in range(last + 1) if i != (EOS if documents else last)]] = -torch.inf
-    drawn, choices = shaped(log_probs, question.temperature, question.top_k, question.top_p)
+    drawn, choices = shaped(log_probs, asked.temperature, asked.top_k, asked.top_p)
     chances = torch.zeros(log_probs.size(1), dtype=torch.float64).index_put_(
         (choices[0].cpu(),), drawn[0].cpu()
     )
@@ -58,13 +58,13 @@ def next_json(generator: Generator, question: TextQuestion) -> dict[str, Any]:
     }
 
 
-def continued_json(generator: Generator, question: ContinueQuestion) -> dict[str, Any]:
+def continued_json(generator: Generator, asked: ContinueRequest) -> dict[str, Any]:
     """Write on; the same seed gives the same text."""
     options = GenerationOptions(
-        temperature=question.temperature,
-        top_k=question.top_k,
-        top_p=question.top_p,
-        max_tokens=question.tokens,
-        seed=question.seed,
+        temperature=asked.temperature,
+        top_k=asked.top_k,
+        top_p=asked.top_p,
+        max_tokens=asked.tokens,
+        seed=asked.seed,
     )
-    return {"text": generator.generate(question.text, options)[0]}
+    return {"text": generator.generate(asked.text, options)[0]}

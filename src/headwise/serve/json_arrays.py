@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from headwise.analysis.products import Products
 from headwise.analysis.trace import Forced, Trace, forced_json
-from headwise.serve.questions import Arrays
+from headwise.serve.requests import Arrays
 
 # Of `Products`: what is an array over keys or dimensions.
 _OF_PRODUCTS = (

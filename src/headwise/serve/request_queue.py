@@ -1,4 +1,4 @@
-"""Who may use the models: one request at a time, in order, and none for a browser that has gone on."""
+"""The request queue: one request at a time uses the models, in order, and none whose client has hung up."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ MOST_WAITING = 32
 T = TypeVar("T")
 
 
-class Busy(Exception):
+class QueueFull(Exception):
     """Too many requests wait already."""
 
 
-class Gone(Exception):
-    """Who asked has gone away; there is nobody to answer."""
+class ClientGone(Exception):
+    """The client has hung up; there is nobody to answer."""
 
 
-class Desk:
-    """Serves requests that need a model one by one.
+class RequestQueue:
+    """Runs requests that need a model one by one.
 
     The page sends a new request with every change and hangs up on the one before; what is still waiting then is never
     computed.
@@ -39,14 +39,14 @@ class Desk:
         return self._waiting == 0
 
     async def serve(self, request: Request, work: Callable[[], T]) -> T:
-        """Do the work when its turn comes; raises `Busy` where the line is too long and `Gone` for nobody."""
+        """Run `work` when its turn comes; raises `QueueFull`, and `ClientGone` where the client has hung up."""
         if self._waiting >= self._most:
-            raise Busy
+            raise QueueFull
         self._waiting += 1
         try:
             async with self._turn:
                 if await request.is_disconnected():
-                    raise Gone
+                    raise ClientGone
                 return await run_in_threadpool(work)
         finally:
             self._waiting -= 1

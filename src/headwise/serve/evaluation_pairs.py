@@ -17,7 +17,7 @@ MOST_SENTENCES = 500
 
 
 @dataclass(frozen=True)
-class Corpus:
+class EvaluationPairs:
     """Sentence pairs; `gold` are their word alignments, where there are some."""
 
     name: str
@@ -32,7 +32,7 @@ class Corpus:
         )
         return sources, targets
 
-    def within(self, translator: Translator) -> Corpus:
+    def within(self, translator: Translator) -> EvaluationPairs:
         """Leave out the pairs that are longer than the model reads."""
         subwords, room = translator.subwords, translator.model.max_length
         kept = [
@@ -43,19 +43,19 @@ class Corpus:
         ]
         sources, targets = ([side[number] for number in kept] for side in (self.sources, self.targets))
         gold = None if self.gold is None else [self.gold[number] for number in kept]
-        return Corpus(self.name, sources, targets, gold)
+        return EvaluationPairs(self.name, sources, targets, gold)
 
-    def with_gold(self, alignments: Path) -> Corpus:
+    def with_gold(self, alignments: Path) -> EvaluationPairs:
         """Add alignments from a Pharaoh file; raises `DataError` where it has too few lines."""
         gold = [one.sure for one in read_alignments(alignments)][: len(self.sources)]
         if len(gold) < len(self.sources):
             raise DataError(
                 f"{alignments}: expected a line for each of {len(self.sources)} pairs, found {len(gold)}"
             )
-        return Corpus(self.name, self.sources, self.targets, gold)
+        return EvaluationPairs(self.name, self.sources, self.targets, gold)
 
     @classmethod
-    def of(cls, run: Run) -> Corpus | None:
+    def of(cls, run: Run) -> EvaluationPairs | None:
         """Take the run's development data, where it is still there.
 
         Trees are taken from CoNLL-U files beside it (`dev.en.conllu` beside `dev.en`) and alignments from a Pharaoh

@@ -11,27 +11,27 @@ import numpy as np
 from headwise.analysis.patches import Maps
 from headwise.analysis.viewer import Viewer
 from headwise.errors import ConfigError
-from headwise.serve.arrays import packed
-from headwise.serve.questions import Arrays, PatchesQuestion
+from headwise.serve.json_arrays import packed
+from headwise.serve.requests import Arrays, PatchesRequest
 
 
-def patches_json(viewer: Viewer, question: PatchesQuestion) -> dict[str, Any]:
-    """Look at a held-out image, or at the pixels that came with the question.
+def patches_json(viewer: Viewer, asked: PatchesRequest) -> dict[str, Any]:
+    """Look at a held-out image, or at the pixels that came with the request.
 
     Raises `ConfigError` for an image that there is none of, and for a caption that the model can't read.
     """
-    if question.pixels is None:
-        pixels, truth = _held_out(viewer, question.image)
+    if asked.pixels is None:
+        pixels, truth = _held_out(viewer, asked.image)
     else:
-        pixels, truth = _decoded(question.pixels, viewer.shape), None
-    caption = "" if viewer.classes else (question.caption.strip() or truth or "")
+        pixels, truth = _decoded(asked.pixels, viewer.shape), None
+    caption = "" if viewer.classes else (asked.caption.strip() or truth or "")
     view = viewer.view(pixels, caption)
 
     def array(values: Maps) -> Any:
-        return _array(values, question.arrays)
+        return _array(values, asked.arrays)
 
     return {
-        "image": question.image if question.pixels is None else None,
+        "image": asked.image if asked.pixels is None else None,
         "truth": truth,
         "pixels": array(pixels),
         "grid": view.seen.grid,

@@ -1,4 +1,4 @@
-"""What stands before every request: no body beyond a bound, and headers that keep the page to itself."""
+"""Middleware before every route: bodies are bounded, and headers keep the page to itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _HEADERS = {
 }
 
 
-class Guard:
-    """Wraps an application; a body that is too long is refused before it is read."""
+class RequestGuard:
+    """Refuses a body that is too long before it is read, and adds headers to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

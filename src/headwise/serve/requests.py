@@ -1,4 +1,4 @@
-"""What may be asked: the requests of the page's interface, every length bounded."""
+"""The requests of the page's interface, every length bounded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ After = Annotated[int, Field(ge=0, lt=2**31)]  # records of metrics.jsonl
 Number = Annotated[int, Field(ge=0, lt=100_000)]
 
 
-class Question(BaseModel):
+class RunRequest(BaseModel):
     """Which run is asked, what it reads, and what is changed in it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -43,14 +43,14 @@ class Question(BaseModel):
         return found
 
 
-class TraceQuestion(Question):
+class TraceRequest(RunRequest):
     """Translate, and show everything; beam and alpha are the run's unless given."""
 
     beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] | None = None
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
-class TextQuestion(BaseModel):
+class TextRequest(BaseModel):
     """Ask a language model what comes after a text; drawing as `headwise generate`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -60,17 +60,17 @@ class TextQuestion(BaseModel):
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    arrays: Arrays = "lists"  # there are none; every question of the page names it
+    arrays: Arrays = "lists"  # there are none; every request of the page names it
 
 
-class ContinueQuestion(TextQuestion):
+class ContinueRequest(TextRequest):
     """Let a language model write on."""
 
     tokens: Annotated[int, Field(ge=1, le=200)] = 40
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
 
 
-class PatchesQuestion(BaseModel):
+class PatchesRequest(BaseModel):
     """Look at an image: a held-out one, counted from 0, or `pixels`, base64 of a byte each (channels, height, width).
 
     `caption` is for a model of images and texts; without one it reads the held-out image's own.
@@ -85,14 +85,14 @@ class PatchesQuestion(BaseModel):
     arrays: Arrays = "lists"
 
 
-class ForceQuestion(Question):
+class ForceRequest(RunRequest):
     """Show what the model does while it says a target: a text, or ids as a trace gives them."""
 
     target: Text | Ids
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
-class ProductsQuestion(Question):
+class ProductsRequest(RunRequest):
     """Show one head's arithmetic at one step while the model says `target`; counted from 0."""
 
     target: Text | Ids
