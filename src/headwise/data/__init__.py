@@ -1,0 +1,1 @@
+"""What text and images share: ragged arrays, prepared folders, plans of batches and streams that resume."""
