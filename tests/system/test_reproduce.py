@@ -11,15 +11,16 @@ import pytest
 from headwise.config import Config
 from headwise.config.presets import PRESETS, preset
 from headwise.errors import ConfigError, DataError
-from headwise.experiments.cost import duration, estimates, parameters, table
-from headwise.experiments.outcome import Claim, Finding, Table
-from headwise.experiments.records import Record, read_record, write_record
-from headwise.experiments.registry import NAMES, Evidence, Experiment, find_experiment
-from headwise.experiments.rows import Machine, Place, TrainingRow
-from headwise.experiments.runner import Job, collect, plan, run
-from headwise.experiments.scales import SCALES, Scale, scaled_changes
-from headwise.experiments.systems import ARCHITECTURES, TINY
-from headwise.experiments.test_sets import TestSet
+from headwise.experiments.harness.cost import duration, estimates, parameters, table
+from headwise.experiments.harness.outcome import Claim, Finding, Table
+from headwise.experiments.harness.records import Record, read_record, write_record
+from headwise.experiments.harness.registry import NAMES, Experiment, Results, find_experiment
+from headwise.experiments.harness.rows import Machine, Place, TrainingRow
+from headwise.experiments.harness.runner import Job, collect, plan, run
+from headwise.experiments.harness.test_sets import TestSet
+from headwise.experiments.scales import SCALES
+from headwise.experiments.scales.scale import ARCHITECTURES, TINY, Scale
+from headwise.experiments.scales.scaling import scaled_changes
 from system.program import call
 from toy import Toy
 
@@ -41,7 +42,7 @@ def toy_scale(toy: Toy) -> Scale:
 @pytest.fixture
 def toy_experiment() -> Experiment:
     def rows(scale: Scale) -> list[TrainingRow]:
-        file, changes = scale.base
+        file, changes = scale.base.file, scale.base.changes
         return [
             TrainingRow("toy-short", "six steps", scale.name, file, (*changes, "training.max_steps=6")),
             TrainingRow(
@@ -49,7 +50,7 @@ def toy_experiment() -> Experiment:
             ),
         ]
 
-    def find(evidence: Evidence) -> Finding:
+    def find(evidence: Results) -> Finding:
         cells = tuple((row.label, evidence.cell(row.name, "dev.loss")) for row in evidence.rows)
         return Finding(
             [Table("toy", ("row", "loss"), cells)], (), [Claim("It runs", "confirmed here", "It ran.")]
@@ -125,7 +126,7 @@ def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tm
     record = Job(row, 1).record(place.results)
     assert record is not None
     assert "step" in record.result["diverged"]
-    evidence = Evidence(toy_scale, [row], {row.name: [record]})
+    evidence = Results(toy_scale, [row], {row.name: [record]})
     assert evidence.cell(row.name, "dev.loss") == "diverged"
     assert evidence.mean(row.name, "dev.loss") is None
 

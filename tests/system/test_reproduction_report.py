@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headwise.experiments.records import Record, read_record, write_record
-from headwise.experiments.registry import NAMES, find_experiment
-from headwise.experiments.report import write_report
-from headwise.experiments.runner import plan
+from headwise.experiments.harness.records import Record, read_record, write_record
+from headwise.experiments.harness.registry import NAMES, find_experiment
+from headwise.experiments.harness.report import write_report
+from headwise.experiments.harness.runner import plan
 from headwise.experiments.scales import SCALES
 
 pytestmark = pytest.mark.usefixtures("at_the_root")

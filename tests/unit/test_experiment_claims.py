@@ -12,10 +12,10 @@ import torch
 from headwise.config import ModelConfig
 from headwise.evaluation.translation import bleu
 from headwise.experiments import extrapolation, figures, permutation, sqrt_dk
-from headwise.experiments.compounds import rejoin_compounds, split_compounds
 from headwise.experiments.gradient_flow import flow
-from headwise.experiments.scoring import Calibration, curve, minutes_to
-from headwise.experiments.statistics import mean, slope
+from headwise.experiments.harness.compounds import rejoin_compounds, split_compounds
+from headwise.experiments.harness.scoring import Calibration, curve, minutes_to
+from headwise.experiments.harness.statistics import mean, slope
 from headwise.models.build import build_model
 
 

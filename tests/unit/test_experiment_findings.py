@@ -11,24 +11,25 @@ import pytest
 from headwise.analysis.interventions import PARTS
 from headwise.config import Config
 from headwise.experiments import figures, table2, table3
-from headwise.experiments.outcome import Claim, Finding
-from headwise.experiments.paper import TABLE_3
-from headwise.experiments.records import Record
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.scales import SCALES, Scale
+from headwise.experiments.harness.outcome import Claim, Finding
+from headwise.experiments.harness.paper import TABLE_3
+from headwise.experiments.harness.records import Record
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.scales import SCALES
+from headwise.experiments.scales.scale import Scale
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 BASE = 40.0
 
 
-def evidence(experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]) -> Evidence:
+def evidence(experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]) -> Results:
     """Row -> seed -> result."""
     records = {
         name: [Record(name, scale.name, seed, "", "", result) for seed, result in seeds.items()]
         for name, seeds in results.items()
     }
     rows = list(experiment.rows(scale))
-    return Evidence(scale, rows, {row.name: records.get(row.name, []) for row in rows})
+    return Results(scale, rows, {row.name: records.get(row.name, []) for row in rows})
 
 
 def variations(
@@ -124,7 +125,7 @@ def test_a_claim_without_its_rows_names_them() -> None:
 def test_the_rate_goes_with_the_width_unless_a_row_has_its_own() -> None:
     for name in ("tiny", "multi30k"):
         scale = SCALES[name]
-        base = Config.load(scale.base[0], scale.base[1])
+        base = Config.load(scale.base.file, scale.base.changes)
         assert base.schedule.peak is not None
         for line in TABLE_3:
             made = table3.row(line.preset, scale)

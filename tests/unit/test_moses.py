@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.errors import ConfigError
-from headwise.experiments.compounds import from_stanford, split_compounds, to_stanford
+from headwise.experiments.harness.compounds import from_stanford, split_compounds, to_stanford
 from headwise.text.tokens.moses import LANGUAGES, detokenize, plain_punctuation, tokenize
 
 MULTI30K = Path(__file__).parents[2] / ".." / "shared" / "data" / "multi30k"

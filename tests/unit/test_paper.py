@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from headwise.config.presets import PRESETS, preset
-from headwise.experiments.paper import DEVICE_FLOPS, DEVICES, HOURS, TABLE_1, TABLE_2, TABLE_3, TABLE_4
+from headwise.experiments.harness.paper import (
+    DEVICE_FLOPS,
+    DEVICES,
+    HOURS,
+    TABLE_1,
+    TABLE_2,
+    TABLE_3,
+    TABLE_4,
+)
 from headwise.models.parameters import parameter_formula
 
 # Typed off the paper row by row, as it is printed: the rows of Table 3 without their settings.
@@ -99,7 +107,7 @@ def test_the_printed_cost_is_time_times_devices_times_their_speed(size: str, nam
 @pytest.mark.parametrize("row", [row for row in TABLE_3 if row.parameters], ids=lambda row: row.preset)
 def test_our_parameter_counts_are_the_papers(row: object) -> None:
     """Within 1 % and the rounding to millions: big with the printed vocabulary, the others with the implied one."""
-    from headwise.experiments.paper import Variation
+    from headwise.experiments.harness.paper import Variation
 
     assert isinstance(row, Variation)
     assert row.parameters is not None

@@ -8,9 +8,10 @@ import pytest
 
 from headwise.errors import DataError
 from headwise.evaluation.translation import bleu
-from headwise.experiments.compounds import to_stanford
-from headwise.experiments.scales import FRENCH, SCALES
-from headwise.experiments.test_sets import TestSet
+from headwise.experiments.harness.compounds import to_stanford
+from headwise.experiments.harness.test_sets import TestSet
+from headwise.experiments.scales import SCALES
+from headwise.experiments.scales.wmt14 import FRENCH
 
 SOURCES = ["The North-South axis isn't here.", 'He says: "Yes, Mr. Smith!"']
 GERMAN = ["Die Nord-Süd-Achse ist nicht hier, sondern dort.", 'Er sagt: "Ja, Herr Schmidt, das geht!"']
@@ -65,8 +66,8 @@ def test_every_pair_of_wmt14_is_scored_on_its_own_test_set() -> None:
     scale = SCALES["wmt14"]
     assert scale.test.target.name.endswith(".de")
     assert scale.test_set(FRENCH).target.name.endswith(".fr")
-    for name, (file, _, test) in scale.more.items():
-        assert ("en-fr" in file) == name.endswith("-fr") == (test == FRENCH)
+    for name, recipe in scale.more.items():
+        assert ("en-fr" in recipe.file) == name.endswith("-fr") == (recipe.test == FRENCH)
     with pytest.raises(
         DataError, match=r"newstest2014\.full\.en: .*`headwise data get wmt14-en-fr` brings it"
     ):

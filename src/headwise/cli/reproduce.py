@@ -12,8 +12,8 @@ from headwise import bounds
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwise.experiments.rows import Place
-    from headwise.experiments.runner import Job
+    from headwise.experiments.harness.rows import Place
+    from headwise.experiments.harness.runner import Job
 
 
 def command(
@@ -69,14 +69,14 @@ def command(
         _list()
         return
     if name == "report":
-        from headwise.experiments.report import write_report
+        from headwise.experiments.harness.report import write_report
 
         for file in write_report(results, Path("docs")):
             typer.echo(str(file))
         return
-    from headwise.experiments.registry import find_experiment
-    from headwise.experiments.rows import Machine, Place, TrainingRow
-    from headwise.experiments.runner import collect, plan, run
+    from headwise.experiments.harness.registry import find_experiment
+    from headwise.experiments.harness.rows import Machine, Place, TrainingRow
+    from headwise.experiments.harness.runner import collect, plan, run
     from headwise.experiments.scales import find_scale
 
     experiment, chosen = find_experiment(name), find_scale(scale)
@@ -98,7 +98,7 @@ def command(
 
 
 def _list() -> None:
-    from headwise.experiments.registry import NAMES
+    from headwise.experiments.harness.registry import NAMES
     from headwise.experiments.scales import SCALES
 
     for name, (_, text) in NAMES.items():
@@ -110,7 +110,7 @@ def _list() -> None:
 
 def _estimate(jobs: list[Job], place: Place) -> None:
     """Print what each row would cost on this machine, and the commands of those that aren't recorded yet."""
-    from headwise.experiments.cost import estimates, table
+    from headwise.experiments.harness.cost import estimates, table
 
     costs = estimates(jobs, place, lambda line: typer.echo(line, err=True))
     typer.echo(table(costs).text())

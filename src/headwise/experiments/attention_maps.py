@@ -16,8 +16,8 @@ from headwise.analysis.tracer import stacked
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments.gradient_flow import trained_run
-from headwise.experiments.rows import Place
-from headwise.experiments.test_sets import TestSet
+from headwise.experiments.harness.rows import Place
+from headwise.experiments.harness.test_sets import TestSet
 from headwise.models.weights import read_recipe
 from headwise.nn.multihead import recording
 from headwise.text.reading.conllu import read_trees

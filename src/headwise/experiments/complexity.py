@@ -10,13 +10,13 @@ import torch
 from matplotlib.figure import Figure
 from torch.utils.flop_counter import FlopCounterMode
 
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.paper import TABLE_1
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import MeasuredRow
+from headwise.experiments.harness.statistics import slope
 from headwise.experiments.layers import KINDS, saved_bytes
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.paper import TABLE_1
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import Scale
-from headwise.experiments.statistics import slope
+from headwise.experiments.scales.scale import Scale
 
 ROW = "complexity"
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
@@ -82,9 +82,9 @@ def series(points: Sequence[dict[str, Any]], kind: str, along: str) -> list[dict
     return sorted(chosen, key=lambda p: p[along])
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Fit exponents of n and of d and compare them with the table's."""
-    record = evidence.first(ROW)
+    record = results.first(ROW)
     text = "Self-attention's operations grow with n²·d, the others' linearly in n and with d² (restricted attention: d)"
     faster = "Self-attention is faster than a recurrent layer where n is smaller than d"
     if record is None:

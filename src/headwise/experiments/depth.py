@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow, replaced
-from headwise.experiments.scales import Scale
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.experiments.scales.scale import Scale
 
 _DEPTHS = (6, 12, 18, 24)
 _BLEU, _PERPLEXITY = "dev.bleu", "dev.perplexity"
@@ -19,7 +19,7 @@ def _name(norm: str, depth: int) -> str:
 
 def rows(scale: Scale) -> list[TrainingRow]:
     """The scale's base with more layers; everything else as it is."""
-    file, changes = scale.base
+    file, changes = scale.base.file, scale.base.changes
     return [
         TrainingRow(
             _name(norm, depth),
@@ -42,36 +42,36 @@ def rows(scale: Scale) -> list[TrainingRow]:
     ]
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Compare the two at the greatest depth."""
     table = Table(
-        f"Depth ({evidence.scale.about})",
+        f"Depth ({results.scale.about})",
         ("layers in each stack", "post-norm PPL", "pre-norm PPL", "post-norm BLEU", "pre-norm BLEU"),
         tuple(
             (
                 str(depth),
-                *(evidence.cell(_name(norm, depth), _PERPLEXITY) for norm in ("post", "pre")),
-                *(evidence.cell(_name(norm, depth), _BLEU) for norm in ("post", "pre")),
+                *(results.cell(_name(norm, depth), _PERPLEXITY) for norm in ("post", "pre")),
+                *(results.cell(_name(norm, depth), _BLEU) for norm in ("post", "pre")),
             )
             for depth in _DEPTHS
         ),
         "On development data.",
     )
-    found = any(evidence.values(row.name, _PERPLEXITY) for row in evidence.rows)
-    return Finding([table], [_chart(evidence)] if found else [], [_claim(evidence)])
+    found = any(results.values(row.name, _PERPLEXITY) for row in results.rows)
+    return Finding([table], [_chart(results)] if found else [], [_claim(results)])
 
 
-def _claim(evidence: Evidence) -> Claim:
+def _claim(results: Results) -> Claim:
     text = "Deep stacks train with pre-norm where post-norm fails"
     names = [_name(norm, depth) for depth in _DEPTHS for norm in ("post", "pre")]
-    missing = evidence.missing(*names)
+    missing = results.missing(*names)
     if missing:
-        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
+        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
     deepest = _DEPTHS[-1]
-    post, pre = (evidence.mean(_name(norm, deepest), _PERPLEXITY) for norm in ("post", "pre"))
+    post, pre = (results.mean(_name(norm, deepest), _PERPLEXITY) for norm in ("post", "pre"))
     held = pre is not None and (post is None or pre.value < post.value / 2)
     cells = [
-        evidence.cell(_name(norm, depth), _PERPLEXITY)
+        results.cell(_name(norm, depth), _PERPLEXITY)
         for depth in (deepest, _DEPTHS[0])
         for norm in ("post", "pre")
     ]
@@ -79,19 +79,19 @@ def _claim(evidence: Evidence) -> Claim:
     return Claim(text, decide(held), because.format(*cells))
 
 
-def _chart(evidence: Evidence) -> Chart:
+def _chart(results: Results) -> Chart:
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
         for norm, style in (("post", "s--C3"), ("pre", "o-C0")):
             points = [
-                (d, m.value) for d in _DEPTHS if (m := evidence.mean(_name(norm, d), _PERPLEXITY)) is not None
+                (d, m.value) for d in _DEPTHS if (m := results.mean(_name(norm, d), _PERPLEXITY)) is not None
             ]
             axis.semilogy([d for d, _ in points], [p for _, p in points], style, label=f"{norm}-norm")
         axis.set(xlabel="layers in each stack", ylabel="development perplexity", xticks=_DEPTHS)
         axis.legend(frameon=False)
 
     return Chart(
-        f"depth-{evidence.scale.name}", "Development perplexity against depth, pre-norm and post-norm", draw
+        f"depth-{results.scale.name}", "Development perplexity against depth, pre-norm and post-norm", draw
     )
 
 

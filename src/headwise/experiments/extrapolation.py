@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import Scale
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import MeasuredRow
+from headwise.experiments.scales.scale import Scale
 from headwise.nn.layers import FeedForward, LayerNorm, Residual
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions, Positions, attention_positions, position_encodings
@@ -124,22 +124,22 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     ]
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """See which encodings hold at eight times the trained length."""
     table = Table(
         f"Accuracy by length; trained on 16 to {_TRAINED} tokens; guessing has {1 / _SYMBOLS:.3f}",
         ("positions", *(f"length {length}" for length in _TESTED)),
         tuple(
-            (row.label, *(evidence.cell(row.name, f"accuracy.{length}", 3) for length in _TESTED))
-            for row in evidence.rows
+            (row.label, *(results.cell(row.name, f"accuracy.{length}", 3) for length in _TESTED))
+            for row in results.rows
         ),
         f"Beyond {_TRAINED}, only the positions that training never had are counted.",
     )
-    found = any(evidence.records.get(row.name) for row in evidence.rows)
-    return Finding([table], [_chart(evidence)] if found else [], _claims(evidence))
+    found = any(results.records.get(row.name) for row in results.rows)
+    return Finding([table], [_chart(results)] if found else [], _claims(results))
 
 
-def _claims(evidence: Evidence) -> list[Claim]:
+def _claims(results: Results) -> list[Claim]:
     texts = {
         "alibi": "ALiBi works at lengths beyond training (Press et al. 2022)",
         "relative": "Vectors for clipped distances work at lengths beyond training (Shaw et al. 2018)",
@@ -147,13 +147,13 @@ def _claims(evidence: Evidence) -> list[Claim]:
         "rotary": "Rotary positions alone lose accuracy beyond the lengths of training",
         "sinusoids": "Sinusoids extrapolate to longer sequences than those of training (section 3.5: they may)",
     }
-    missing = evidence.missing(*(row.name for row in evidence.rows))
+    missing = results.missing(*(row.name for row in results.rows))
     if missing:
         why = f"Missing: {', '.join(missing)}; each takes about a minute."
         return [Claim(text, "not run yet", why) for text in texts.values()]
 
     def at(name: str, length: int) -> float:
-        found = evidence.mean(f"extrapolation-{name}", f"accuracy.{length}")
+        found = results.mean(f"extrapolation-{name}", f"accuracy.{length}")
         assert found is not None
         return found.value
 
@@ -178,11 +178,11 @@ def _claims(evidence: Evidence) -> list[Claim]:
     return [judge(key) for key in texts]
 
 
-def _chart(evidence: Evidence) -> Chart:
+def _chart(results: Results) -> Chart:
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
-        for place, row in enumerate(evidence.rows):
-            found = [evidence.mean(row.name, f"accuracy.{length}") for length in _TESTED]
+        for place, row in enumerate(results.rows):
+            found = [results.mean(row.name, f"accuracy.{length}") for length in _TESTED]
             if all(found):
                 values = [value.value for value in found if value is not None]
                 axis.plot(_TESTED, values, "o-", color=f"C{place}", label=row.label)

@@ -13,10 +13,10 @@ from headwise.analysis.interventions import PARTS
 from headwise.config import ScheduleConfig
 from headwise.experiments import table2
 from headwise.experiments.attention_maps import measure
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import Scale
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import MeasuredRow
+from headwise.experiments.scales.scale import Scale
 from headwise.nn.positions import shift_matrix, sinusoids
 from headwise.training.schedule import learning_rate
 
@@ -56,20 +56,20 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     ]
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Draw all that there is to draw."""
     charts = [_schedule(), _sinusoids(), _smoothing()]
     tables = []
-    record = evidence.first(_ATTENTION)
+    record = results.first(_ATTENTION)
     if record is not None:
-        charts += [_attention(record.result, part, evidence.scale.name) for part in PARTS]
-        tables.append(_heads(record.result, evidence.scale))
-    return Finding(tables, charts, [_shift_claim(evidence), _roles_claim(evidence)])
+        charts += [_attention(record.result, part, results.scale.name) for part in PARTS]
+        tables.append(_heads(record.result, results.scale))
+    return Finding(tables, charts, [_shift_claim(results), _roles_claim(results)])
 
 
-def _shift_claim(evidence: Evidence) -> Claim:
+def _shift_claim(results: Results) -> Claim:
     text = "For any fixed offset k, PE(pos + k) is a linear function of PE(pos)"
-    record = evidence.first(_SHIFT)
+    record = results.first(_SHIFT)
     if record is None:
         return Claim(text, "not run yet", "`headwise reproduce figures` takes seconds.")
     errors = record.result["errors"]
@@ -79,14 +79,14 @@ def _shift_claim(evidence: Evidence) -> Claim:
     return Claim(text, decide(worst < 1e-6), because)
 
 
-def _roles_claim(evidence: Evidence) -> Claim:
+def _roles_claim(results: Results) -> Claim:
     text = "Heads learn different tasks (section 4 and the paper's appendix)"
-    record = evidence.first(_ATTENTION)
+    record = results.first(_ATTENTION)
     if record is None:
         return Claim(
             text,
             "not run yet",
-            f"It needs the Transformer of `headwise reproduce table2 --scale {evidence.scale.name}`.",
+            f"It needs the Transformer of `headwise reproduce table2 --scale {results.scale.name}`.",
         )
     heads = record.result["heads"]
     named = [head for head in heads if head["roles"]]
@@ -94,7 +94,7 @@ def _roles_claim(evidence: Evidence) -> Claim:
     spread = [head["entropy"] for head in heads]
     because = (
         f"{len(named)} of {len(heads)} heads have a role that passes its threshold ({', '.join(roles) or 'none'}); "
-        f"mean entropies range from {min(spread):.2f} to {max(spread):.2f} nats ({evidence.scale.name})."
+        f"mean entropies range from {min(spread):.2f} to {max(spread):.2f} nats ({results.scale.name})."
     )
     if len(roles) > 1 or any(head["relation"] for head in heads):
         return Claim(text, decide(len(roles) > 1), because)

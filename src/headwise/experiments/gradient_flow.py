@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from headwise.config import Config
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
-from headwise.experiments.rows import Place
+from headwise.experiments.harness.rows import Place
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
 from headwise.text.tokens.subwords import BOS

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwise.config import ModelConfig
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import Scale
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import MeasuredRow
+from headwise.experiments.scales.scale import Scale
 from headwise.models.transformer import Transformer
 from headwise.nn.attention import attention_weights
 from headwise.nn.positions import position_encodings
@@ -78,9 +78,9 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     ]
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Without positions nothing may change; with each of them something must."""
-    record = evidence.first(_ROW)
+    record = results.first(_ROW)
     text = "Attention without positions is permutation-equivariant, exactly, and every encoding of positions ends that"
     if record is None:
         return Finding(claims=[Claim(text, "not run yet", "`headwise reproduce permutation` takes seconds.")])

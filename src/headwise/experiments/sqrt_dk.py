@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import Scale
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import MeasuredRow
+from headwise.experiments.scales.scale import Scale
 from headwise.nn.attention import attention_weights
 
 _ROW = "sqrt-dk"
@@ -59,9 +59,9 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     return [MeasuredRow(_ROW, "softmax against d_k", measure, settings, "sqrt-dk")]
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Compare the smallest with the largest d_k."""
-    record = evidence.first(_ROW)
+    record = results.first(_ROW)
     text = "Dot products grow with d_k and push the softmax where its gradients vanish; dividing by √d_k prevents it"
     if record is None:
         return Finding(claims=[Claim(text, "not run yet", "`headwise reproduce sqrt-dk` takes seconds.")])

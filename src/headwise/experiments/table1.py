@@ -10,6 +10,10 @@ from matplotlib.ticker import MaxNLocator
 
 from headwise.experiments import complexity, table2
 from headwise.experiments.gradient_flow import measure_trained, measure_untrained
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.paper import TABLE_1
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import MeasuredRow
 from headwise.experiments.layers import (
     KERNEL,
     KINDS,
@@ -19,12 +23,8 @@ from headwise.experiments.layers import (
     layers_to_connect,
 )
 from headwise.experiments.layers import longest_chain as chain
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.paper import TABLE_1
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.scales import SCALES, Scale
-from headwise.experiments.systems import ARCHITECTURES
+from headwise.experiments.scales import SCALES
+from headwise.experiments.scales.scale import ARCHITECTURES, Scale
 
 _PATHS, _UNTRAINED, _TRAINED = "table1-paths", "table1-gradient-untrained", "table1-gradient-trained"
 _LENGTHS = (8, 16, 32, 64, 128)
@@ -64,7 +64,7 @@ def measure_paths(*, seed: int, lengths: list[int], radius: int) -> dict[str, An
 
 def rows(scale: Scale) -> list[MeasuredRow]:
     """Paths, costs, and gradients: untrained the same at every scale, trained from this scale's runs of table 2."""
-    systems = {name: file for name, (file, _) in SCALES["multi30k"].systems.items()}
+    systems = {name: recipe.file for name, recipe in SCALES["multi30k"].systems.items()}
     untrained = {"systems": systems, "length": 100, "sentences": 8}
     trained = {"systems": list(scale.systems), "length": 10 if scale.name == "tiny" else 20}
     runs = tuple(table2.systems(scale))
@@ -82,24 +82,24 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     ]
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Put the formulas beside what was measured."""
-    tables, charts, claims = [_paper_table(evidence)], [], [_path_claim(evidence)]
-    scale = evidence.scale.name
+    tables, charts, claims = [_paper_table(results)], [], [_path_claim(results)]
+    scale = results.scale.name
     for name, title, picture in (
         (_UNTRAINED, "untrained", "gradient-untrained"),
         (_TRAINED, f"trained on {scale}", f"gradient-trained-{scale}"),
     ):
-        claims.append(_gradient_claim(evidence, name, title))
-        record = evidence.first(name)
+        claims.append(_gradient_claim(results, name, title))
+        record = results.first(name)
         if record is not None:
             tables.append(_gradient_table(record.result, title))
             charts.append(_gradient_chart(record.result, title, picture))
     return Finding(tables, charts, claims)
 
 
-def _paper_table(evidence: Evidence) -> Table:
-    record = evidence.first(_PATHS)
+def _paper_table(results: Results) -> Table:
+    record = results.first(_PATHS)
     lines = []
     for kind, layer in KINDS.items():
         paper = next(row for row in TABLE_1 if row.name == layer.paper)
@@ -131,11 +131,11 @@ def _paper_table(evidence: Evidence) -> Table:
     )
 
 
-def _path_claim(evidence: Evidence) -> Claim:
+def _path_claim(results: Results) -> Claim:
     text = (
         "Self-attention connects all positions in a constant number of operations, a recurrent layer in O(n)"
     )
-    record = evidence.first(_PATHS)
+    record = results.first(_PATHS)
     if record is None:
         return Claim(text, "not run yet", "`headwise reproduce table1` takes a minute.")
     chains, layers = record.result["chain"], record.result["layers"]
@@ -155,9 +155,9 @@ def _far(norms: list[float]) -> float:
     return sum(tail) / len(tail) / norms[1]
 
 
-def _gradient_claim(evidence: Evidence, name: str, title: str) -> Claim:
+def _gradient_claim(results: Results, name: str, title: str) -> Claim:
     text = f"Long-range gradients, {title}: the Transformer's reach far positions where recurrent ones fade"
-    record = evidence.first(name)
+    record = results.first(name)
     if record is None:
         hint = "It needs the trained runs of `headwise reproduce table2`." if name == _TRAINED else ""
         return Claim(text, "not run yet", hint or "`headwise reproduce table1` takes a minute.")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from headwise.config import Config
-from headwise.experiments.outcome import Chart, Claim, Finding, Status, Table, decide, plain
-from headwise.experiments.paper import System, system
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow, replaced
-from headwise.experiments.scales import Scale
-from headwise.experiments.scoring import minutes_to
-from headwise.experiments.systems import ARCHITECTURES
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Status, Table, decide, plain
+from headwise.experiments.harness.paper import System, system
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.experiments.harness.scoring import minutes_to
+from headwise.experiments.scales.scale import ARCHITECTURES, Recipe, Scale
 from headwise.models.flops import training_flops
 
 _PAPER = {
@@ -38,18 +36,20 @@ def rows(scale: Scale) -> list[TrainingRow]:
     """Every system with its own budget of steps, then every system with the same minutes."""
     equal = systems(scale)
     more = [
-        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes, test=test)
-        for name, (file, changes, test) in scale.more.items()
+        TrainingRow(
+            f"table2-{name}", _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test
+        )
+        for name, recipe in scale.more.items()
     ]
     timed = [
         TrainingRow(
             f"table2-time-{name}",
             _LABELS[name],
             scale.name,
-            file,
-            replaced(changes, _timed(file, changes, scale)),
+            recipe.file,
+            replaced(recipe.changes, _timed(recipe, scale)),
         )
-        for name, (file, changes) in scale.systems.items()
+        for name, recipe in scale.systems.items()
     ]
     return [*equal, *more, *timed]
 
@@ -57,44 +57,42 @@ def rows(scale: Scale) -> list[TrainingRow]:
 def systems(scale: Scale) -> list[TrainingRow]:
     """Every system at equal parameters."""
     return [
-        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, file, changes)
-        for name, (file, changes) in scale.systems.items()
+        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, recipe.file, recipe.changes)
+        for name, recipe in scale.systems.items()
     ]
 
 
-def _timed(file: str, changes: Sequence[str], scale: Scale) -> list[str]:
+def _timed(recipe: Recipe, scale: Scale) -> list[str]:
     """End by the clock, with a rate that doesn't need to know the last step."""
     timed = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000", *scale.timed]
-    falls_to_zero = Config.load(file, changes).schedule.name in {"linear", "cosine"}
+    falls_to_zero = Config.load(recipe.file, recipe.changes).schedule.name in {"linear", "cosine"}
     return [*timed, "schedule.name=inverse_sqrt"] if falls_to_zero else timed
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Compare all systems, first at equal parameters, then at equal time."""
-    scale = evidence.scale
-    level = _level(evidence)
+    scale = results.scale
+    level = _level(results)
     tables = [
-        _table(evidence, "", f"At equal parameters ({scale.about})", level),
-        _table(evidence, "time-", f"At equal training time, {scale.minutes:g} minutes each", None),
+        _table(results, "", f"At equal parameters ({scale.about})", level),
+        _table(results, "time-", f"At equal training time, {scale.minutes:g} minutes each", None),
     ]
     claims = [
         _best_claim(
-            evidence, "", "The Transformer is better than recurrent and convolutional systems of its size"
+            results, "", "The Transformer is better than recurrent and convolutional systems of its size"
         ),
-        _best_claim(
-            evidence, "time-", "The Transformer is better than they are after the same training time"
-        ),
-        _cost_claim(evidence, level),
+        _best_claim(results, "time-", "The Transformer is better than they are after the same training time"),
+        _cost_claim(results, level),
     ]
-    curves = [_curve(evidence, name) for name in scale.systems]
-    charts = [_chart(evidence)] if any(curves) else []
+    curves = [_curve(results, name) for name in scale.systems]
+    charts = [_chart(results)] if any(curves) else []
     return Finding(tables, charts, claims)
 
 
-def _level(evidence: Evidence) -> float | None:
+def _level(results: Results) -> float | None:
     """A development BLEU that every system with attention reaches: the worst one's best, rounded down."""
-    names = [name for name in evidence.scale.systems if name != "sutskever"]
-    records = [evidence.first(f"table2-{name}") for name in names]
+    names = [name for name in results.scale.systems if name != "sutskever"]
+    records = [results.first(f"table2-{name}") for name in names]
     best = [
         max((point["bleu"] for point in record.result.get("curve", []) if "bleu" in point), default=0.0)
         for record in records
@@ -103,12 +101,12 @@ def _level(evidence: Evidence) -> float | None:
     return float(int(min(best))) if best and min(best) >= 1 else None
 
 
-def _curve(evidence: Evidence, name: str, kind: str = "") -> list[dict[str, float]]:
+def _curve(results: Results, name: str, kind: str = "") -> list[dict[str, float]]:
     """Return a run's validations; the minutes before each are its tokens at the system's speed, if that is known."""
-    record = evidence.first(f"table2-{kind}{name}")
+    record = results.first(f"table2-{kind}{name}")
     if record is None or "diverged" in record.result:
         return []
-    clock = _clock(evidence, name)
+    clock = _clock(results, name)
     if clock is None:
         return []
     minutes = record.result["target_tokens"] / clock["speed"] / 60
@@ -118,14 +116,14 @@ def _curve(evidence: Evidence, name: str, kind: str = "") -> list[dict[str, floa
     ]
 
 
-def _clock(evidence: Evidence, name: str) -> dict[str, float] | None:
+def _clock(results: Results, name: str) -> dict[str, float] | None:
     """Return target tokens a second in training and sentences a second in decoding.
 
     They are those of the run by the clock alone: these runs need one condition for all systems, the others don't.
     """
-    record = evidence.first(f"table2-time-{name}")
+    record = results.first(f"table2-time-{name}")
     if record is None:  # as rows of one pair of languages have none
-        record = evidence.first(f"table2-{name}") if name in evidence.scale.more else None
+        record = results.first(f"table2-{name}") if name in results.scale.more else None
     if record is None or "diverged" in record.result:
         return None
     result = record.result
@@ -139,8 +137,8 @@ def _clock(evidence: Evidence, name: str) -> dict[str, float] | None:
     }
 
 
-def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Table:
-    scale = evidence.scale
+def _table(results: Results, kind: str, title: str, level: float | None) -> Table:
+    scale = results.scale
     names = list(scale.systems) if kind else [*scale.systems, *scale.more]
     to_level = f"min to {level:.0f} dev BLEU" if level else "min to BLEU"
     return Table(
@@ -149,7 +147,7 @@ def _table(evidence: Evidence, kind: str, title: str, level: float | None) -> Ta
             "system", "parameters", "BLEU as the paper", "sacreBLEU", "PPL", "min", to_level, "target tokens/s",
             "operations", "sentences/s decoded", "paper BLEU", "paper operations",
         ),
-        tuple(_line(evidence, kind, name, level) for name in names),
+        tuple(_line(results, kind, name, level) for name in names),
         f"{_bleu_note(scale)} PPL: of a word of the test set. Minutes and speeds: tokens at the speed of the run by "
         "the clock; operations by formula, forward and backward. The paper's columns are newstest2014, another task: "
         "compare orders, not values. "
@@ -175,35 +173,35 @@ def _tuning_note(scale: Scale) -> str:
     )
 
 
-def _line(evidence: Evidence, kind: str, name: str, level: float | None) -> tuple[str, ...]:
+def _line(results: Results, kind: str, name: str, level: float | None) -> tuple[str, ...]:
     row = f"table2-{kind}{name}"
-    record = evidence.first(row)
+    record = results.first(row)
     paper = system(_PAPER[name]) if name in _PAPER else None
     ours: tuple[str, ...] = ("–",) * 9
     if record is not None and "diverged" in record.result:
         ours = ("", "diverged", *("–",) * 7)
     elif record is not None:
-        result, clock = record.result, _clock(evidence, name)
+        result, clock = record.result, _clock(results, name)
         tokens = result["target_tokens"]
-        reached = minutes_to(_curve(evidence, name, kind), level) if level else None
+        reached = minutes_to(_curve(results, name, kind), level) if level else None
         ours = (
             f"{result['parameters'] / 1e6:.2f} M",
-            evidence.cell(row, _TOKENIZED),
-            evidence.cell(row, _SACRE),
-            evidence.cell(row, _PERPLEXITY),
+            results.cell(row, _TOKENIZED),
+            results.cell(row, _SACRE),
+            results.cell(row, _PERPLEXITY),
             "–" if clock is None else f"{tokens / clock['speed'] / 60:.1f}",
             "–" if reached is None else f"{reached:.1f}",
             "–" if clock is None else f"{clock['speed']:,.0f}",
-            f"{_flops(evidence, row, result):.1e}",
+            f"{_flops(results, row, result):.1e}",
             "–" if clock is None else f"{clock['decoded']:.1f}",
         )
     return (_LABELS[name], *ours, *_paper_cells(paper, name.endswith("-fr")))
 
 
-def _flops(evidence: Evidence, row: str, result: dict[str, Any]) -> float:
-    made = next(r for r in evidence.rows if r.name == row)
+def _flops(results: Results, row: str, result: dict[str, Any]) -> float:
+    made = next(r for r in results.rows if r.name == row)
     assert isinstance(made, TrainingRow)
-    return training_flops(made.configuration(), result["target_tokens"], evidence.scale.sentence)
+    return training_flops(made.configuration(), result["target_tokens"], results.scale.sentence)
 
 
 def _paper_cells(paper: System | None, french: bool) -> tuple[str, str]:
@@ -213,30 +211,30 @@ def _paper_cells(paper: System | None, french: bool) -> tuple[str, str]:
     return (str(paper.en_fr if french else paper.en_de), "" if cost is None else f"{cost:.1e}")
 
 
-def _best_claim(evidence: Evidence, kind: str, text: str) -> Claim:
-    names = {name: f"table2-{kind}{name}" for name in evidence.scale.systems}
-    missing = evidence.missing(*names.values())
+def _best_claim(results: Results, kind: str, text: str) -> Claim:
+    names = {name: f"table2-{kind}{name}" for name in results.scale.systems}
+    missing = results.missing(*names.values())
     if missing:
-        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
-    scores = {name: evidence.mean(row, _TOKENIZED) for name, row in names.items()}
+        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
+    scores = {name: results.mean(row, _TOKENIZED) for name, row in names.items()}
     found = {name: score.value for name, score in scores.items() if score is not None}
     transformer = found.pop("transformer", 0.0)
     best = max(found, key=lambda name: found[name])
-    seeds = min(len(evidence.values(row, _TOKENIZED)) for row in names.values())
+    seeds = min(len(results.values(row, _TOKENIZED)) for row in names.values())
     because = (
         f"{transformer:.2f} BLEU against {found[best]:.2f} of the best other one, {_LABELS[best]} "
-        f"({evidence.scale.name}, {seeds} seed{'s' if seeds != 1 else ''})."
+        f"({results.scale.name}, {seeds} seed{'s' if seeds != 1 else ''})."
     )
     return Claim(text, decide(transformer > found[best]), because)
 
 
-def _cost_claim(evidence: Evidence, level: float | None) -> Claim:
+def _cost_claim(results: Results, level: float | None) -> Claim:
     text = "The Transformer reaches a given quality with less training than the others"
-    names = list(evidence.scale.systems)
-    missing = evidence.missing(*(f"table2-{kind}{name}" for name in names for kind in ("", "time-")))
+    names = list(results.scale.systems)
+    missing = results.missing(*(f"table2-{kind}{name}" for name in names for kind in ("", "time-")))
     if missing:
-        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
-    times = {name: minutes_to(_curve(evidence, name), level) for name in names} if level else {}
+        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
+    times = {name: minutes_to(_curve(results, name), level) for name in names} if level else {}
     reached = {name: minutes for name, minutes in times.items() if minutes is not None}
     if level is None or not reached:
         status: Status = "not testable at this scale"
@@ -248,13 +246,13 @@ def _cost_claim(evidence: Evidence, level: float | None) -> Claim:
     return Claim(text, decide(fastest == "transformer"), f"Minutes to {level:.0f} dev BLEU: {order}.")
 
 
-def _chart(evidence: Evidence) -> Chart:
+def _chart(results: Results) -> Chart:
     def draw(figure: Figure) -> None:
         panels = (("", "at equal parameters"), ("time-", "at equal training time"))
         for axis, (kind, title) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
             plain(axis)
-            for color, name in zip(("C1", "C3", "C5", "C9", "C2", "C0"), evidence.scale.systems, strict=True):
-                points = [point for point in _curve(evidence, name, kind) if "bleu" in point]
+            for color, name in zip(("C1", "C3", "C5", "C9", "C2", "C0"), results.scale.systems, strict=True):
+                points = [point for point in _curve(results, name, kind) if "bleu" in point]
                 if points:
                     axis.plot(
                         [p["minutes"] for p in points],
@@ -267,7 +265,7 @@ def _chart(evidence: Evidence) -> Chart:
         figure.axes[0].legend(frameon=False, fontsize=7)
 
     return Chart(
-        f"table2-{evidence.scale.name}",
+        f"table2-{results.scale.name}",
         "Development BLEU against training time for each system",
         draw,
         (10, 3.8),

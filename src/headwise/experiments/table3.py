@@ -5,11 +5,12 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from headwise.config import Config
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.paper import TABLE_3, Variation, variation
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow, replaced
-from headwise.experiments.scales import Scale, scaled_changes
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.paper import TABLE_3, Variation, variation
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.experiments.scales.scale import Scale
+from headwise.experiments.scales.scaling import scaled_changes
 
 BLEU, PERPLEXITY = "dev.bleu", "dev.perplexity"
 _EQUAL_IN_PAPER = 0.1  # BLEU: rows this close are called nearly identical there (section 6.2, row E)
@@ -23,7 +24,7 @@ def row_name(preset: str) -> str:
 
 def row(preset: str, scale: Scale) -> TrainingRow:
     """Make one row: the base of the scale, changed as the paper's row changes its own; no averaging (section 6.2)."""
-    file, changes = scale.base
+    file, changes = scale.base.file, scale.base.changes
     base = Config.load(file, changes)
     scaled = scaled_changes(preset, base.model, base.training.max_steps)
     if preset in scale.rates:
@@ -46,26 +47,24 @@ def rows(scale: Scale) -> list[TrainingRow]:
     return [row(line.preset, scale) for line in TABLE_3]
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Print both tables as one, and judge what the paper reads off its own."""
     table = Table(
-        f"Table 3 on development data, relative to base ({evidence.scale.about})",
+        f"Table 3 on development data, relative to base ({results.scale.about})",
         (
             "row", "here", "paper PPL", "PPL", "paper BLEU", "BLEU", "paper Δ", "Δ", "direction",
             "paper parameters", "parameters",
         ),
-        tuple(_line(evidence, line) for line in TABLE_3),
+        tuple(_line(results, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
         f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU, others are too close to tell there. BLEU is the "
-        f"finished model's, by beam search. Base trains for {evidence.scale.budget}.{_rates(evidence.scale)}",
+        f"finished model's, by beam search. Base trains for {results.scale.budget}.{_rates(results.scale)}",
     )  # fmt: skip
     charts = (
-        [_chart(evidence)]
-        if any(evidence.values(row_name(line.preset), BLEU) for line in TABLE_3[1:])
-        else []
+        [_chart(results)] if any(results.values(row_name(line.preset), BLEU) for line in TABLE_3[1:]) else []
     )
-    return Finding([table], charts, _claims(evidence))
+    return Finding([table], charts, _claims(results))
 
 
 def _rates(scale: Scale) -> str:
@@ -77,20 +76,20 @@ def _rates(scale: Scale) -> str:
     )
 
 
-def _line(evidence: Evidence, line: Variation) -> tuple[str, ...]:
+def _line(results: Results, line: Variation) -> tuple[str, ...]:
     name, base = row_name(line.preset), TABLE_3[0]
-    made = next(r for r in evidence.rows if r.name == name)
+    made = next(r for r in results.rows if r.name == name)
     assert isinstance(made, TrainingRow)
-    difference = evidence.difference(name, row_name("base"), BLEU)
+    difference = results.difference(name, row_name("base"), BLEU)
     paper = line.bleu - base.bleu
-    ours, theirs = evidence.mean(name, "parameters"), evidence.mean(row_name("base"), "parameters")
+    ours, theirs = results.mean(name, "parameters"), results.mean(row_name("base"), "parameters")
     return (
         f"({line.group}) {line.label}" if line.group else line.label,
-        _here(evidence.scale, made) if line is not base else _shape(made),
+        _here(results.scale, made) if line is not base else _shape(made),
         f"{line.perplexity:.2f}",
-        evidence.cell(name, PERPLEXITY),
+        results.cell(name, PERPLEXITY),
         f"{line.bleu:.1f}",
-        evidence.cell(name, BLEU, 1),
+        results.cell(name, BLEU, 1),
         "" if line is base else f"{paper:+.1f}",
         "" if line is base or difference is None else difference.text(1, sign=True),
         "" if line is base or difference is None else _direction(paper, difference.value),
@@ -101,7 +100,7 @@ def _line(evidence: Evidence, line: Variation) -> tuple[str, ...]:
 
 def _here(scale: Scale, made: TrainingRow) -> str:
     """What the row changes in this scale's base, without the names of sections."""
-    changes = [c for c in made.changes if c not in scale.base[1] and "average_last" not in c]
+    changes = [c for c in made.changes if c not in scale.base.changes and "average_last" not in c]
     return ", ".join(change.partition(".")[2] for change in changes)
 
 
@@ -126,15 +125,15 @@ def _sign(difference: float, equal: float = _EQUAL_HERE) -> int:
     return 0 if abs(round(difference, 1)) <= equal else 1 if difference > 0 else -1
 
 
-def _claims(evidence: Evidence) -> list[Claim]:
+def _claims(results: Results) -> list[Claim]:
     """What section 6.2 concludes from the table."""
     worse, better = -1, 1
     return [
-        _claim(evidence, "(A) A single head is worse than several", [("table3-a-h1", worse)]),
-        _claim(evidence, "(A) Too many heads are worse, too", [("table3-a-h32", worse)]),
-        _claim(evidence, "(B) Smaller keys hurt", [("table3-b-dk16", worse), ("table3-b-dk32", worse)]),
+        _claim(results, "(A) A single head is worse than several", [("table3-a-h1", worse)]),
+        _claim(results, "(A) Too many heads are worse, too", [("table3-a-h32", worse)]),
+        _claim(results, "(B) Smaller keys hurt", [("table3-b-dk16", worse), ("table3-b-dk32", worse)]),
         _claim(
-            evidence,
+            results,
             "(C) Bigger models are better",
             [
                 ("table3-c-n2", worse),
@@ -144,22 +143,20 @@ def _claims(evidence: Evidence) -> list[Claim]:
                 ("table3-c-ff4096", better),
             ],
         ),
-        _dropout_claim(evidence),
-        _claim(
-            evidence, "(E) Learned positions are nearly identical to sinusoids", [("table3-e-learned", 0)]
-        ),
-        _claim(evidence, "The big model is the best", [("big", better)]),
+        _dropout_claim(results),
+        _claim(results, "(E) Learned positions are nearly identical to sinusoids", [("table3-e-learned", 0)]),
+        _claim(results, "The big model is the best", [("big", better)]),
     ]
 
 
-def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Claim:
+def _claim(results: Results, text: str, expected: list[tuple[str, int]]) -> Claim:
     names = [row_name(preset) for preset, _ in expected]
-    missing = evidence.missing(row_name("base"), *names)
+    missing = results.missing(row_name("base"), *names)
     if missing:
-        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
+        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
     held, said = True, []
     for preset, sign in expected:
-        difference = evidence.difference(row_name(preset), row_name("base"), BLEU)
+        difference = results.difference(row_name(preset), row_name("base"), BLEU)
         if difference is None:
             held, words = held and sign < 0, "diverged"
         else:
@@ -167,18 +164,18 @@ def _claim(evidence: Evidence, text: str, expected: list[tuple[str, int]]) -> Cl
             words = f"{difference.text(1, sign=True)} BLEU"
         paper = variation(preset).bleu - TABLE_3[0].bleu
         said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
-    seeds = min(len(evidence.records[name]) for name in (row_name("base"), *names))
+    seeds = min(len(results.records[name]) for name in (row_name("base"), *names))
     many = f"{seeds} seed{'s' if seeds > 1 else ''}"
-    because = f"Against base ({evidence.scale.name}, {many}): {'; '.join(said)}."
-    return Claim(text, decide(held), because if held else because + _likelier(evidence, expected))
+    because = f"Against base ({results.scale.name}, {many}): {'; '.join(said)}."
+    return Claim(text, decide(held), because if held else because + _likelier(results, expected))
 
 
-def _likelier(evidence: Evidence, expected: list[tuple[str, int]]) -> str:
+def _likelier(results: Results, expected: list[tuple[str, int]]) -> str:
     """Name rows that should have been better and are so in perplexity, which moves less by chance than BLEU."""
-    base = evidence.mean(row_name("base"), PERPLEXITY)
+    base = results.mean(row_name("base"), PERPLEXITY)
     if base is None:
         return ""
-    found = {preset: evidence.mean(row_name(preset), PERPLEXITY) for preset, sign in expected if sign > 0}
+    found = {preset: results.mean(row_name(preset), PERPLEXITY) for preset, sign in expected if sign > 0}
     lower = "; ".join(
         f"{variation(preset).label} {mean.value:.2f}"
         for preset, mean in found.items()
@@ -187,11 +184,11 @@ def _likelier(evidence: Evidence, expected: list[tuple[str, int]]) -> str:
     return lower and f" Perplexity is lower, though: {lower} (base {base.value:.2f})."
 
 
-def _dropout_claim(evidence: Evidence) -> Claim:
+def _dropout_claim(results: Results) -> Claim:
     """Dropout can't help against overfitting where there is none: the loss without it still falls at the end."""
     without = "table3-d-drop0"
-    claim = _claim(evidence, "(D) Dropout is very helpful in avoiding overfitting", [(without, -1)])
-    curves = [record.result.get("curve", []) for record in evidence.records[without]]
+    claim = _claim(results, "(D) Dropout is very helpful in avoiding overfitting", [(without, -1)])
+    curves = [record.result.get("curve", []) for record in results.records[without]]
     falls = all(curve and curve[-1]["loss"] == min(point["loss"] for point in curve) for curve in curves)
     if claim.status != "not confirmed here" or not falls:
         return claim
@@ -201,14 +198,14 @@ def _dropout_claim(evidence: Evidence) -> Claim:
     return Claim(claim.text, "not testable at this scale", because)
 
 
-def _chart(evidence: Evidence) -> Chart:
+def _chart(results: Results) -> Chart:
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
         shown = [
-            line for line in TABLE_3[1:] if evidence.difference(row_name(line.preset), row_name("base"), BLEU)
+            line for line in TABLE_3[1:] if results.difference(row_name(line.preset), row_name("base"), BLEU)
         ]
         for place, line in enumerate(shown):
-            found = evidence.difference(row_name(line.preset), row_name("base"), BLEU)
+            found = results.difference(row_name(line.preset), row_name("base"), BLEU)
             assert found is not None
             axis.errorbar(found.value, place, xerr=found.half or 0.0, fmt="o", color="C0", capsize=2)
             axis.plot(line.bleu - TABLE_3[0].bleu, place, "x", color="C3")
@@ -219,7 +216,7 @@ def _chart(evidence: Evidence) -> Chart:
         axis.set(xlabel="BLEU less base's: here (dots, 95 % interval) and in the paper (crosses)")
 
     return Chart(
-        f"table3-{evidence.scale.name}",
+        f"table3-{results.scale.name}",
         "BLEU of each variation relative to base, here and in the paper",
         draw,
         (8, 5.4),

@@ -1,14 +1,14 @@
-"""A learning rate that rises first, against the same rate from the first step on."""
+"""Two questions with the same rows: is a learning rate that rises first needed, and normalization before or after?"""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 
 from headwise.config import Config
-from headwise.experiments.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import TrainingRow, replaced
-from headwise.experiments.scales import Scale
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.experiments.scales.scale import Scale
 
 _LABELS = {
     "warm-up-post": "post-norm, warm-up",
@@ -21,7 +21,7 @@ BLEU = "dev.bleu"
 
 def rows(scale: Scale) -> list[TrainingRow]:
     """Both kinds of normalization with and without; the rate peaks as the base's, then falls to 0."""
-    file, changes = scale.base
+    file, changes = scale.base.file, scale.base.changes
     base = Config.load(file, changes)
     peak = base.schedule.peak or base.model.d_model**-0.5 * base.schedule.warmup**-0.5
     made = []
@@ -38,47 +38,49 @@ def rows(scale: Scale) -> list[TrainingRow]:
     return made
 
 
-def table(evidence: Evidence) -> Table:
+def table(results: Results) -> Table:
     """Lay the four rows out."""
     return Table(
-        f"Normalization and warm-up ({evidence.scale.about})",
+        f"Normalization and warm-up ({results.scale.about})",
         ("training", "dev PPL", "dev BLEU"),
         tuple(
-            (label, evidence.cell(name, "dev.perplexity"), evidence.cell(name, BLEU))
+            (label, results.cell(name, "dev.perplexity"), results.cell(name, BLEU))
             for name, label in _LABELS.items()
         ),
         "The rate rises to the peak that the base has, or starts there, and falls linearly to zero.",
     )
 
 
-def find(evidence: Evidence) -> Finding:
+def find(results: Results) -> Finding:
     """Post-norm needs it; pre-norm hardly."""
     return Finding(
-        [table(evidence)],
-        charts(evidence),
+        [table(results)],
+        charts(results),
         [
             compare(
-                evidence, "Post-norm, as in the paper, needs warm-up", "warm-up-post", "warm-up-none-post"
+                results, "Post-norm, as in the paper, needs warm-up", "warm-up-post", "warm-up-none-post"
             ),
-            compare(evidence, "Pre-norm gains from warm-up, too", "warm-up-pre", "warm-up-none-pre"),
+            compare(results, "Pre-norm gains from warm-up, too", "warm-up-pre", "warm-up-none-pre"),
         ],
     )
 
 
-def compare(evidence: Evidence, text: str, better: str, worse: str) -> Claim:
+def compare(results: Results, text: str, better: str, worse: str) -> Claim:
     """Claim that one row has a higher development BLEU than another; one that diverged has none."""
-    missing = evidence.missing(better, worse)
+    missing = results.missing(better, worse)
     if missing:
-        return Claim(text, "not run yet", f"Missing at scale {evidence.scale.name}: {', '.join(missing)}.")
-    first, second = evidence.mean(better, BLEU), evidence.mean(worse, BLEU)
+        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
+    first, second = results.mean(better, BLEU), results.mean(worse, BLEU)
     held = first is not None and (second is None or first.value > second.value)
-    because = f"Dev BLEU {evidence.cell(better, BLEU)} against {evidence.cell(worse, BLEU)} ({evidence.scale.name})."
+    because = (
+        f"Dev BLEU {results.cell(better, BLEU)} against {results.cell(worse, BLEU)} ({results.scale.name})."
+    )
     return Claim(text, decide(held), because)
 
 
-def charts(evidence: Evidence) -> list[Chart]:
+def charts(results: Results) -> list[Chart]:
     """Draw development loss against steps, where there is something to draw."""
-    found = {row.label: record for row in evidence.rows if (record := evidence.first(row.name)) is not None}
+    found = {row.label: record for row in results.rows if (record := results.first(row.name)) is not None}
 
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
@@ -88,7 +90,30 @@ def charts(evidence: Evidence) -> list[Chart]:
         axis.set(xlabel="step", ylabel="development loss (nats a subword)")
         axis.legend(frameon=False, fontsize=8)
 
-    return [Chart(f"warm-up-{evidence.scale.name}", "Development loss against steps", draw)] if found else []
+    return [Chart(f"warm-up-{results.scale.name}", "Development loss against steps", draw)] if found else []
+
+
+def find_order(results: Results) -> Finding:
+    """Pre-norm trains where post-norm doesn't; with warm-up and few layers post-norm is no worse."""
+    return Finding(
+        [table(results)],
+        charts(results),
+        [
+            compare(
+                results,
+                "Without warm-up, pre-norm is the one that trains",
+                "warm-up-none-pre",
+                "warm-up-none-post",
+            ),
+            compare(
+                results,
+                "With warm-up, post-norm ends at least as well as pre-norm",
+                "warm-up-post",
+                "warm-up-pre",
+            ),
+        ],
+    )
 
 
 EXPERIMENT = Experiment("warm-up", "Warm-up", rows, find)
+ORDER = Experiment("norm", "Pre-norm and post-norm", rows, find_order)

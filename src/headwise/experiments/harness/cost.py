@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 
 from headwise.config import Config
-from headwise.experiments.outcome import Table
-from headwise.experiments.rows import Place, TrainingRow
-from headwise.experiments.runner import Job
+from headwise.experiments.harness.outcome import Table
+from headwise.experiments.harness.rows import Place, TrainingRow
+from headwise.experiments.harness.runner import Job
 from headwise.models.build import build_model
 from headwise.models.flops import training_flops
 from headwise.models.parameters import parameter_count

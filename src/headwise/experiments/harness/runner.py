@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import ConfigError, TrainingError
-from headwise.experiments.records import Record, environment, read_record, record_file, write_record
-from headwise.experiments.registry import Evidence, Experiment
-from headwise.experiments.rows import Place, Row
-from headwise.experiments.scales import Scale
+from headwise.experiments.harness.records import Record, environment, read_record, record_file, write_record
+from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.rows import Place, Row
+from headwise.experiments.scales.scale import Scale
 from headwise.files import hold
 
 
@@ -86,7 +86,7 @@ def _make(job: Job, place: Place, say: Callable[[str], None]) -> None:
     say(f"{write_record(record, place.results)}: written after {recipe['seconds']:,.0f} s")
 
 
-def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence[int] = ()) -> Evidence:
+def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence[int] = ()) -> Results:
     """Gather what is recorded for an experiment; without `seeds`, of any of the first ten seeds."""
     rows = list(experiment.rows(scale))
     records = {
@@ -97,7 +97,7 @@ def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence
         ]
         for row in rows
     }
-    return Evidence(scale, rows, records)
+    return Results(scale, rows, records)
 
 
 def rounded(value: Any) -> Any:

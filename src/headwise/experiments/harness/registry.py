@@ -1,4 +1,4 @@
-"""All experiments by name. To add one, write its file and a line here; the file has one `EXPERIMENT`."""
+"""All experiments by name. To add one, write its file and a line here; the file has an `EXPERIMENT`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headwise.errors import ConfigError
-from headwise.experiments.outcome import Finding
-from headwise.experiments.records import Record
-from headwise.experiments.rows import Row
-from headwise.experiments.scales import Scale
-from headwise.experiments.statistics import Mean, mean
+from headwise.experiments.harness.outcome import Finding
+from headwise.experiments.harness.records import Record
+from headwise.experiments.harness.rows import Row
+from headwise.experiments.harness.statistics import Mean, mean
+from headwise.experiments.scales.scale import Scale
 
-# Name -> (module, one line of help), in the order of the report.
+# Name -> (module, and what of it unless EXPERIMENT; one line of help), in the order of the report.
 NAMES = {
     "table1": (
         "headwise.experiments.table1",
@@ -38,14 +38,14 @@ NAMES = {
     ),
     "label-smoothing": ("headwise.experiments.label_smoothing", "Perplexity, BLEU and calibration."),
     "warm-up": ("headwise.experiments.warm_up", "A rising learning rate against none."),
-    "norm": ("headwise.experiments.norm", "Normalization before or after a sub-layer."),
+    "norm": ("headwise.experiments.warm_up:ORDER", "Normalization before or after a sub-layer."),
     "depth": ("headwise.experiments.depth", "6 to 24 layers, normalized before and after."),
     "extrapolation": ("headwise.experiments.extrapolation", "Positions at lengths beyond training."),
 }
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Results:
     """What is recorded for an experiment at one scale: the records of each row, by seed."""
 
     scale: Scale
@@ -92,7 +92,7 @@ class Experiment:
     name: str
     title: str
     rows: Callable[[Scale], Sequence[Row]]
-    find: Callable[[Evidence], Finding]
+    find: Callable[[Results], Finding]
     seeds: tuple[int, ...] = (1,)
 
 
@@ -102,4 +102,5 @@ def find_experiment(name: str) -> Experiment:
         near = difflib.get_close_matches(name, NAMES, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(NAMES)}, report"
         raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} ({hint})")
-    return importlib.import_module(NAMES[name][0]).EXPERIMENT
+    module, _, attribute = NAMES[name][0].partition(":")
+    return getattr(importlib.import_module(module), attribute or "EXPERIMENT")

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.config import Config
 from headwise.errors import TrainingError
-from headwise.experiments.records import digest
+from headwise.experiments.harness.records import digest
 from headwise.parsing.json_text import parse_json
 from headwise.processes import child_environment, python_command
 
 if TYPE_CHECKING:
-    from headwise.experiments.scales import Scale
+    from headwise.experiments.scales.scale import Scale
 
 MEASURED = "measured"  # in the place of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
@@ -138,7 +138,7 @@ class TrainingRow(Row):
         return [*start, "train", "-c", self.config, *changes, "-o", str(place.run(self.name, seed))]
 
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
-        from headwise.experiments.scoring import curve, score_run
+        from headwise.experiments.harness.scoring import curve, score_run
         from headwise.models.weights import read_recipe
 
         trained = self._train(self.command(seed, place))

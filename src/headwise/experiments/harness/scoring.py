@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headwise.decoding.batching import batches, padded
+from headwise.decoding.batching import BATCH_TOKENS, batches, padded
 from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import CheckpointError
+from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import count_words, perplexity
-from headwise.experiments.test_sets import TestSet
+from headwise.experiments.harness.test_sets import TestSet
 from headwise.models.base import Seq2Seq
 from headwise.models.weights import read_recipe
 from headwise.text.tokens.subwords import BOS, EOS, PAD, Subwords
@@ -77,7 +77,7 @@ def score_run(run: Path, test: TestSet, *, threads: int = 0, device: str = "auto
             **test.scores([translation.text for translation in translations]),
             "perplexity": perplexity(total, subwords, count_words(references)).to_json(),
         },
-        "calibration": calibration(translator, sources, references).to_json(),
+        "calibration": measure_calibration(translator, sources, references),
         "decoding": {
             "sentences_per_second": len(sources) / seconds,
             "target_tokens_per_second": tokens / seconds,
@@ -88,50 +88,25 @@ def score_run(run: Path, test: TestSet, *, threads: int = 0, device: str = "auto
     }
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """How often the likeliest next subword is right, against how likely the model takes it to be.
-
-    `confidence` and `accuracy` are means over the tokens of each bin; `error` is the expected calibration error
-    (Guo et al. 2017, equation 3): Σ count / all · |accuracy - confidence|.
-    """
-
-    counts: list[int]
-    confidence: list[float]
-    accuracy: list[float]
-
-    @property
-    def error(self) -> float:
-        """Expected calibration error, from 0 to 1."""
-        rows = zip(self.counts, self.confidence, self.accuracy, strict=True)
-        return sum(n * abs(a - c) for n, c, a in rows) / sum(self.counts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the bins and the error."""
-        return {
-            "error": self.error,
-            "counts": self.counts,
-            "confidence": self.confidence,
-            "accuracy": self.accuracy,
-        }
-
-
 @torch.inference_mode()
-def calibration(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Calibration:
-    """Measure the calibration of next-subword predictions over the references."""
+def measure_calibration(
+    translator: Translator, sources: Sequence[str], references: Sequence[str]
+) -> dict[str, Any]:
+    """Measure how often the likeliest next subword over the references is right, against its probability."""
     model, subwords = translator.model, translator.subwords
     pairs = _encoded(subwords, sources, references, model.max_length)
-    counts, confidence, right = (torch.zeros(_BINS, dtype=torch.float64) for _ in range(3))
-    for rows in batches([max(len(s), len(t)) for s, t in pairs], 4096):
+    confidences, right = [], []
+    for rows in batches([max(len(s), len(t)) for s, t in pairs], BATCH_TOKENS):
         sure, correct = _predictions(model, [pairs[row] for row in rows])
-        place = (sure * _BINS).long().clamp(max=_BINS - 1)
-        counts += torch.bincount(place, minlength=_BINS)
-        confidence += torch.bincount(place, sure.double(), minlength=_BINS)
-        right += torch.bincount(place, correct.double(), minlength=_BINS)
-    among = counts.clamp(min=1)
-    return Calibration(
-        [int(count) for count in counts], (confidence / among).tolist(), (right / among).tolist()
-    )
+        confidences += sure.tolist()
+        right += correct.tolist()
+    found = calibration(confidences, right, _BINS)
+    return {
+        "error": found.error,
+        "counts": [part.n for part in found.bins],
+        "confidence": [part.confidence for part in found.bins],
+        "accuracy": [part.accuracy for part in found.bins],
+    }
 
 
 def _encoded(

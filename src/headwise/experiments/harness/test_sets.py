@@ -15,7 +15,7 @@ from typing import Any, Literal
 from headwise.config import DataConfig
 from headwise.errors import DataError
 from headwise.evaluation.translation import score_translations
-from headwise.experiments.compounds import from_stanford, split_compounds, to_stanford
+from headwise.experiments.harness.compounds import from_stanford, split_compounds, to_stanford
 from headwise.text.reading.pairs import pair_files, read_pairs
 from headwise.text.tokens.moses import plain_punctuation, tokenize
 

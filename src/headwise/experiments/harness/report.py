@@ -6,11 +6,11 @@ import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headwise.experiments.outcome import Chart, Claim, Finding, Table
-from headwise.experiments.records import Record
-from headwise.experiments.registry import NAMES, Evidence, Experiment, find_experiment
-from headwise.experiments.rows import MeasuredRow
-from headwise.experiments.runner import collect
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table
+from headwise.experiments.harness.records import Record
+from headwise.experiments.harness.registry import NAMES, Experiment, Results, find_experiment
+from headwise.experiments.harness.rows import MeasuredRow
+from headwise.experiments.harness.runner import collect
 from headwise.experiments.scales import SCALES
 from headwise.files import write_text
 
@@ -41,7 +41,7 @@ def write_report(results: Path, docs: Path) -> list[Path]:
     """
     found = list(_findings(results))
     charts = [
-        chart for _, evidence, finding in found if any(evidence.records.values()) for chart in finding.charts
+        chart for _, results, finding in found if any(results.records.values()) for chart in finding.charts
     ]
     images = {chart.name: chart.save(docs / _IMAGES) for chart in charts}
     for leftover in sorted((docs / _IMAGES).glob("*.png")):
@@ -53,17 +53,17 @@ def write_report(results: Path, docs: Path) -> list[Path]:
     return [markdown, page, *images.values()]
 
 
-Found = tuple[Experiment, Evidence, Finding]
+Found = tuple[Experiment, Results, Finding]
 
 
 def _findings(results: Path) -> Iterator[Found]:
     """Yield every experiment at every scale that has a record, or once at the smallest where none has."""
     for name in NAMES:
         experiment = find_experiment(name)
-        evidence = [collect(experiment, scale, results) for scale in SCALES.values()]
-        there = [one for one in evidence if _of_its_scale(one)]
+        found = [collect(experiment, scale, results) for scale in SCALES.values()]
+        there = [one for one in found if _of_its_scale(one)]
         shown: list[Finding] = []
-        for one in there or evidence[:1]:
+        for one in there or found[:1]:
             finding = experiment.find(one)
             yield experiment, one, _news(finding, shown)
             shown.append(finding)
@@ -81,23 +81,23 @@ def _news(finding: Finding, shown: Sequence[Finding]) -> Finding:
     )
 
 
-def _of_its_scale(evidence: Evidence) -> bool:
+def _of_its_scale(results: Results) -> bool:
     """Whether something is recorded that belongs to this very scale."""
-    return any(evidence.records[row.name] for row in evidence.rows if row.folder == evidence.scale.name)
+    return any(results.records[row.name] for row in results.rows if row.folder == results.scale.name)
 
 
-def _heading(experiment: Experiment, evidence: Evidence) -> str:
+def _heading(experiment: Experiment, results: Results) -> str:
     everywhere = all(
-        isinstance(row, MeasuredRow) and row.folder != evidence.scale.name for row in evidence.rows
+        isinstance(row, MeasuredRow) and row.folder != results.scale.name for row in results.rows
     )
-    return experiment.title if everywhere else f"{experiment.title} ({evidence.scale.name})"
+    return experiment.title if everywhere else f"{experiment.title} ({results.scale.name})"
 
 
 def _records(found: Sequence[Found]) -> list[Record]:
     records = {
         (record.scale, record.row, record.seed): record
-        for _, evidence, _ in found
-        for recorded in evidence.records.values()
+        for _, results, _ in found
+        for recorded in results.records.values()
         for record in recorded
     }
     return [records[key] for key in sorted(records)]
@@ -106,8 +106,8 @@ def _records(found: Sequence[Found]) -> list[Record]:
 def _claims(found: Sequence[Found]) -> list[tuple[str, Claim]]:
     """All claims with their headings."""
     return [
-        (_heading(experiment, evidence), claim)
-        for experiment, evidence, finding in found
+        (_heading(experiment, results), claim)
+        for experiment, results, finding in found
         for claim in finding.claims
     ]
 
@@ -154,10 +154,10 @@ def _recipe(record: Record) -> tuple[str, ...]:
 
 def _markdown(found: Sequence[Found]) -> str:
     parts = ["# The paper, run again", _ABOUT, "## What was found", _left(_claim_table(found))]
-    for experiment, evidence, finding in found:
-        parts.append(f"## {_heading(experiment, evidence)}")
-        parts.append(f"`{_command(experiment, evidence)}`")
-        if not any(evidence.records.values()):
+    for experiment, results, finding in found:
+        parts.append(f"## {_heading(experiment, results)}")
+        parts.append(f"`{_command(experiment, results)}`")
+        if not any(results.records.values()):
             parts.append(_NOTHING)
             continue
         parts += [table.markdown() for table in finding.tables]
@@ -174,18 +174,18 @@ def _left(table: Table) -> str:
     return table.markdown().replace("---:", "---").partition("\n\n")[2]
 
 
-def _command(experiment: Experiment, evidence: Evidence) -> str:
-    scale = evidence.scale.name if _heading(experiment, evidence) != experiment.title else ""
+def _command(experiment: Experiment, results: Results) -> str:
+    scale = results.scale.name if _heading(experiment, results) != experiment.title else ""
     return f"headwise reproduce {experiment.name}{f' --scale {scale}' if scale else ''}"
 
 
 def _html(found: Sequence[Found]) -> str:
     parts = ["<h1>The paper, run again</h1>", f"<p>{_inline(_ABOUT)}</p>", "<h2>What was found</h2>"]
     parts.append(_html_table(_claim_table(found), words=True))
-    for experiment, evidence, finding in found:
-        parts.append(f"<h2>{_inline(_heading(experiment, evidence))}</h2>")
-        parts.append(f"<p><code>{html.escape(_command(experiment, evidence))}</code></p>")
-        if not any(evidence.records.values()):
+    for experiment, results, finding in found:
+        parts.append(f"<h2>{_inline(_heading(experiment, results))}</h2>")
+        parts.append(f"<p><code>{html.escape(_command(experiment, results))}</code></p>")
+        if not any(results.records.values()):
             parts.append(f"<p>{_NOTHING}</p>")
             continue
         parts += [_html_table(table) for table in finding.tables]

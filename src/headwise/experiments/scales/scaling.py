@@ -1,0 +1,43 @@
+"""The variations of the paper's Table 3 in a base of another size."""
+
+from __future__ import annotations
+
+from headwise.config import ModelConfig
+from headwise.config.presets import TRAINING_DIFFERENCES, preset
+from headwise.errors import ConfigError
+
+
+def scaled_changes(name: str, base: ModelConfig, steps: int) -> list[str]:
+    """Return what row `name` of Table 3 changes in a base of another size: what the paper doubles is doubled.
+
+    Label smoothing keeps its value and P_drop its ratio. Raises `ConfigError` where a ratio gives no whole number.
+    """
+    paper, row = preset("base"), preset(name)
+    changes = []
+    for key in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads"):
+        if getattr(row, key) != getattr(paper, key):
+            value = _ratio(name, key, getattr(base, key), getattr(row, key), getattr(paper, key))
+            changes.append(f"model.{key}={value}")
+    for key, size in (("d_k", "key_size"), ("d_v", "value_size")):
+        if getattr(row, key) is not None:
+            value = _ratio(name, key, getattr(base, size), getattr(row, size), getattr(paper, size))
+            changes.append(f"model.{key}={value}")
+    if row.dropout != paper.dropout:
+        changes.append(f"model.dropout={base.dropout * row.dropout / paper.dropout:.3g}")
+    if row.positions != paper.positions:
+        changes.append(f"model.positions={row.positions}")
+    training = TRAINING_DIFFERENCES.get(name, {})
+    if "label_smoothing" in training:
+        changes.append(f"training.label_smoothing={training['label_smoothing']}")
+    if "max_steps" in training:
+        changes.append(f"training.max_steps={steps * training['max_steps'] // 100_000}")
+    return changes
+
+
+def _ratio(name: str, key: str, ours: int, row: int, paper: int) -> int:
+    value, rest = divmod(ours * row, paper)
+    if rest or not value:
+        raise ConfigError(
+            f"{name}: expected a base whose {key} can be scaled by {row}/{paper} to a whole number, found {ours}"
+        )
+    return value
