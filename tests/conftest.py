@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from headwise.decoding.native import library
+from paths import ROOT
 from toy import Toy, toy_pairs, write_toy
 
 # A busy machine is slow, and that is no failure.
@@ -55,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work where configs/ and data/ are."""
-    monkeypatch.chdir(Path(__file__).parents[1])
+    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,10 @@ from headwise.analysis.heads import Annotated
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.serve.app import create_app
-from headwise.serve.evaluation_pairs import Corpus
+from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen, server
-from unit.translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ENGLISH, GERMAN, make_run
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -52,7 +52,7 @@ class Served:
 
     runs: list[Path]
     port: int = 0
-    corpus: Corpus | None = None
+    corpus: EvaluationPairs | None = None
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None
 
@@ -155,13 +155,13 @@ def visit(browser: Browser, served: Served) -> Iterator[Visit]:
         yield visit
 
 
-def six_sentences(gold: Sequence[frozenset[tuple[int, int]]] | None = None) -> Corpus:
+def six_sentences(gold: Sequence[frozenset[tuple[int, int]]] | None = None) -> EvaluationPairs:
     english, german = ([*map(Annotated.of, side)] for side in (ENGLISH, GERMAN))
-    return Corpus("six sentences", english, german, gold)
+    return EvaluationPairs("six sentences", english, german, gold)
 
 
 @contextmanager
-def serving(*runs: Path, corpus: Corpus | None = None) -> Iterator[Served]:
+def serving(*runs: Path, corpus: EvaluationPairs | None = None) -> Iterator[Served]:
     """Serve runs as long as the block lasts."""
     served = Served([*runs], corpus=corpus)
     served.start()

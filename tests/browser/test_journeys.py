@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
 from browser.conftest import TEXT, Served, Visit, serving, visiting
-from unit.translator_run import ENGLISH, make_run
+from translator_run import ENGLISH, make_run
 
 
 def shown(page: Page) -> list[str]:

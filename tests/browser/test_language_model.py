@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import number, serving, visiting
 from browser.test_journeys import axe
 from headwise.decoding.generation import GenerationOptions, Generator, first_token
-from unit.language_model_run import make_language_model_run
+from language_model_run import make_language_model_run
 
 PROMPT = "the cat sat"
 

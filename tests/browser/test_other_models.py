@@ -17,7 +17,7 @@ from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.nn.multihead import recording
 from headwise.text.tokens.subwords import BOS, EOS
-from unit.translator_run import ENGLISH, make_run
+from translator_run import ENGLISH, make_run
 
 MODELS = {
     "recurrent": {"architecture": "recurrent"},

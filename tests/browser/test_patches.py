@@ -21,7 +21,7 @@ from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.models.vision import ImageClassifier
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
-from unit.image_run import make_image_run
+from image_run import make_image_run
 
 pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")
 SHOWN = 6e-5  # four decimals

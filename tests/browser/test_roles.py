@@ -15,7 +15,7 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.nn.positions import shift_matrix
-from unit.translator_run import make_run
+from translator_run import make_run
 
 WIDTH = 16
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "unit")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
 MEMORY = 2 << 30  # beyond what the program itself takes; no case needs a tenth of it
 CPU_SECONDS = 60  # a case takes a tenth of one

@@ -22,7 +22,7 @@ def test_nothing_of_the_library_is_left(tmp_path: Path, what: str) -> None:
     options = f"detect_leaks=1:symbolize=0:malloc_context_size=8:exitcode=0:log_path={tmp_path}/report"
     settings = {
         "ASAN_OPTIONS": options,
-        "PYTHONPATH": str(DRIVER.parents[1] / "unit"),
+        "PYTHONPATH": str(DRIVER.parents[1] / "support"),
         "PYTHONMALLOC": "malloc",
     }
     command = [sys.executable, str(DRIVER), str(library.FOLDER), what]

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from program import Call, call
 
 from headwise.cli.main import run as run_program
+from program import Call, call
 from toy import Toy
 
 

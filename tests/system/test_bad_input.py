@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from program import Call, Outcome, headwise, saved_step
 
+from program import Call, Outcome, headwise, saved_step
 from toy import Toy
 
 

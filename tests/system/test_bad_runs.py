@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import Call, Outcome, saved_step, snapshot
 
+from program import Call, Outcome, saved_step, snapshot
 from toy import Toy
 
 

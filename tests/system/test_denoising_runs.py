@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from program import Call, headwise, metrics, result
 from safetensors.torch import load_file
+
+from program import Call, headwise, metrics, result
 
 SHAPE = {
     "encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "heads": 2, "max_length": 40, "norm": "pre",

@@ -16,9 +16,9 @@ from headwise.cli.main import COMMANDS
 from headwise.config import Config
 from headwise.corpora.miniature import generate
 from headwise.corpora.synthetic import generate as generate_examples
-from system.program import call, headwise
+from paths import ROOT
+from program import call, headwise
 
-ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONFIGURATIONS = sorted((ROOT / "configs").glob("*.yaml"))
 

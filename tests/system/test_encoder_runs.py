@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from program import Call, headwise, saved_step
 from safetensors.numpy import load_file
 
 from headwise.cli.main import run as run_program
+from program import Call, headwise, saved_step
 
 GOOD, BAD = ["bright", "kind", "warm", "fresh", "clever"], ["dull", "cruel", "cold", "stale", "dumb"]
 FILL = ["the", "film", "a", "story", "its", "actors", "this", "plot", "and", "one", "scene"]

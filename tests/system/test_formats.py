@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from program import Call, Outcome, metrics, saved_step
 from safetensors.numpy import load_file
 
 from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.text.batches.pairs import BatchStream
 from headwise.text.datasets.parallel import PreparedData
+from program import Call, Outcome, metrics, saved_step
 from toy import Toy, toy_pairs
 
 

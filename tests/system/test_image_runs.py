@@ -11,7 +11,6 @@ import pytest
 import torch
 import yaml
 from matplotlib.image import imread, imsave
-from program import Call, headwise, metrics, result
 from torch.testing import assert_close
 
 from headwise.analysis.patches import look
@@ -20,10 +19,11 @@ from headwise.config import Config
 from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.registry import find_task
+from paths import CONFIGS
+from program import Call, headwise, metrics, result
 
 pytest.importorskip("sklearn", reason="needs the extra 'digits'")
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 SHAPE = {
     "encoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 2, "max_length": 40, "norm": "pre", "dropout": 0.1,
     "positions": "learned", "scale_embeddings": False,

@@ -10,10 +10,10 @@ from pathlib import Path
 from subprocess import Popen
 
 import pytest
-from program import finish, press_ctrl_c, start
 
 from headwise.config import Config
 from headwise.decoding.native.library import Library, find_library
+from program import finish, press_ctrl_c, start
 from toy import Toy
 
 pytestmark = pytest.mark.skipif(

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from program import Call, headwise, metrics, result, saved_step
 from torch.testing import assert_close
 
 from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.decoding.generation import GenerationOptions, Generator, generate_ids
+from paths import CONFIGS
+from program import Call, headwise, metrics, result, saved_step
 
 SENTENCE = "the cat sat on the mat – über 日本.\n"
 
@@ -204,7 +205,7 @@ def test_a_translator_does_not_write(trained: Path, program: Call) -> None:
 
 
 def test_the_shipped_configuration_is_one() -> None:
-    config = Config.load(Path(__file__).parents[2] / "configs" / "tiny-shakespeare.yaml")
+    config = Config.load(CONFIGS / "tiny-shakespeare.yaml")
     from headwise.tasks.registry import find_task
 
     find_task(config.task).check(config)

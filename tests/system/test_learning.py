@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from program import call
 
 from headwise.decoding.translator import Translator
+from program import call
 from toy import toy_pairs, write_toy
 
 # A model that learns to reverse and to translate word by word within seconds on one core.

@@ -6,9 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from program import Call
-
 from headwise.text.tokens.subwords import Subwords
+from program import Call
 
 LINE_ENDS = [chr(code) for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1]
 CONFIG = """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from program import Outcome, call, environment, finish, metrics, result, saved_step, wait_for
 from safetensors.torch import load_file
 
+from program import Outcome, call, environment, finish, metrics, result, saved_step, wait_for
 from toy import Toy
 
 

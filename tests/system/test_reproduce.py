@@ -19,9 +19,9 @@ from headwise.experiments.harness.rows import Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import Job, collect, plan, run
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import SCALES
-from headwise.experiments.scales.scale import ARCHITECTURES, TINY, Scale
+from headwise.experiments.scales.scale import ARCHITECTURES, Recipe, Scale
 from headwise.experiments.scales.scaling import scaled_changes
-from system.program import call
+from program import call
 from toy import Toy
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
@@ -32,8 +32,10 @@ def toy_scale(toy: Toy) -> Scale:
     return replace(
         SCALES["tiny"],
         name="toy",
-        comparison=replace(TINY, alike=(), models={"transformer": (str(toy.config), ())}, rates={}),
-        base=(str(toy.config), ()),
+        comparison=replace(
+            SCALES["tiny"].comparison, alike=(), models={"transformer": Recipe(str(toy.config))}, rates={}
+        ),
+        base=Recipe(str(toy.config)),
         test=TestSet(toy.source, toy.target),
         sentence=6,
     )
@@ -148,7 +150,7 @@ def test_shares_cover_all_rows_once() -> None:
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
 def test_every_row_has_a_command_that_parses_and_a_model_that_builds(scale: Scale) -> None:
     """All rows of all experiments, on no memory; a name means one row, whichever experiment asks for it."""
-    from system.test_documents import click_command
+    from test_documents import click_command
 
     train, known = click_command("train"), {}
     place = Place(scale, Path("runs"), Path("results"))

@@ -12,9 +12,9 @@ from headwise.experiments.harness.registry import NAMES, find_experiment
 from headwise.experiments.harness.report import write_report
 from headwise.experiments.harness.runner import plan
 from headwise.experiments.scales import SCALES
+from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
-ROOT = Path(__file__).parents[2]
 _TRAINED = "Gradient against distance for each architecture, trained on "
 
 

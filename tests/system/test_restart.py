@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import call, result, saved_step
 
 from headwise.config import Config
 from headwise.models.weights import read_recipe
 from headwise.tasks.run import train
 from headwise.training import monitor
 from headwise.training.checkpoint import Checkpoints, read_state
+from program import call, result, saved_step
 from toy import Toy
 
 SHORT = (

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from headwise.cli.main import run as run_program
 from program import (
     call,
     finish,
@@ -22,8 +24,6 @@ from program import (
     start,
     wait_for,
 )
-
-from headwise.cli.main import run as run_program
 from toy import Toy, toy_pairs, write_toy
 
 STEPS = 90  # about two seconds of training

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import call, environment
 
 from headwise.cli.main import COMMANDS
+from program import call, environment
 from toy import Toy
 
 HEAVY = {"torch", "numpy", "pydantic", "sentencepiece", "matplotlib", "sacrebleu", "typer", "rich", "yaml"}

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import typer
-from program import Outcome, environment, finish, headwise, saved_step, start, wait_for
 
 from headwise.cli import bench, data
 from headwise.cli.main import COMMANDS
+from program import Outcome, environment, finish, headwise, saved_step, start, wait_for
 from toy import Toy
 
 FULL = "standard output: can't be written because the disk is full"

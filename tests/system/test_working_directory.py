@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from program import environment
 
 _MODULES = ("numpy", "json", "torch", "yaml", "sentencepiece", "safetensors", "subprocess", "tempfile", "csv")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwise.processes import child_environment, python_command
+from paths import ROOT
 
 _CODE = "import sys, importlib.util as u; print(u.find_spec('planted') is not None, u.find_spec('headwise').origin)"
 
@@ -37,7 +38,7 @@ def test_the_working_directory_is_not_searched(
     planted: Path, monkeypatch: pytest.MonkeyPatch, entry: str | None
 ) -> None:
     monkeypatch.syspath_prepend(str(planted) if entry is None else entry)  # as `python -m` and a prompt do
-    here = Path(__file__).parents[2] / "src" / "headwise" / "__init__.py"
+    here = ROOT / "src" / "headwise" / "__init__.py"
     assert _child(_CODE) == ["False", str(here)]
 
 

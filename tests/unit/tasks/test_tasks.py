@@ -16,8 +16,9 @@ from headwise.errors import ConfigError
 from headwise.tasks import registry
 from headwise.tasks.registry import TASKS, find_task
 from headwise.tasks.run import train
+from paths import DOCS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "tasks.md"
+DOCUMENT = DOCS / "tasks.md"
 CONFIG = {
     "task": "echo",
     "model": {"encoder_layers": 1, "d_model": 16, "d_ff": 16, "heads": 2, "max_length": 8},

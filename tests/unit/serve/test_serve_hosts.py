@@ -11,13 +11,13 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 from hypothesis import given
 from hypothesis import strategies as st
-from serve_sockets import ask, serving
 from starlette.datastructures import Headers
 
 from headwise.cli.main import run as command_line
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
 from headwise.serve.hosts import Hosts, parse_authority
+from serve_sockets import ask, serving
 
 
 @pytest.fixture(scope="module")

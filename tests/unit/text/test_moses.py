@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 from headwise.errors import ConfigError
 from headwise.experiments.harness.compounds import from_stanford, split_compounds, to_stanford
 from headwise.text.tokens.moses import LANGUAGES, detokenize, plain_punctuation, tokenize
+from paths import SHARED
 
-MULTI30K = Path(__file__).parents[2] / ".." / "shared" / "data" / "multi30k"
+MULTI30K = SHARED / "multi30k"
 
 
 def lines(name: str) -> list[str]:

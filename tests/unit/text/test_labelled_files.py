@@ -22,8 +22,9 @@ from headwise.text.datasets.tagging import TaggedSentence, TaggedSentences
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Pieces, Vocabulary
 from headwise.text.tokens.words import find_words
+from paths import SHARED
 
-EWT = Path(__file__).parents[3] / "shared/data/ud-ewt/en_ewt-ud-dev.conllu.gz"
+EWT = SHARED / "ud-ewt/en_ewt-ud-dev.conllu.gz"
 SENTENCE = "The old clock was sold by Ada in Kelwick, for two crowns, in 1987; nobody knew why."
 
 

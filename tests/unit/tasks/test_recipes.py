@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.config import Config, DataConfig
 from headwise.tasks.recipes import CorpusSize, choose, measure, subword_count
+from paths import CONFIGS
 
 
 def size(pairs: int, words: int = 10) -> CorpusSize:
@@ -77,7 +78,7 @@ def test_a_run_against_the_clock_gets_a_rate_that_may_be_stopped() -> None:
 
 
 def test_the_size_of_multi30k_gets_the_shipped_configuration_but_for_rounding_and_r_drop() -> None:
-    shipped = Config.load(Path(__file__).parents[2] / "configs/multi30k-en-de.yaml")
+    shipped = Config.load(CONFIGS / "multi30k-en-de.yaml")
     chosen = choose(size(29_000, words=12), DataConfig()).config
     assert chosen.model == shipped.model
     assert chosen.batch == shipped.batch

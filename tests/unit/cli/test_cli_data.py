@@ -18,8 +18,7 @@ from headwise.cli.data import app
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.public import CORPORA
 from headwise.errors import ConfigError, DataError
-
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+from paths import SHARED
 
 
 class Quiet(SimpleHTTPRequestHandler):

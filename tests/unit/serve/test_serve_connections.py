@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
-from serve_sockets import ask, connect, everything, serving
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from headwise.serve.app import create_app
 from headwise.serve.connections import Limits
+from serve_sockets import ask, connect, everything, serving
 
 LARGE = 64 * 1024 * 1024  # bytes; more than any kernel buffers for a client that doesn't read
 QUICK = Limits(head=0.5, body=0.5, idle=1, fetch=0.5, slowest=1e4, connections=8, head_bytes=4096)

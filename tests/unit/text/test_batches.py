@@ -16,8 +16,9 @@ from headwise.errors import CheckpointError, DataError
 from headwise.text.batches.pairs import Batch, BatchStream, make_batch
 from headwise.text.datasets.parallel import PreparedData, prepare
 from headwise.text.tokens.subwords import BOS, EOS, PAD
+from paths import SHARED
 
-MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
+MULTI30K = SHARED / "multi30k"
 TOKENS = 64
 
 lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=80).map(

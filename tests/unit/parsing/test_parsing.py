@@ -22,6 +22,7 @@ from headwise.parsing.json_text import parse_json, parse_object, read_json
 from headwise.parsing.yaml_text import MOST_BYTES, parse_yaml, read_yaml
 from headwise.text.reading.records import read_records
 from headwise.training.monitor import read_metrics
+from paths import CONFIGS
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 _PLAIN = (
@@ -99,7 +100,7 @@ def test_yaml_reads_as_it_was_written(value: Any) -> None:
 
 
 def test_every_configuration_that_ships_reads_as_the_usual_reader_reads_it() -> None:
-    files = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
+    files = sorted(CONFIGS.rglob("*.yaml"))
     assert files
     for file in files:
         assert read_yaml(file) == yaml.safe_load(file.read_text(encoding="utf-8"))

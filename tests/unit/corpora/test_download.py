@@ -27,8 +27,8 @@ from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.download import ATTEMPTS, fetch
 from headwise.corpora.public import CORPORA, find_corpus
 from headwise.errors import ConfigError, DataError
+from paths import SHARED
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 TEXT = (
     random.Random(3).randbytes(300_000).hex().encode()
 )  # 600,000 bytes, longer than any socket buffer block

@@ -17,7 +17,6 @@ import pytest
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 import httpx
-from image_run import make_image_run
 
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import open_viewer
@@ -30,6 +29,7 @@ from headwise.serve.middleware import MOST_BYTES
 from headwise.serve.request_queue import QueueFull, RequestQueue
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen
+from image_run import make_image_run
 from translator_run import ENGLISH, make_run
 
 T = TypeVar("T")

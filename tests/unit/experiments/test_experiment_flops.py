@@ -22,8 +22,9 @@ from headwise.experiments.layers import (
 from headwise.experiments.table1 import measure_paths
 from headwise.models.build import ARCHITECTURES, build_model
 from headwise.models.flops import forward_flops, training_flops
+from paths import CONFIGS
 
-SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("multi30k*.yaml"))
+SHIPPED = sorted(CONFIGS.glob("multi30k*.yaml"))
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")  # told whenever oneDNN is switched off

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from headwise.config import ModelConfig
+from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import bleu
 from headwise.experiments import extrapolation, figures, permutation, sqrt_dk
 from headwise.experiments.gradient_flow import flow
 from headwise.experiments.harness.compounds import rejoin_compounds, split_compounds
-from headwise.experiments.harness.scoring import Calibration, curve, minutes_to
+from headwise.experiments.harness.scoring import curve, minutes_to
 from headwise.experiments.harness.statistics import mean, slope
 from headwise.models.build import build_model
 
@@ -115,8 +116,8 @@ def test_compounds_are_split_and_rejoined() -> None:
 
 
 def test_calibration_error_is_its_definition() -> None:
-    bins = Calibration([10, 30], [0.25, 0.9], [0.5, 0.8])
-    assert bins.error == pytest.approx((10 * 0.25 + 30 * 0.1) / 40)
+    found = calibration([0.25] * 10 + [0.9] * 30, [True, False] * 5 + [True] * 24 + [False] * 6)
+    assert found.error == pytest.approx((10 * 0.25 + 30 * 0.1) / 40)
 
 
 def test_minutes_of_a_run_reach_to_its_last_step(tmp_path: Path) -> None:

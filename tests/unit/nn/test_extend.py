@@ -12,8 +12,9 @@ from torch.testing import assert_close
 
 from headwise.nn import attention, positions
 from headwise.nn.attention import attend
+from paths import DOCS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "extend.md"
+DOCUMENT = DOCS / "extend.md"
 
 
 def run_blocks(document: Path) -> int:

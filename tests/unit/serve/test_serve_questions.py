@@ -16,10 +16,10 @@ import httpx
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from language_model_run import make_language_model_run
 
 from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
+from language_model_run import make_language_model_run
 from translator_run import ENGLISH, make_run
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_download import Server, server
 
 from headwise.corpora import archives
 from headwise.corpora.acquire import get_corpus
@@ -22,7 +23,6 @@ from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
 from headwise.corpora.download import ATTEMPTS, fetch
 from headwise.errors import DataError
 from headwise.images.sets import find_source, read_idx, read_image
-from unit.test_download import Server, server
 
 __all__ = ["server"]
 

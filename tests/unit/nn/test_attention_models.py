@@ -24,6 +24,7 @@ from headwise.nn.mixing import SequenceMixer
 from headwise.nn.multihead import MultiHeadAttention, recording
 from headwise.nn.positions import attention_positions, position_encodings
 from headwise.nn.support import support_table
+from paths import DOCS
 
 VOCABULARY = 17
 KINDS = [kind.name for kind in all_registered()]
@@ -261,7 +262,7 @@ def test_t5_tables_are_one_for_the_encoder_and_one_for_the_decoder() -> None:
 
 
 def test_the_documented_table_is_the_registrys() -> None:
-    document = Path(__file__).parents[2] / "docs" / "attention.md"
+    document = DOCS / "attention.md"
     assert support_table() in document.read_text(encoding="utf-8"), (
         f"docs/attention.md: expected this table:\n{support_table()}"
     )

@@ -1,0 +1,10 @@
+"""Where the repository is, and the real data beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = ROOT / "configs"
+DOCS = ROOT / "docs"
+SHARED = ROOT.parent / "shared" / "data"
