@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page screenshots format clean
+.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -52,6 +52,10 @@ lint: $(VENV)/dev
 # The page's types and style; npm brings TypeScript and Biome, which nobody needs who only runs it.
 lint-page: node_modules
 	npm run --silent check
+
+# The picture in docs/architecture.md, from the imports.
+picture: $(VENV)/dev
+	$(BIN)/python docs/draw_architecture.py
 
 screenshots: $(VENV)/dev
 	$(BIN)/python benchmarks/screenshots.py $(RUN)

@@ -29,4 +29,4 @@ class DeviceError(HeadwiseError):
 
 
 class TrainingError(HeadwiseError):
-    """Training can't go on: the loss is not finite, or the disk is full."""
+    """Training can't continue: the loss is not finite, or the disk is full."""

@@ -19,7 +19,7 @@ pytest.importorskip("playwright", reason="the browser tests need playwright: pip
 import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from headwise.analysis.heads import Annotated
+from headwise.analysis.heads.measuring import Annotated
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.serve.app import create_app

@@ -28,6 +28,7 @@ def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser, ser
     page.locator("#beam input[type=range]").fill("1.2")
     visit.settled()
     page.locator(".node[data-column='3'][data-row='1']").click()
+    visit.settled()  # the microscope has the new step's cells
     page.locator("#microscope .cells").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from edits import edits
 from headwise.decoding.batching import padded
-from headwise.decoding.hypothesis import Hypothesis
+from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.search import search
 from headwise.decoding.shortlist import FILE as SHORTLIST

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.decoding.constraints import Symbols
+from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.options import SearchOptions
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.models.transformer import Transformer

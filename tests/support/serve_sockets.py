@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 
-from headwise.serve.connections import Limits
+from headwise.serve.protection.connections import Limits
 from headwise.serve.server import listen, server
 
 

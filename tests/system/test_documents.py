@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from headwise.cli.main import COMMANDS
 from headwise.config import Config
 from headwise.corpora.miniature import generate
 from headwise.corpora.synthetic import generate as generate_examples
-from paths import ROOT
+from paths import DOCS, ROOT
 from program import call, headwise
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -69,6 +71,22 @@ def test_there_are_commands_to_check() -> None:
 def test_the_readme_names_every_command() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(f"`headwise {name}`" in readme for name in COMMANDS)
+
+
+def test_the_picture_of_the_house_shows_the_imports() -> None:
+    drawn = subprocess.run([sys.executable, DOCS / "draw_architecture.py", "--check"], check=False)
+    assert drawn.returncode == 0, "docs/architecture.md is out of date: run `make picture`"
+
+
+def test_the_rooms_that_the_architecture_names_are_there() -> None:
+    named = set(
+        re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.(?:py|js|css))?)`", (DOCS / "architecture.md").read_text())
+    )
+    assert len(named) > 40
+    inside = ROOT / "src" / "headwise"
+    assert [
+        name for name in sorted(named) if not (inside / name).exists() and not (ROOT / name).exists()
+    ] == []
 
 
 def test_every_file_that_a_document_links_to_is_there() -> None:

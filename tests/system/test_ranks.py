@@ -57,7 +57,7 @@ def test_two_processes_stop_and_go_on_exactly(toy: Toy, undisturbed: Path, tmp_p
 def test_two_processes_compute_what_one_does_with_twice_the_batches(
     toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The loss is divided once, by the tokens of all of them (contract 4); dropout, which differs, is off."""
+    """The loss is divided once, by the tokens of all of them; dropout, which differs, is off."""
     changes = [
         *("model.dropout=0", "model.attention_dropout=0", "subwords.dropout=0"),
         *("optimizer.epsilon=1", "optimizer.beta1=0", "optimizer.beta2=0"),  # so that the gradient shows

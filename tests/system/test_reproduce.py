@@ -16,7 +16,7 @@ from headwise.experiments.harness.outcome import Claim, Finding, Table
 from headwise.experiments.harness.records import Record, read_record, write_record
 from headwise.experiments.harness.registry import NAMES, Experiment, Results, find_experiment
 from headwise.experiments.harness.rows import Machine, Place, TrainingRow
-from headwise.experiments.harness.runner import Job, collect, plan, run
+from headwise.experiments.harness.runner import RowJob, collect, plan, run
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import SCALES
 from headwise.experiments.scales.scale import ARCHITECTURES, Recipe, Scale
@@ -114,8 +114,8 @@ def test_a_row_that_has_become_another_is_not_the_recorded_one(
     elsewhere = replace(short, changes=(*short.changes, "training.device=cpu", "training.threads=3"))
     assert changed.identity(1) != short.identity(1) == elsewhere.identity(1)
     write_record(Record("toy-short", "toy", 1, short.identity(1), "", {}), tmp_path)
-    assert Job(short, 1).record(tmp_path) is not None
-    assert Job(changed, 1).record(tmp_path) is None
+    assert RowJob(short, 1).record(tmp_path) is not None
+    assert RowJob(changed, 1).record(tmp_path) is None
 
 
 def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tm
     assert isinstance(job.row, TrainingRow)
     wild = ("schedule.name=constant", "schedule.peak=1e30", "training.max_steps=20")
     row = replace(job.row, changes=(*job.row.changes, *wild))
-    run([Job(row, 1)], place, lambda line: None)
-    record = Job(row, 1).record(place.results)
+    run([RowJob(row, 1)], place, lambda line: None)
+    record = RowJob(row, 1).record(place.results)
     assert record is not None
     assert "step" in record.result["diverged"]
     evidence = Results(toy_scale, [row], {row.name: [record]})

@@ -1,4 +1,4 @@
-"""A run that was stopped, at whatever moment and by whatever means, ends as if it never had been (contract 6)."""
+"""A run that was stopped, at whatever moment and by whatever means, ends as if it never had been."""
 
 from __future__ import annotations
 

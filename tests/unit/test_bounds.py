@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from headwise import bounds
 from headwise.cli.main import COMMANDS, run
 from headwise.config import Config, ModelConfig
+from headwise.decoding.beam.hypothesis import length_penalty
 from headwise.decoding.generation import GenerationOptions
-from headwise.decoding.hypothesis import length_penalty
 from headwise.decoding.options import SearchOptions
 from headwise.errors import ConfigError
 from headwise.training.randomness import seed_random

@@ -1,1 +1,1 @@
-"""Looking inside a trained model: attention, alignments, pictures."""
+"""Looking inside a trained model: attention, heads, alignments, pictures."""

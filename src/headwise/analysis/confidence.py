@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from headwise.analysis.importance import Pairs
+from headwise.analysis.heads.importance import Pairs
 from headwise.decoding.translator import Translator
 from headwise.evaluation.calibration import Calibration, calibration, kept_tokens
 from headwise.text.tokens.subwords import EOS

@@ -1,4 +1,4 @@
-"""The one trace of a translation (design, contract 8): what command line, pictures and web page show.
+"""The one trace of a translation: what command line, pictures and web page show.
 
 A `Trace` holds the source, the search (its hypotheses and the whole beam tree) and a `Forced` reading of one
 hypothesis: the model is made to say it while its attention, its tokens' log-probabilities and the alternatives are

@@ -23,9 +23,9 @@ from headwise.analysis.interventions import (
 )
 from headwise.analysis.trace import Alternative, Forced, Node, Ranked, Side, Trace
 from headwise.decoding.batching import padded
-from headwise.decoding.beam_tree import BeamNode, BeamTrace
+from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
+from headwise.decoding.beam.tree import BeamNode, BeamTrace
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
 from headwise.decoding.translator import SYMBOLS, Translator

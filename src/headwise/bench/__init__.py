@@ -1,4 +1,4 @@
-"""Benchmarks against what users would otherwise pick: each system in its own warm process, round by round in turn.
+"""Benchmarks beside other systems: each system in its own warm process, round by round in turn.
 
 One file per benchmark (`train`, `decode`, `attention`, `loss`, `start`) and one per peer (`peers`).
 """

@@ -18,7 +18,7 @@ from typing import Any
 
 from headwise.bench.peers import OWN
 from headwise.bench.pool import Process, Say
-from headwise.bench.report import Row, grid
+from headwise.bench.report import ReportRow, grid
 from headwise.bench.worker import answering, resident
 
 _ALL_PAIRS = ("reference",)  # kinds that keep every score, and how much they may keep
@@ -56,7 +56,7 @@ class Point:
         return 3 * 4 * self.batch * self.heads * self.length**2
 
 
-def measure(points: Sequence[Point], rounds: int, say: Say) -> list[Row]:
+def measure(points: Sequence[Point], rounds: int, say: Say) -> list[ReportRow]:
     """Measure every point, those of equal size in turn; points whose scores wouldn't fit are left out, saying so.
 
     Raises `BenchError` where a process fails.
@@ -84,10 +84,10 @@ def _curve(point: Point) -> Point:
     return replace(point, vocabulary=0) if point.task == "loss" else replace(point, length=1)
 
 
-def _row(point: Point, found: dict[str, Any]) -> Row:
+def _row(point: Point, found: dict[str, Any]) -> ReportRow:
     seconds = statistics.median(found["seconds"])
     tokens = point.batch * point.length
-    return Row(
+    return ReportRow(
         system=OWN,
         task=point.task,
         model=point.kind,
@@ -106,7 +106,7 @@ def _row(point: Point, found: dict[str, Any]) -> Row:
     )
 
 
-def curves_table(rows: Sequence[Row]) -> str:
+def curves_table(rows: Sequence[ReportRow]) -> str:
     """Lay rows out with one line for each size, and for each kind its milliseconds and MiB."""
     kinds = list(dict.fromkeys(row.model for row in rows))
     sizes = list(dict.fromkeys((row.batch, row.length, row.vocabulary) for row in rows))
@@ -127,7 +127,7 @@ def curves_table(rows: Sequence[Row]) -> str:
     return grid(columns)
 
 
-def _milliseconds(row: Row) -> str:
+def _milliseconds(row: ReportRow) -> str:
     return f"{1e3 * row.batch * (row.length or 1) / (row.tokens_per_second or 1):,.2f}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from headwise.bench.peer import Decoding, Peer, Room, Setting
 from headwise.bench.peers import OWN, find_peer
 from headwise.bench.pool import Job, Pool, Say, Worker
-from headwise.bench.report import Row, rows_of
+from headwise.bench.report import ReportRow, rows_of
 from headwise.bench.workload import Workload
 
 _COMPARED = 64  # sentences whose outputs are compared
@@ -32,7 +32,7 @@ def bench_decoding(
     room: Room,
     job: DecodingJob,
     say: Say,
-) -> list[Row]:
+) -> list[ReportRow]:
     """Decode in every system under every setting; every round has sentences of its own, the same for all systems.
 
     Raises `BenchError` where a system fails.

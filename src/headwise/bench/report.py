@@ -21,7 +21,7 @@ _MEBI = 2**20
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One line of a table; every figure is the median over the rounds.
 
     `lowest` and `highest` are the slowest and the fastest round in tokens/s; latencies are milliseconds a sentence;
@@ -62,7 +62,7 @@ def rows_of(
     beam: int | None = None,
     length: int | None = None,
     extra: dict[str, dict[str, Any]] | None = None,
-) -> list[Row]:
+) -> list[ReportRow]:
     """Turn what was measured into rows, fastest first; `extra` adds fields by `peer setting`."""
     rates = {f"{r.peer} {r.setting}": statistics.median(r.rates()) for r in results}
     best = max((rates[f"{r.peer} {r.setting}"] for r in results if r.peer != OWN), default=None)
@@ -72,7 +72,7 @@ def rows_of(
         real = beam is not None
         times = sorted(1e3 * t for each in result.rounds for t in each.get("times", [])) if batch == 1 else []
         rows.append(
-            Row(
+            ReportRow(
                 system=result.peer,
                 task=task,
                 model=model,
@@ -99,7 +99,7 @@ def rows_of(
     return sorted(rows, key=lambda row: -rates[f"{row.system} {_setting(row)}"])
 
 
-def _setting(row: Row) -> Setting:
+def _setting(row: ReportRow) -> Setting:
     return Setting(row.precision, row.threads, row.workers, row.detail)
 
 
@@ -137,13 +137,13 @@ def machine_lines(machine: dict[str, Any]) -> list[str]:
     ]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[ReportRow]) -> str:
     """Lay rows out as a Markdown table, leaving out the columns that say nothing."""
     columns = [(head, [cell(row) for row in rows]) for head, cell in _COLUMNS]
     return grid([(head, cells) for head, cells in columns if any(cells)])
 
 
-def start_table(rows: Sequence[Row]) -> str:
+def start_table(rows: Sequence[ReportRow]) -> str:
     """Lay out the rows of `bench start`."""
     cells = {
         "system": [row.system for row in rows],

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from headwise.bench.peer import Decoding, Peer, Room
 from headwise.bench.peers import OWN
 from headwise.bench.pool import Job, Worker
-from headwise.bench.report import Row
+from headwise.bench.report import ReportRow
 from headwise.bench.workload import Workload
 from headwise.processes import child_environment, python_command
 
@@ -22,7 +22,7 @@ _PROGRAM = {
 }
 
 
-def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: int) -> list[Row]:
+def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: int) -> list[ReportRow]:
     """Measure the program's own start, and in every system the time from nothing to the first greedy translation.
 
     Raises `BenchError` where a system fails.
@@ -56,8 +56,8 @@ def _first(peer: Peer, workload: Workload, room: Room) -> float:
     return seconds
 
 
-def _row(system: str, task: str, workload: Workload, seconds: Sequence[float]) -> Row:
-    return Row(
+def _row(system: str, task: str, workload: Workload, seconds: Sequence[float]) -> ReportRow:
+    return ReportRow(
         system=system,
         task=f"start: {task}",
         model=workload.model,
@@ -72,5 +72,5 @@ def _row(system: str, task: str, workload: Workload, seconds: Sequence[float]) -
     )
 
 
-def _with_ratio(row: Row, best: float | None) -> Row:
-    return Row(**{**asdict(row), "ratio_to_best_peer": best and best / row.start_seconds})
+def _with_ratio(row: ReportRow, best: float | None) -> ReportRow:
+    return ReportRow(**{**asdict(row), "ratio_to_best_peer": best and best / row.start_seconds})

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from headwise.bench.peer import Peer, Room, Setting
 from headwise.bench.pool import BenchError, Job, Pool, Say
-from headwise.bench.report import Row, rows_of
+from headwise.bench.report import ReportRow, rows_of
 from headwise.bench.workload import Workload
-from headwise.models.flops import TRAINING, forward_flops
+from headwise.models.counting import TRAINING, forward_flops
 
 _LOSS_TOLERANCE = 1e-3  # relative, in float32 and without dropout
 
@@ -30,7 +30,7 @@ def bench_training(
     job: TrainingJob,
     say: Say,
     peaks: Mapping[str, float],
-) -> list[Row]:
+) -> list[ReportRow]:
     """Train in every system under every setting; `peaks` gives the device's FLOP/s in products of each precision.
 
     Raises `BenchError` where a system fails, or computes another loss than the first one for the first batch.

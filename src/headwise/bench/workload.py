@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwise.config import CleaningConfig, Config, DataConfig, SubwordConfig
+from headwise.config import CleaningConfig, Config, SubwordConfig
 from headwise.config.presets import preset
 from headwise.corpora.miniature import generate
 from headwise.errors import ConfigError, DataError
@@ -101,7 +101,7 @@ def read_text(source: str | None, target: str | None, limit: int = _LEARN_FROM) 
         return Text([p.source for p in pairs], [p.target for p in pairs], "the built-in miniature corpus")
     files = pair_files(source, target)
     report = CleaningReport()
-    found = clean_pairs(read_pairs(files, DataConfig()), CleaningConfig(), report)
+    found = clean_pairs(read_pairs(files), CleaningConfig(), report)
     kept = [(p.source, p.target) for _, p in zip(range(limit), found, strict=False)]
     if not kept:
         raise DataError(f"{source}: expected sentence pairs, found none that can be used")

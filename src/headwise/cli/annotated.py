@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from headwise.analysis.heads import Annotated
+    from headwise.analysis.heads.measuring import Annotated
     from headwise.corpora.miniature import MiniaturePair
 
 Links = frozenset[tuple[int, int]]
@@ -62,7 +62,7 @@ def read_sentences(
 
 def _of_miniature(pairs: Sequence[MiniaturePair]) -> Sentences:
     from headwise.analysis.attention import Sentence
-    from headwise.analysis.heads import Annotated
+    from headwise.analysis.heads.measuring import Annotated
 
     def edges(heads: Sequence[int], relations: Sequence[str]) -> tuple[tuple[int, int, str], ...]:
         return tuple(
@@ -93,7 +93,7 @@ def _of_miniature(pairs: Sequence[MiniaturePair]) -> Sentences:
 
 
 def _read(path: Path, tokenized: bool, lowercase: bool) -> list[Annotated]:
-    from headwise.analysis.heads import Annotated
+    from headwise.analysis.heads.measuring import Annotated
     from headwise.cli.lines import read_lines
 
     if path.name.endswith((".conllu", ".conllu.gz")):

@@ -17,31 +17,40 @@ from headwise.errors import ConfigError, HeadwiseError
 
 # Name -> (module, one line of help).
 COMMANDS = {
-    "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in minutes and look inside."),
-    "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
-    "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
-    "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
+    "demo": ("headwise.cli.training.demo", "Learn the built-in miniature corpus in minutes and look inside."),
+    "train": ("headwise.cli.training.train", "Turn two text files, or a configuration, into a translator."),
+    "translate": ("headwise.cli.inference.translate", "Translate a file or standard input, line by line."),
+    "evaluate": ("headwise.cli.inference.evaluate", "Score a run on a test set; compare two runs."),
     "predict": (
-        "headwise.cli.predict",
+        "headwise.cli.inference.predict",
         "Label texts, tag words, answer questions, fill masks, line by line.",
     ),
-    "generate": ("headwise.cli.generate", "Let a language model write, token by token."),
-    "patches": ("headwise.cli.patches", "Draw what a model of images looked at."),
-    "score": ("headwise.cli.score", "Give the log-probability of translations that exist already."),
-    "serve": ("headwise.cli.serve", "Open a page that shows every head, the beam and each product."),
-    "explain": ("headwise.cli.explain", "Show what every head attended to in one translation."),
-    "heads": ("headwise.cli.heads", "Measure what each head does, matters, and leaves behind."),
-    "align": ("headwise.cli.align", "Align words by attention; alignment error rate."),
-    "attribute": ("headwise.cli.attribute", "Compare attention with what the model uses."),
-    "calibration": ("headwise.cli.calibration", "Tell whether token probabilities mean what they say."),
-    "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
+    "generate": ("headwise.cli.inference.generate", "Let a language model write, token by token."),
+    "patches": ("headwise.cli.analysis.patches", "Draw what a model of images looked at."),
+    "score": ("headwise.cli.inference.score", "Give the log-probability of translations that exist already."),
+    "serve": (
+        "headwise.cli.inference.serve",
+        "Open a page that shows every head, the beam and each product.",
+    ),
+    "explain": ("headwise.cli.analysis.explain", "Show what every head attended to in one translation."),
+    "heads": ("headwise.cli.analysis.heads", "Measure what each head does, matters, and leaves behind."),
+    "align": ("headwise.cli.analysis.align", "Align words by attention; alignment error rate."),
+    "attribute": ("headwise.cli.analysis.attribute", "Compare attention with what the model uses."),
+    "calibration": (
+        "headwise.cli.analysis.calibration",
+        "Tell whether token probabilities mean what they say.",
+    ),
+    "average": ("headwise.cli.training.average", "Average the last checkpoints of a run into its model."),
     "quantize": (
-        "headwise.cli.quantize",
+        "headwise.cli.training.quantize",
         "Store a run's model in 8 bits: a quarter of the size, and faster.",
     ),
-    "shortlist": ("headwise.cli.shortlist", "Learn which target subwords a source can need; decode faster."),
+    "shortlist": (
+        "headwise.cli.training.shortlist",
+        "Learn which target subwords a source can need; decode faster.",
+    ),
     "bench": ("headwise.cli.bench", "Measure speed and memory, against other systems."),
-    "data": ("headwise.cli.data", "List and download public corpora; generate others."),
+    "data": ("headwise.cli.training.data", "List and download public corpora; generate others."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
 }
 
@@ -61,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     warnings.showwarning = _show_warning
     try:
         code = _run(arguments)
-        sys.stdout.flush()  # here, where a failure is told
+        sys.stdout.flush()  # here, where a failure is reported
     except HeadwiseError as error:
         print(f"headwise: error: {error}", file=sys.stderr)
         return 2

@@ -13,7 +13,7 @@ from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.experiments.harness.rows import Place
-    from headwise.experiments.harness.runner import Job
+    from headwise.experiments.harness.runner import RowJob
 
 
 def command(
@@ -108,7 +108,7 @@ def _list() -> None:
         typer.echo(f"{scale.name:<16} {scale.about}")
 
 
-def _estimate(jobs: list[Job], place: Place) -> None:
+def _estimate(jobs: list[RowJob], place: Place) -> None:
     """Print what each row would cost on this machine, and the commands of those that aren't recorded yet."""
     from headwise.experiments.harness.cost import estimates, table
 

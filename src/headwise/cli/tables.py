@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headwise.analysis.heads import PartReport
-    from headwise.analysis.importance import HeadPlace
-    from headwise.analysis.roles import Rate, RelationRate
+    from headwise.analysis.heads.importance import HeadPlace
+    from headwise.analysis.heads.measuring import PartReport
+    from headwise.analysis.heads.roles import Rate, RelationRate
 
 _TITLES = {
     "encoder": "Encoder self-attention",
@@ -18,7 +18,7 @@ _TITLES = {
 
 def heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]]) -> list[str]:
     """One line a head; a baseline stands after each number that has one."""
-    from headwise.analysis.importance import HeadPlace
+    from headwise.analysis.heads.importance import HeadPlace
 
     first = report.heads[0]
     lines = [

@@ -58,7 +58,7 @@ class StateSpaceConfig(Section):
 
 
 class AttentionOptions(Section):
-    """What the attention kinds can be told, each in a section of its name."""
+    """Options of the attention kinds, each in a section of its name."""
 
     memory_efficient: MemoryEfficientConfig = MemoryEfficientConfig()
     window: WindowConfig = WindowConfig()
@@ -98,7 +98,7 @@ class RotaryConfig(Section):
 
 
 class PositionOptions(Section):
-    """What the position encodings can be told, each in a section of its name."""
+    """Options of the position encodings, each in a section of its name."""
 
     relative: RelativeConfig = RelativeConfig()
     t5: T5Config = T5Config()

@@ -128,6 +128,6 @@ class Config(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
     def digest(self) -> str:
-        """Return 12 hexadecimal digits that identify this configuration (contract 10)."""
+        """Return 12 hexadecimal digits that identify this configuration."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""What the tasks can be told: sections of the configuration, each with the name of its task."""
+"""Task options: sections of the configuration, each with the name of its task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How training and search go: sections of the configuration, with the paper's values as defaults."""
+"""Options of training and search: sections of the configuration, with the paper's values as defaults."""
 
 from __future__ import annotations
 

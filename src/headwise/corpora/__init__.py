@@ -1,1 +1,1 @@
-"""Corpora: public ones that are downloaded, the built-in miniature language, and synthetic exercises."""
+"""Corpora to learn from: public ones that are downloaded, the built-in miniature language, and synthetic exercises."""

@@ -1,6 +1,6 @@
 """Downloading with the standard library alone: resumes, retries, and never leaves a half file behind.
 
-`fetch` brings one address into a `.part` file and goes on where an earlier attempt broke off (HTTP Range,
+`fetch` brings one address into a `.part` file and resumes where an earlier attempt broke off (HTTP Range,
 RFC 9110 section 14). `headwise.corpora.acquire` unpacks, verifies and names what it brought.
 """
 
@@ -50,7 +50,7 @@ def fetch(
     progress: Progress | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Download `url` into the file `part`, going on after the bytes that are already in it.
+    """Download `url` into the file `part`, continuing after the bytes that are already in it.
 
     A connection that breaks is taken up again, after 1, 2 and 4 seconds, until `ATTEMPTS` in a row bring
     nothing new. A server that can't resume, or whose file has changed since, starts again from the first

@@ -1,1 +1,1 @@
-"""What text and images share: ragged arrays, prepared folders, plans of batches and streams that resume."""
+"""Data of any kind: ragged arrays, prepared folders, plans of batches and streams that resume."""

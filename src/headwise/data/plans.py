@@ -106,7 +106,7 @@ def mix(files: NDArray[Any], weights: Sequence[float], *, seed: int, epoch: int)
     """Choose the rows of one epoch so that each file has its share: weight / sum of weights.
 
     An epoch has as many rows as the store. Each file is gone through in random order, again and again, and every
-    epoch goes on where the last one stopped, so its rows are used equally often, whatever the weight.
+    epoch continues where the last one stopped, so its rows are used equally often, whatever the weight.
 
     Args:
         files: for every row, which file it comes from.

@@ -1,18 +1,17 @@
 """A prepared folder: data made once, found ready ever after, for every task.
 
-`ready` opens a folder that was made from the same request (configuration and files) or makes it. The folder appears
-in one rename, so a kill at any time leaves either all of it or nothing. Its manifest holds the request, a checksum of
-the input files' contents, and the report of what was done.
+Under the lock of `alone`, `find_prepared` opens a folder that was made from the same request (configuration and files),
+and `replaced` makes a new one. That appears in one rename, so a kill at any time leaves either all of it or nothing.
+Its manifest holds the request, a checksum of the input files' contents, and the report of what was done.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, TypeVar
@@ -32,47 +31,54 @@ class _Prepared(Protocol):
 Data = TypeVar("Data", bound=_Prepared)
 
 
-def ready(
+def find_prepared(
     directory: Path,
-    wanted: dict[str, Any],
-    make: Callable[[Path], None],
-    open_it: Callable[[bool], Data],
+    request: Mapping[str, Any],
+    open_folder: Callable[[Path], Data],
     expected: str | None = None,
-) -> Data:
-    """Open a prepared folder, or make it where it isn't there or was made from something else.
+) -> Data | None:
+    """Open a prepared folder that was made from the same request; None where there is none, or it is damaged.
 
     Args:
-        directory: the folder; if it exists and doesn't fit, it is replaced.
-        wanted: all that it depends on, as JSON values; `inputs` are the files' stamps (see `stamp`).
-        make: fills a new folder; the last thing it does is `write_manifest`.
-        open_it: opens `directory`, told whether it was found ready; its result has the manifest's `checksum`.
-        expected: the checksum of the files that a run was begun with; with any others, nothing is replaced.
+        directory: the folder.
+        request: all that it depends on, as JSON values; `inputs` are the files' stamps (see `stamp`).
+        open_folder: opens it; its result has the manifest's `checksum`.
+        expected: the checksum of the files that a run was begun with; a folder of others isn't opened.
+    """
+    if not _is_current(directory, request):
+        return None
+    try:
+        prepared = open_folder(directory)
+    except CheckpointError:  # it is made again
+        return None
+    return prepared if expected in (None, prepared.checksum) else None
+
+
+@contextmanager
+def replaced(directory: Path, request: Mapping[str, Any], expected: str | None = None) -> Iterator[Path]:
+    """Yield a new folder to be filled; it takes the place of `directory` when the block ends well.
+
+    The last thing written into it is the manifest (see `write_manifest`). With `expected`, the checksum of the files
+    that a run was begun with, nothing is replaced by what is made from others.
 
     Raises:
         CheckpointError: the files aren't the expected ones.
         DataError: a file is missing, or `directory` holds something else.
         TrainingError: the folder can't be written.
     """
-    with alone(directory):
-        if find_reusable(directory, wanted):
-            with contextlib.suppress(CheckpointError):  # a damaged folder is made again
-                prepared = open_it(True)
-                if expected in (None, prepared.checksum):
-                    return prepared
-        if expected is not None and (found := files_checksum(wanted)) != expected:
-            names = ", ".join(Path(stamp["path"]).name for stamp in wanted["inputs"])
-            raise CheckpointError(
-                f"{directory.parent}: was begun with other text (checksum {expected}) than {names} (checksum "
-                f"{found}); use another run directory, or --restart to begin anew"
-            )
-        _check_replaceable(directory)
-        remove_partial(directory)
-        with atomic_directory(directory) as folder:
-            make(folder)
-    return open_it(False)
+    if expected is not None and (found := files_checksum(request)) != expected:
+        names = ", ".join(Path(stamp["path"]).name for stamp in request["inputs"])
+        raise CheckpointError(
+            f"{directory.parent}: was begun with other text (checksum {expected}) than {names} (checksum "
+            f"{found}); use another run directory, or --restart to begin anew"
+        )
+    _check_replaceable(directory)
+    remove_partial(directory)
+    with atomic_directory(directory) as folder:
+        yield folder
 
 
-def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
+def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
     """Whether the folder was made from the same configuration and files.
 
     Files are taken as unchanged where size and time of change are; a file with another time is compared by its
@@ -81,12 +87,12 @@ def find_reusable(directory: Path, wanted: dict[str, Any]) -> bool:
     try:
         found = read_json(directory / MANIFEST)
         had = found["request"]
-        if {**had, "inputs": None} != {**wanted, "inputs": None} or len(had["inputs"]) != len(
-            wanted["inputs"]
+        if {**had, "inputs": None} != {**request, "inputs": None} or len(had["inputs"]) != len(
+            request["inputs"]
         ):
             return False
         touched = False
-        for before, now in zip(had["inputs"], wanted["inputs"], strict=True):
+        for before, now in zip(had["inputs"], request["inputs"], strict=True):
             if before["size"] != now["size"]:
                 return False
             if before["changed"] != now["changed"]:
@@ -109,21 +115,21 @@ def stamp(path: Path) -> dict[str, Any]:
     return {"path": str(path.resolve()), "size": status.st_size, "changed": status.st_mtime_ns}
 
 
-def files_checksum(wanted: dict[str, Any]) -> str:
+def files_checksum(request: Mapping[str, Any]) -> str:
     """Return 12 hexadecimal digits of all input files' contents, which are read for it; raises `DataError`."""
-    return _joined(_checksum(Path(stamp["path"])) for stamp in wanted["inputs"])
+    return _joined(_checksum(Path(stamp["path"])) for stamp in request["inputs"])
 
 
-def add_checksums(wanted: dict[str, Any]) -> None:
-    """Add to each input's stamp the checksum of its contents; raises `DataError`."""
-    for input_file in wanted["inputs"]:
-        input_file["sha256"] = _checksum(Path(input_file["path"]))
+def with_checksums(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request with the checksum of each input's contents in its stamp; raises `DataError`."""
+    inputs = [{**found, "sha256": _checksum(Path(found["path"]))} for found in request["inputs"]]
+    return {**request, "inputs": inputs}
 
 
-def write_manifest(folder: Path, wanted: dict[str, Any], report: list[str], **more: Any) -> None:
-    """Write what the folder was made from, having its `add_checksums`, and `more` that opening it takes."""
-    checksum = _joined(input_file["sha256"] for input_file in wanted["inputs"])
-    manifest = {"request": wanted, "checksum": checksum, **more, "report": report}
+def write_manifest(folder: Path, request: Mapping[str, Any], report: list[str], **more: Any) -> None:
+    """Write what the folder was made from, its checksums included, and `more` that opening it takes."""
+    checksum = _joined(input_file["sha256"] for input_file in request["inputs"])
+    manifest = {"request": request, "checksum": checksum, **more, "report": report}
     write_text(folder / MANIFEST, _dump(manifest))
 
 

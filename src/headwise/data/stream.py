@@ -69,7 +69,7 @@ class ResumableStream(ABC, Generic[Batch]):
         try:
             made = next(self._made)
         except Exception:
-            self.close()  # whoever asks again is told again
+            self.close()  # the next call raises it again
             raise
         self.epoch, self.index = made.epoch, made.index + 1
         if self.index == made.batches:

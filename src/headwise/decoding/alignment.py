@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headwise.decoding.batching import BATCH_TOKENS, batches, padded
-from headwise.decoding.constraints import Symbols
+from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.ids import check_ids
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import DecodingConfig
-from headwise.decoding.constraints import Symbols
-from headwise.decoding.hypothesis import Hypothesis
+from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ids import check_ids, check_lists
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from headwise.decoding.batching import BATCH_TOKENS, batches, padded
-from headwise.decoding.constraints import Symbols
-from headwise.decoding.hypothesis import Hypothesis, length_penalty
+from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.ids import check_ids
 from headwise.models.base import Seq2Seq
 

@@ -95,7 +95,7 @@ def generate_ids(
     """Yield the next token of every sample, step by step; None after a sample's `end`, which is its last.
 
     The prompt must not be empty. Where the model's memory grows with each token, it holds at most `max_length` of
-    them: when it is full, the later half is read anew and goes on from there. A recurrent model reads on without end.
+    them: when it is full, the later half is read anew and continued. A recurrent model reads on without end.
     A sample depends on the prompt, the seed and its number alone. `prefix` reads the prompt in both directions.
     """
     device = next(model.parameters()).device
@@ -160,7 +160,7 @@ class Generator:
     def stream(
         self, prompt: str = "", options: GenerationOptions | None = None, *, samples: int = 1
     ) -> Iterator[list[str]]:
-        """Yield, step by step, what each sample's text goes on with after the prompt: whole characters, or nothing.
+        """Yield, step by step, how each sample continues the prompt: whole characters, or nothing.
 
         Where lines are documents, a sample ends with its document. Raises `DataError` for a prompt with characters
         that the model doesn't know.

@@ -28,7 +28,7 @@ class SearchOptions:
         length_factor: an output has at most this many times as many subwords as its input, and `extra_length` more.
         no_repeat_ngram: no n-gram of this size occurs twice in an output; 0 switches it off.
         patience: a sentence's search ends when `patience * beam` hypotheses have ended (Kasai et al. 2022,
-            "A call for clarity in beam search"); infinity goes on until no live hypothesis can still win.
+            "A call for clarity in beam search"); infinity continues until no live hypothesis can still win.
         allow_unknown: let the model produce its unknown-word symbol, which nobody can read.
         sample: draw tokens at random instead of searching for the best.
         temperature: log-probabilities are divided by it before drawing.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.decoding.alignment import word_numbers
-from headwise.decoding.hypothesis import length_penalty
+from headwise.decoding.beam.hypothesis import length_penalty
 from headwise.decoding.splitting import join_texts
 
 

@@ -1,7 +1,7 @@
 """Beam search; with a beam of 1 it is greedy, and with random draws it is sampling.
 
 The beam holds the k best hypotheses of a sentence (section 6.1 of the paper: k = 4). At every step each of
-them is continued by every token; the k likeliest continuations that don't end go on, and those that end *and*
+them is continued by every token; the k likeliest continuations that don't end stay live, and those that end *and*
 are among the k likeliest of all are finished. Finished hypotheses compete by
 
     score(Y) = log P(Y | X) / lp(Y),    lp(Y) = ((5 + |Y|) / 6)^alpha
@@ -24,12 +24,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headwise.decoding.beam_tree import BeamTrace
-from headwise.decoding.constraints import Constraints, Symbols
-from headwise.decoding.hypothesis import Candidates, Hypothesis, length_penalty
+from headwise.decoding.beam.constraints import Constraints, Symbols
+from headwise.decoding.beam.hypothesis import Candidates, Hypothesis, length_penalty
+from headwise.decoding.beam.selection import best_continuations
+from headwise.decoding.beam.tree import BeamTrace
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.sampling import draw, shaped, uniforms
-from headwise.decoding.selection import best_continuations
 from headwise.errors import CheckpointError
 from headwise.models.base import Seq2Seq
 
@@ -104,7 +104,7 @@ def damaged(number: int) -> CheckpointError:
 
 
 def _continue(log_probs: Tensor, totals: Tensor, eos: int) -> Candidates:
-    """Take the 2k best continuations: at most k of them end, so k are left to go on."""
+    """Take the 2k best continuations: at most k of them end, so k are left to stay live."""
     k = totals.shape[1]
     values, parents, tokens = best_continuations(log_probs, totals, 2 * k)
     gains = log_probs.flatten(1).gather(1, parents * log_probs.shape[-1] + tokens)
@@ -136,7 +136,7 @@ def _noise(source: Tensor, mask: Tensor, options: SearchOptions, steps: int) -> 
 
 
 class _Live:
-    """The hypotheses that go on, of the sentences that still have some."""
+    """The live hypotheses, of the sentences that still have some."""
 
     def __init__(self, sentences: int, k: int, sample: bool, device: torch.device) -> None:
         self.sentences = torch.arange(sentences, device=device)  # (n,)
@@ -189,7 +189,7 @@ class _Finished:
         self._chunks.append((live.sentences[rows], columns, live.tokens[rows, parents], gains))
 
     def undecided(self, live: _Live, limits: Tensor) -> Tensor:
-        """Return for each live sentence (n,) whether its search goes on; `limits` (n,) bound |Y|."""
+        """Return for each live sentence (n,) whether its search continues; `limits` (n,) bound |Y|."""
         ceiling = live.totals.amax(1)
         if self.options.sample:
             return ceiling > -torch.inf

@@ -1,4 +1,4 @@
-"""Strings in, translations out (design, contract 7): the door to a trained model.
+"""Strings in, translations out: a trained model for those who know nothing of ids.
 
 The same sentence gets the same translation in any batch. Its log-probabilities differ by rounding alone, as matrix
 products of another size add up in another order: below 1e-4 in float32, by about 1 % in bfloat16, where two
@@ -24,10 +24,10 @@ from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, word_links
 from headwise.decoding.batching import decode
-from headwise.decoding.constraints import Symbols
+from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.forced import score
-from headwise.decoding.hypothesis import Hypothesis
 from headwise.decoding.loading import EngineOptions, Watch, open_run
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Output, Translation, joined

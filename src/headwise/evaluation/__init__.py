@@ -1,1 +1,1 @@
-"""How good translations and alignments are, and whether a difference is more than chance."""
+"""Scores and their significance: how good translations and alignments are, and whether a difference is chance."""

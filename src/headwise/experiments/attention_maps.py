@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from headwise.analysis.heads import Annotated, measure_heads
+from headwise.analysis.heads.measuring import Annotated, measure_heads
+from headwise.analysis.heads.roles import HeadRoles
 from headwise.analysis.interventions import PARTS, Part
-from headwise.analysis.roles import HeadRoles
 from headwise.analysis.tracer import stacked
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from headwise.config.model import AttentionOptions, WindowConfig
 from headwise.nn.attention import attend
-from headwise.nn.recurrence import Recurrence
+from headwise.nn.recurrent.layer import Recurrence
 
 HEADS, KERNEL, RADIUS = 8, 3, 16
 # A window of RADIUS is what the paper calls a neighborhood of size r: |i - j| < RADIUS on both sides.

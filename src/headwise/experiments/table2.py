@@ -13,7 +13,7 @@ from headwise.experiments.harness.registry import Experiment, Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.scoring import minutes_to
 from headwise.experiments.scales.scale import ARCHITECTURES, Recipe, Scale
-from headwise.models.flops import training_flops
+from headwise.models.counting import training_flops
 
 _PAPER = {
     "gnmt": "GNMT + RL",

@@ -1,1 +1,1 @@
-"""Images as data: read, split, normalized, batched and augmented. No model is known here."""
+"""From images to batches: read, split, normalized, batched and augmented. No model is known here."""

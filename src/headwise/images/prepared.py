@@ -7,16 +7,25 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config.tasks import ImageConfig
-from headwise.data.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
+from headwise.data.prepared import (
+    alone,
+    find_prepared,
+    read_manifest,
+    replaced,
+    stamp,
+    with_checksums,
+    write_manifest,
+)
 from headwise.data.ragged import map_array, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
-from headwise.images.sets import Labeled, find_source
+from headwise.images.sets import Labeled, Source, find_source
 from headwise.parsing.json_text import read_json
 
 FORMAT_FILE = "images.json"
@@ -111,7 +120,7 @@ def prepare_images(
         config: which images, and how they are split.
         directory: the folder to make; if it exists and doesn't fit, it is replaced.
         expected: `checksum` of the images that a run was begun with; with any others, nothing is replaced.
-        say: told what is being done, where the folder has to be made.
+        say: called with a sentence at each stage, where the folder has to be made.
 
     Raises:
         CheckpointError: the images aren't the `expected` ones.
@@ -120,7 +129,7 @@ def prepare_images(
         TrainingError: the folder can't be written.
     """
     source = find_source(config.source)
-    wanted = {
+    request = {
         "format": _FORMAT,
         "task": "images",
         "inputs": [stamp(path) for path in source.files],
@@ -130,38 +139,47 @@ def prepare_images(
         "test_share": config.test_share,
     }
 
-    def make(folder: Path) -> None:
-        say(f"reading the images of {config.source}")
-        add_checksums(wanted)
-        found = source.read()
-        rows = split_rows(len(found.train), config, own_test=found.test is not None)
-        parts = {part: found.train[chosen] for part, chosen in rows.items()}
-        if found.test is not None:
-            parts["test"] = found.test
-        images = parts["train"].images.astype(np.float64) / found.full
-        deviation = np.maximum(images.std(axis=(0, 2, 3)), 1e-6)
-        _, channels, height, width = images.shape
-        form = ImageFormat(
-            (channels, height, width),
-            found.full,
-            tuple(images.mean(axis=(0, 2, 3)).tolist()),
-            tuple(deviation.tolist()),
-            found.classes,
-        )
-        form.save(folder)
-        for part, labeled in parts.items():
-            save_array(folder / f"{part}.images", labeled.images.reshape(-1))
-            save_array(folder / f"{part}.labels", labeled.labels)
-        sizes = f"{len(parts['train']):,} for training, {len(parts['dev']):,} for development, {len(parts['test']):,}"
-        report = [
-            f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(found.classes)} classes: "
-            f"{sizes} held out for the test ({_describe(config, own_test=found.test is not None)})"
-        ]
-        write_manifest(folder, wanted, report)
+    with alone(directory):
+        found = find_prepared(directory, request, PreparedImages.open, expected)
+        if found is not None:
+            return found
+        with replaced(directory, request, expected) as folder:
+            _build(folder, request, source, config, say)
+    return PreparedImages.open(directory, reused=False)
 
-    return ready(
-        directory, wanted, make, lambda reused: PreparedImages.open(directory, reused=reused), expected
+
+def _build(
+    folder: Path, request: dict[str, Any], source: Source, config: ImageConfig, say: Callable[[str], None]
+) -> None:
+    say(f"reading the images of {config.source}")
+    request = with_checksums(request)
+    found = source.read()
+    rows = split_rows(len(found.train), config, own_test=found.test is not None)
+    parts = {part: found.train[chosen] for part, chosen in rows.items()}
+    if found.test is not None:
+        parts["test"] = found.test
+    images = parts["train"].images.astype(np.float64) / found.full
+    deviation = np.maximum(images.std(axis=(0, 2, 3)), 1e-6)
+    _, channels, height, width = images.shape
+    form = ImageFormat(
+        (channels, height, width),
+        found.full,
+        tuple(images.mean(axis=(0, 2, 3)).tolist()),
+        tuple(deviation.tolist()),
+        found.classes,
     )
+    form.save(folder)
+    for part, labeled in parts.items():
+        save_array(folder / f"{part}.images", labeled.images.reshape(-1))
+        save_array(folder / f"{part}.labels", labeled.labels)
+    sizes = (
+        f"{len(parts['train']):,} for training, {len(parts['dev']):,} for development, {len(parts['test']):,}"
+    )
+    report = [
+        f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(found.classes)} classes: "
+        f"{sizes} held out for the test ({_describe(config, own_test=found.test is not None)})"
+    ]
+    write_manifest(folder, request, report)
 
 
 def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, NDArray[np.int64]]:

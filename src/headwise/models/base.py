@@ -1,4 +1,4 @@
-"""The protocol that every sequence-to-sequence model keeps (design, contract 3).
+"""The protocol that every sequence-to-sequence model keeps.
 
 Search, scoring, serving and analysis know only this: `encode` a source once, `start` a decoding state, `step` it
 one token at a time, and `forward` for teacher forcing. The state is opaque.

@@ -28,7 +28,7 @@ from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
 from headwise.nn.convolution import GatedConvolution, NormalizedLinear, half_variance, scale_gradient
 from headwise.nn.dropout import dropout
 from headwise.nn.positions import Positions
-from headwise.nn.source_attention import DotAttention
+from headwise.nn.recurrent.attention import DotAttention
 
 
 @dataclass(frozen=True)

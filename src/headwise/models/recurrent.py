@@ -28,8 +28,8 @@ from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
 from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
 from headwise.nn.layers import Linear
-from headwise.nn.recurrence import Parts, Recurrence, reverse
-from headwise.nn.source_attention import SCORES, SourceAttention, beams_as_queries
+from headwise.nn.recurrent.attention import SCORES, SourceAttention, beams_as_queries
+from headwise.nn.recurrent.layer import Parts, Recurrence, reverse
 
 _FIRST_RESIDUAL = 2  # the third layer (Wu et al. 2016, figure 1)
 

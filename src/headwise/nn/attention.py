@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), behind one door.
+"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1): one function for all kinds.
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
 

@@ -138,22 +138,37 @@ class MultiHeadAttention(Probed, SequenceMixer):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None
     ) -> Tensor:
         rate = self.dropout if self.training else 0.0
-        positions, shape = self.positions, {"causal": self.causal, "options": self.options}
-        adding = positions if positions is not None and "weights" in positions.needs else None
-        if self.probe is None and self.watch is None and adding is None:
-            heads = attend(q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, **shape)
-            return self._join(heads)
+        added = self.positions if self.positions is not None and "weights" in self.positions.needs else None
+        if self.probe is not None or self.watch is not None or added is not None:
+            return self._join(self._attend_written_out(q, k, v, mask, bias, rate, added))
+        causal, options = self.causal, self.options
+        heads = attend(
+            q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, causal=causal, options=options
+        )
+        return self._join(heads)
+
+    def _attend_written_out(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        bias: RelativeBias | None,
+        rate: float,
+        added: AttentionPositions | None,
+    ) -> Tensor:
+        """Attend product by product, for a probe or a watch, or for positions that add values of their own."""
         k, v = share_heads(q, k, v)
-        known = attention_kind(self.kind)
-        weights = known.written_out(q, k, mask, bias, **shape)
+        known, causal, options = attention_kind(self.kind), self.causal, self.options
+        weights = known.written_out(q, k, mask, bias, causal=causal, options=options)
         weights = weights if self.probe is None else self.probe(weights)
         weights = drop(weights, rate, self.training)
-        heads = weights @ v if adding is None else weights @ v + adding.values(weights)
+        heads = weights @ v if added is None else weights @ v + added.values(weights)
         if self.watch is not None:
-            allowed = known.pattern(q.size(2), k.size(2), **shape, device=q.device)
+            allowed = known.pattern(q.size(2), k.size(2), causal=causal, options=options, device=q.device)
             seen = (combine(mask, allowed), dense_bias(bias, q.size(2), k.size(2)))
             self.watch(Attended(q, k, v, *seen, weights, heads))
-        return self._join(heads)
+        return heads
 
     def _advance(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
         """Continue a recurrent kind, whose past keys are gone."""

@@ -29,8 +29,8 @@ from headwise import __version__
 from headwise.errors import HeadwiseError
 from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.evidence import Evidence
-from headwise.serve.hosts import Hosts, KnownHosts
-from headwise.serve.middleware import RequestGuard
+from headwise.serve.protection.hosts import Hosts, KnownHosts
+from headwise.serve.protection.middleware import RequestGuard
 from headwise.serve.request_queue import ClientGone, QueueFull, RequestQueue
 from headwise.serve.routes import routes
 from headwise.serve.runs import NotReady, Run
@@ -82,8 +82,8 @@ def failure(status: int, sentence: str) -> JSONResponse:
     line = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:_MOST_SAID]
     )
-    told = line + "…" * (len(sentence) > _MOST_SAID)
-    return JSONResponse({"error": told}, status_code=status, headers=headers)
+    shown = line + "…" * (len(sentence) > _MOST_SAID)
+    return JSONResponse({"error": shown}, status_code=status, headers=headers)
 
 
 def _mistake(request: Request, error: Exception) -> Response:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.analysis.heads import Annotated
+from headwise.analysis.heads.measuring import Annotated
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments

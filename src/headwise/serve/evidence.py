@@ -14,9 +14,9 @@ from headwise.analysis.alignment import best_rule, error_rate
 from headwise.analysis.attention import cross_attention
 from headwise.analysis.attribution import attribute
 from headwise.analysis.confidence import free_running, teacher_forced
-from headwise.analysis.heads import PartReport, measure_heads
+from headwise.analysis.heads.measuring import PartReport, measure_heads
+from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.interventions import attention_parts, private_copy
-from headwise.analysis.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
@@ -87,7 +87,7 @@ class Evidence:
         except HeadwiseError as error:
             self.status, self.about = "failed", f"{error}."
             return
-        except Exception:  # a bug of ours, which must not look as if it went on
+        except Exception:  # a bug of ours, which must not look as if it were still running
             _log.exception("measuring failed")
             self.status, self.about = "failed", "The server’s log says why."
             return

@@ -29,10 +29,10 @@ def trace_json(trace: Trace, arrays: Arrays) -> dict[str, Any]:
     """Return a trace as `Trace.to_json`, its attention as lists or packed."""
     if arrays == "lists":
         return trace.to_json()
-    told = trace.to_json(attention=False)
+    result = trace.to_json(attention=False)
     if trace.forced is not None:
-        told["forced"]["attention"] = _attention(trace.forced)
-    return told
+        result["forced"]["attention"] = _attention(trace.forced)
+    return result
 
 
 def reading_json(forced: Forced, arrays: Arrays) -> dict[str, Any]:
@@ -44,10 +44,10 @@ def reading_json(forced: Forced, arrays: Arrays) -> dict[str, Any]:
 
 def products_json(products: Products, arrays: Arrays) -> dict[str, Any]:
     """Return one head's arithmetic, its arrays as lists or packed."""
-    told = products.to_json()
+    result = products.to_json()
     if arrays == "packed":
-        told |= {name: packed(told[name]) for name in _OF_PRODUCTS}
-    return told
+        result |= {name: packed(result[name]) for name in _OF_PRODUCTS}
+    return result
 
 
 def _attention(forced: Forced) -> dict[str, Any]:

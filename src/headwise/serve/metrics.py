@@ -1,4 +1,4 @@
-"""The curves of a training, also of one that goes on."""
+"""The curves of a training, also of one that is still running."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headwise.serve.runs import Run
 from headwise.training.monitor import read_metrics
 
 _GOING_ON = (
-    120.0  # seconds since the last record, within which a training that hasn't ended counts as going on
+    120.0  # seconds since the last record, within which a training that hasn't ended counts as running
 )
 
 
 def read_curves(run: Run, after: int = 0) -> dict[str, Any]:
-    """Return the records from record number `after` on, how many there are, and whether the training goes on.
+    """Return the records from record number `after` on, how many there are, and whether the training is still running.
 
     Numbers that aren't finite are None, as JSON has none.
     """

@@ -11,12 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headwise.analysis.products import products
-from headwise.serve.bodies import CheckedRoute
 from headwise.serve.evidence import Evidence
 from headwise.serve.image_view import patches_json
 from headwise.serve.json_arrays import products_json, reading_json, trace_json
 from headwise.serve.language_model import continued_json, next_json
 from headwise.serve.metrics import read_curves
+from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.request_queue import RequestQueue
 from headwise.serve.requests import (
     After,
@@ -50,8 +50,8 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
 
     @router.get("/runs")
     def all_runs() -> Response:
-        told = [{"name": run.name, "task": run.config.task, "ready": run.ready} for run in runs.values()]
-        return _json({"runs": told})
+        listed = [{"name": run.name, "task": run.config.task, "ready": run.ready} for run in runs.values()]
+        return _json({"runs": listed})
 
     @router.get("/run")
     def one_run(run: str) -> Response:
@@ -111,6 +111,6 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     return router
 
 
-def _json(told: dict[str, Any]) -> Response:
+def _json(content: dict[str, Any]) -> Response:
     """Write JSON at once; FastAPI's own way would walk through every number first."""
-    return Response(json.dumps(told, ensure_ascii=False, allow_nan=False), media_type="application/json")
+    return Response(json.dumps(content, ensure_ascii=False, allow_nan=False), media_type="application/json")

@@ -16,7 +16,7 @@ from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
-from headwise.models.parameters import parameter_count
+from headwise.models.counting import parameter_count
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
 
@@ -115,7 +115,7 @@ class Run:
 
     def describe(self) -> dict[str, Any]:
         """Say what the run is and can do, for the page; what it can't do is false in `can`."""
-        told: dict[str, Any] = {
+        described: dict[str, Any] = {
             "name": self.name,
             "task": self.config.task,
             "architecture": self.config.model.architecture,
@@ -123,15 +123,15 @@ class Run:
             "languages": _languages(self.config),
         }
         if not self.ready:
-            return told
+            return described
         model = self._loaded()
         if isinstance(model, Generator):
-            told["can"]["language_model"] = True
-            return told | {"parameters": parameter_count(model.model)}
+            described["can"]["language_model"] = True
+            return described | {"parameters": parameter_count(model.model)}
         if isinstance(model, Viewer):
-            told["can"]["vision"] = True
-            return told | _described_viewer(model)
-        return told | self._described(told["can"])
+            described["can"]["vision"] = True
+            return described | _described_viewer(model)
+        return described | self._described(described["can"])
 
     def _described(self, can: dict[str, bool]) -> dict[str, Any]:
         """Say what a translator consists of, and what can be asked of it."""
@@ -175,7 +175,16 @@ class Run:
             return []
         try:
             data = self.config.data
-            return list(islice(clean_pairs(read_pairs(files, data), data.cleaning, CleaningReport()), most))
+            return list(
+                islice(
+                    clean_pairs(
+                        read_pairs(files, data.source_field, data.target_field),
+                        data.cleaning,
+                        CleaningReport(),
+                    ),
+                    most,
+                )
+            )
         except DataError:
             return []
 

@@ -10,9 +10,9 @@ from starlette.types import ASGIApp
 
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
-from headwise.serve.connections import Limits, protocol
 from headwise.serve.evaluation_pairs import EvaluationPairs
-from headwise.serve.hosts import Hosts
+from headwise.serve.protection.connections import Limits, protocol
+from headwise.serve.protection.hosts import Hosts
 from headwise.serve.runs import Run
 
 

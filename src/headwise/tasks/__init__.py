@@ -1,1 +1,1 @@
-"""Each task brings a model, its batches, its loss and its scores together for the training loop."""
+"""Tasks: each brings a model, its batches, its loss and its scores together for the training loop."""

@@ -84,7 +84,7 @@ class TaskKind(ABC):
     """One kind of thing to learn, from a configuration to a trained and evaluated run.
 
     `unused` names configuration keys (dotted) that mean nothing to it: setting them is an error. `may_change` names
-    those of its keys that may change when a run goes on, as they decide where things lie and what is reported, not
+    those of its keys that may change when a run resumes, as they decide where things lie and what is reported, not
     what is computed. `scores` names what `validate` measures besides `loss`, higher is better: values of
     `training.best_by`. `after` is shown when training has ended; `{run}` stands for the run.
     """
@@ -116,7 +116,7 @@ class TaskKind(ABC):
     ) -> Prepared:
         """Make the data ready in `directory`, or find it ready there.
 
-        `expected` is the `data` checksum of a run that goes on: with any other data, raise `CheckpointError`.
+        `expected` is the `data` checksum of a run that resumes: with any other data, raise `CheckpointError`.
         """
 
     @abstractmethod

@@ -75,13 +75,8 @@ class DenoisingTask:
         return self._measured.once("dev", self._scores)
 
     def _scores(self) -> dict[str, float]:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            pairs = damaged(self.prepared.dev.ids, self.config, self.damage)
-            return score(self.model, pairs, self.config.batch.tokens)
-        finally:
-            self.model.train(was_training)
+        pairs = damaged(self.prepared.dev.ids, self.config, self.damage)
+        return score(self.model, pairs, self.config.batch.tokens)
 
     def locate(self, batch: Batch) -> str:
         """Name the lines that the windows of a batch begin on."""

@@ -254,13 +254,8 @@ class ExamplesTask(Generic[Example]):
         return self._measured.once("dev", self._scores)
 
     def _scores(self) -> dict[str, float]:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            rows, loss = run_rows(self.kind, self.tools, self._encoded)
-            predicted = self.kind.conclude(self.tools, self.dev, self._encoded, rows)
-        finally:
-            self.model.train(was_training)
+        rows, loss = run_rows(self.kind, self.tools, self._encoded)
+        predicted = self.kind.conclude(self.tools, self.dev, self._encoded, rows)
         found = self.kind.score(self.config, self.prepared.labels, self.dev, predicted)
         return {"loss": loss.nll.item() / loss.count, **{name: found[name] for name in self.kind.scores}}
 

@@ -95,12 +95,7 @@ class ImageClassificationTask:
         return self._measured.once("dev", self._scores)
 
     def _scores(self) -> dict[str, float]:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            logits = classify(self.model, self.prepared.dev, self.prepared.format, self.config)
-        finally:
-            self.model.train(was_training)
+        logits = classify(self.model, self.prepared.dev, self.prepared.format, self.config)
         return score_logits(logits, torch.from_numpy(self.prepared.dev.labels.copy()))
 
     def locate(self, batch: ImageBatch) -> str:

@@ -99,15 +99,8 @@ class ImageTextTask:
         return self._measured.once("dev", self._scores)
 
     def _scores(self) -> dict[str, float]:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            gallery = make_gallery(
-                self.prepared.dev, self.prepared.format, self.config, _DEV_SEED, held_out=None
-            )
-            logits = compare(self.model, gallery, self.words)
-        finally:
-            self.model.train(was_training)
+        gallery = make_gallery(self.prepared.dev, self.prepared.format, self.config, _DEV_SEED, held_out=None)
+        logits = compare(self.model, gallery, self.words)
         pairs = self.config.image_text.pairs
         # As in training: each pair against those of a batch.
         parts = [

@@ -128,20 +128,15 @@ class LanguageModelTask:
 
     def _scores(self) -> dict[str, float]:
         dev = self.prepared.dev
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            return score_text(
-                self.model,
-                dev.ids,
-                dev.characters,
-                first=self.first,
-                length=self.length,
-                stride=self.config.language_model.stride or self.length,
-                batch_tokens=self.config.batch.tokens,
-            ).scores
-        finally:
-            self.model.train(was_training)
+        return score_text(
+            self.model,
+            dev.ids,
+            dev.characters,
+            first=self.first,
+            length=self.length,
+            stride=self.config.language_model.stride or self.length,
+            batch_tokens=self.config.batch.tokens,
+        ).scores
 
     def locate(self, batch: WindowBatch) -> str:
         """Name the lines of a batch."""

@@ -49,7 +49,9 @@ def measure(data: DataConfig) -> CorpusSize:
     size = CorpusSize()
     for files in training_files(data):
         report = CleaningReport(limits=data.cleaning)
-        for pair in clean_pairs(read_pairs(files, data), data.cleaning, report):
+        for pair in clean_pairs(
+            read_pairs(files, data.source_field, data.target_field), data.cleaning, report
+        ):
             size.pairs += 1
             words = pair.target.split()
             size.target_words += len(words)

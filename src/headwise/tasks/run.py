@@ -15,7 +15,7 @@ from headwise.characters import unwritable
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
-from headwise.models.parameters import parameter_count
+from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
 from headwise.nn.memory import TRAINING, check_fits
 from headwise.tasks.base import Prepared, TaskKind, set_precision
@@ -26,7 +26,7 @@ from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 
-# Keys that may change when a run goes on, for every task: they decide how long, how often and where, not what is
+# Keys that may change when a run resumes, for every task: they decide how long, how often and where, not what is
 # computed.
 _MAY_CHANGE = (
     "data.workers",
@@ -109,7 +109,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
 def _prepare(
     kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]
 ) -> Prepared:
-    """Prepare the data; where the run has a checkpoint, check first that it goes on with all this."""
+    """Prepare the data; where the run has a checkpoint, check first that it resumes with all this."""
     identity: dict[str, str] = {}
     if latest is None:
         _check_ours(run)
@@ -168,7 +168,7 @@ def _check_ours(run: Path) -> None:
 
 
 def _check_same(kind: TaskKind, config: Config, run: Path) -> None:
-    """Check that a run goes on with the configuration it was begun with, or one that computes the same."""
+    """Check that a run resumes with the configuration it was begun with, or one that computes the same."""
     file = run / "config.yaml"
     if not file.exists():
         raise CheckpointError(f"{file}: there is no such file, though {run} has checkpoints; use --restart")

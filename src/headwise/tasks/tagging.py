@@ -103,7 +103,7 @@ class Tagging(EncoderKind[TaggedSentence]):
 
 
 def best_iob2(logits: Tensor, labels: Sequence[str]) -> list[int]:
-    """Find the likeliest sequence of tags in which I-TYPE goes on with B-TYPE or I-TYPE (Viterbi 1967).
+    """Find the likeliest sequence of tags in which I-TYPE follows B-TYPE or I-TYPE (Viterbi 1967).
 
     logits (words, tags), of at least one word; each word's tags are taken as independent but for that.
     """

@@ -23,7 +23,8 @@ from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
 from headwise.tasks.start import Start, find_start
 from headwise.text.batches.pairs import Batch, BatchStream, make_batch
-from headwise.text.datasets.parallel import PreparedData, prepare
+from headwise.text.datasets.parallel import PreparedData
+from headwise.text.datasets.parallel_preparation import prepare
 from headwise.text.tokens.subwords import EOS, PAD, Subwords
 from headwise.text.tokens.vocabulary import Pieces
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
@@ -81,19 +82,14 @@ class TranslationTask:
         dev = self.prepared.dev
         if not len(dev):
             return {}
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            scores = self._measured.once("loss", self._loss)
-            if self.config.training.validate_bleu:
-                ignorant = scores["loss"] > _IGNORANT * self._ignorance
-                options = self._search(final and not ignorant)
-                rows = tuple(range(len(dev)))
-                if ignorant and not final and len(rows) > _SAMPLE:
-                    rows = rows[:: -(-len(rows) // _SAMPLE)]
-                scores |= self._measured.once((options, rows), lambda: self._bleu(options, rows))
-        finally:
-            self.model.train(was_training)
+        scores = self._measured.once("loss", self._loss)
+        if self.config.training.validate_bleu:
+            ignorant = scores["loss"] > _IGNORANT * self._ignorance
+            options = self._search(final and not ignorant)
+            rows = tuple(range(len(dev)))
+            if ignorant and not final and len(rows) > _SAMPLE:
+                rows = rows[:: -(-len(rows) // _SAMPLE)]
+            scores |= self._measured.once((options, rows), lambda: self._bleu(options, rows))
         return scores
 
     def _loss(self) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""Text in, batches of ids out: reading files, tokens, prepared datasets, batches. No model is known here."""
+"""From text to batches of ids: reading files, tokens, prepared datasets, batches. No model is known here."""

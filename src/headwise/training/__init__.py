@@ -1,1 +1,1 @@
-"""The loop, and what it needs: it has no idea what is being learned (a task tells it)."""
+"""The training loop and what it needs: a task says what is being learned."""

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped (design, contract 6).
+"""Checkpoints: everything a run needs to resume as if it had never stopped.
 
 A run keeps `checkpoints/step-00000800/` folders:
 
@@ -14,7 +14,7 @@ Every fresh start of a run draws an identifier of its own, which its checkpoints
 earlier start left in the folder is never averaged with them.
 
 Checkpoints are averaged at the multiples of `training.checkpoint_every` and at the end; what an interruption or a
-best score saves in between is for going on and for choosing, so that a run comes out the same with and without.
+best score saves in between is for resuming and for choosing, so that a run comes out the same with and without.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Checkpoints:
             remove_directory(self.path(step))
 
     def rewind(self, progress: Progress) -> None:
-        """Make all agree with a checkpoint that a run goes on from: nothing is newer, and `best` is its best.
+        """Make all agree with a checkpoint that a run resumes from: nothing is newer, and `best` is its best.
 
         A kill may have come after a checkpoint was in place and before `latest` or `best` named it.
         """

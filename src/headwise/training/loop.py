@@ -78,7 +78,7 @@ class Trainer:
         world: World | None = None,
         quiet: bool = False,
     ) -> None:
-        """Load the run's last checkpoint; raises `CheckpointError` for one that can't be gone on from."""
+        """Load the run's last checkpoint; raises `CheckpointError` for one that can't be resumed from."""
         self.task, self.config, self.run, self.device = task, config, run, device
         if device.type == "cpu":
             keep_freed_memory()

@@ -31,7 +31,7 @@ _FEWEST_ROWS = 512  # fewer, and adding up the gradient of W, once a chunk, take
 
 @dataclass(frozen=True)
 class LossSum:
-    """A loss not yet divided (design, contract 4): `total` has a gradient, the others are for reports.
+    """A loss that is not divided yet: `total` has a gradient, the others are for reports.
 
     total: smoothed loss summed over target tokens (R-Drop term included); nll: negative log-likelihood in nats,
     summed; count: target tokens.

@@ -48,7 +48,7 @@ class World:
         """Leave the process group."""
         if self.size > 1:
             distributed.destroy_process_group()
-            # A thread of gloo's lets go of the last operation's tensors a moment after all have gone on, and needs the
+            # A thread of gloo's lets go of the last operation's tensors a moment after all continue, and needs the
             # interpreter for it: where that is being taken down by then, the process aborts (torch 2.13).
             time.sleep(_GLOO_LETS_GO)
 

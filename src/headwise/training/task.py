@@ -1,4 +1,4 @@
-"""What the loop asks of a task: its model, its batches, its loss, its validation (design, contract 5)."""
+"""What the loop asks of a task: its model, its batches, its loss, its validation."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Task(Protocol):
         ...
 
     def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Scores of the model, in evaluation mode, `loss` among them; none without development data.
+        """Scores of the model, which is in evaluation mode, `loss` among them; none without development data.
 
         `final` may take more time, and measures everything; one before may leave out what wouldn't compare with later
         ones. Where the parameters are those that were scored last, nothing has to be measured again.

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from headwise.analysis.attention import Sentence
-from headwise.analysis.heads import Annotated, PartReport, measure_heads
-from headwise.analysis.importance import (
+from headwise.analysis.heads.importance import (
     HeadPlace,
     Pairs,
     gated,
@@ -25,7 +24,8 @@ from headwise.analysis.importance import (
     loss,
     without,
 )
-from headwise.analysis.pruning import (
+from headwise.analysis.heads.measuring import Annotated, PartReport, measure_heads
+from headwise.analysis.heads.pruning import (
     HardConcreteGates,
     Tuning,
     learn_gates,
@@ -34,8 +34,8 @@ from headwise.analysis.pruning import (
     removal_order,
     train_on,
 )
-from headwise.analysis.roles import LinkCounts, TokenCounts, head_roles
-from headwise.analysis.summary import draw_heads
+from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
+from headwise.analysis.heads.summary import draw_heads
 from headwise.corpora.miniature import MiniaturePair, generate
 from headwise.decoding.translator import Translator
 from headwise.models.transformer import Transformer

@@ -8,7 +8,7 @@ import torch
 from headwise.config import Config, ModelConfig
 from headwise.config.presets import PRESETS, TRAINING_DIFFERENCES, preset, preset_changes
 from headwise.errors import ConfigError
-from headwise.models.parameters import parameter_formula
+from headwise.models.counting import parameter_formula
 from headwise.models.transformer import Transformer
 
 # Vaswani et al. 2017, Table 3: N, d_model, d_ff, h, d_k, d_v, P_drop, ε_ls, train steps (thousands), parameters

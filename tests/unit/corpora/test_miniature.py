@@ -13,8 +13,8 @@ import pytest
 
 from headwise.corpora.miniature import MiniatureCorpus, MiniaturePair, generate
 from headwise.corpora.miniature.corpus import annotate, combinations, is_held_out
-from headwise.corpora.miniature.entries import Noun
-from headwise.corpora.miniature.lexicon import ADJECTIVES, GROUPS, NOUNS, VERBS, lemma_count
+from headwise.corpora.miniature.lexicon.entries import Noun
+from headwise.corpora.miniature.lexicon.lexicon import ADJECTIVES, GROUPS, NOUNS, VERBS, lemma_count
 from headwise.corpora.miniature.phrases import Retry
 from headwise.corpora.miniature.sentences import CONSTRUCTIONS, Constructions
 from headwise.errors import DataError

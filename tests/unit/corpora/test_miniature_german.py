@@ -11,7 +11,7 @@ import re
 import pytest
 
 from headwise.corpora.miniature import MiniaturePair, generate
-from headwise.corpora.miniature.lexicon import NOUNS, VERBS
+from headwise.corpora.miniature.lexicon.lexicon import NOUNS, VERBS
 
 # article: (gender or p, case) pairs it can stand for
 ARTICLES = {

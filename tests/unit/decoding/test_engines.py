@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from headwise.config import Config
-from headwise.decoding import loading as engines  # RENAMED
+from headwise.decoding import loading
 from headwise.decoding.batching import similar
 from headwise.decoding.loading import EngineOptions, open_run
 from headwise.decoding.native.library import Library, find_library
@@ -40,7 +40,7 @@ def test_auto_takes_the_native_engine_and_says_so(run: Path) -> None:
 
 
 def test_without_its_library_auto_is_readable_and_says_why(run: Path, monkeypatch) -> None:
-    monkeypatch.setattr(engines, "find_library", lambda: "it was not compiled")
+    monkeypatch.setattr(loading, "find_library", lambda: "it was not compiled")
     opened = open_run(run, EngineOptions(device="cpu"))
     assert opened.model.readable is opened.model
     assert opened.engine == "pytorch engine (cpu), float32; native: it was not compiled"
@@ -51,7 +51,7 @@ def test_without_its_library_auto_is_readable_and_says_why(run: Path, monkeypatc
 
 
 def test_wrong_names_are_named() -> None:
-    with pytest.raises(ConfigError, match="engine: expected one of auto, readable, native, found 'fast'"):
+    with pytest.raises(ConfigError, match="engine: expected one of auto, pytorch, native, found 'fast'"):
         EngineOptions("fast")
     with pytest.raises(ConfigError, match="precision: expected auto, float32, bfloat16, int8, found 'int4'"):
         EngineOptions(precision="int4")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from decoding_models import EOS, SYMBOLS, sentences
 from headwise.config import ModelConfig
 from headwise.decoding.batching import decode, padded
-from headwise.decoding.hypothesis import Hypothesis
+from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.native.library import VARIANTS, Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer, unsupported
 from headwise.decoding.options import SearchOptions

@@ -14,7 +14,7 @@ import torch
 from decoding_models import SYMBOLS
 from headwise import bounds
 from headwise.config import ModelConfig
-from headwise.decoding.native.job import Job
+from headwise.decoding.native.job import SearchJob
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions
@@ -42,8 +42,8 @@ def build(positions: str = "none") -> NativeTransformer:
     return engine
 
 
-def job(engine: NativeTransformer, options: SearchOptions = ENDLESS, sentences: int = 9) -> Job:
-    return Job(engine, [[5, 6, 3]] * sentences, options, SYMBOLS, None)
+def job(engine: NativeTransformer, options: SearchOptions = ENDLESS, sentences: int = 9) -> SearchJob:
+    return SearchJob(engine, [[5, 6, 3]] * sentences, options, SYMBOLS, None)
 
 
 def threads() -> int:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import headwise
 from headwise.decoding.alignment import cross_attention, word_links, word_numbers
-from headwise.decoding.constraints import Symbols
-from headwise.decoding.hypothesis import length_penalty
+from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.beam.hypothesis import length_penalty
 from headwise.decoding.outputs import Translation
 from headwise.decoding.splitting import join_texts, split_text
 from headwise.decoding.translator import LongLineWarning, Translator

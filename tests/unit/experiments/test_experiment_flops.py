@@ -21,7 +21,7 @@ from headwise.experiments.layers import (
 )
 from headwise.experiments.table1 import measure_paths
 from headwise.models.build import ARCHITECTURES, build_model
-from headwise.models.flops import forward_flops, training_flops
+from headwise.models.counting import forward_flops, training_flops
 from paths import CONFIGS
 
 SHIPPED = sorted(CONFIGS.glob("multi30k*.yaml"))

@@ -14,7 +14,7 @@ from headwise.experiments.harness.paper import (
     TABLE_3,
     TABLE_4,
 )
-from headwise.models.parameters import parameter_formula
+from headwise.models.counting import parameter_formula
 
 # Typed off the paper row by row, as it is printed: the rows of Table 3 without their settings.
 PRINTED_3 = """

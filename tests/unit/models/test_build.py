@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from headwise.config import Config, ModelConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_model, load_model, load_weights
-from headwise.models.parameters import parameter_count
+from headwise.models.counting import parameter_count
 
 SHAPE = ModelConfig(encoder_layers=1, decoder_layers=1, d_model=8, d_ff=8, heads=2)
 

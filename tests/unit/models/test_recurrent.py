@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from headwise.config import Config, ModelConfig, RecurrentConfig
 from headwise.errors import ConfigError
 from headwise.models.build import build_model
-from headwise.models.parameters import parameter_count
-from headwise.nn.recurrence import Recurrence, reverse
+from headwise.models.counting import parameter_count
+from headwise.nn.recurrent.layer import Recurrence, reverse
 
 V, E, H = 50, 16, 24  # vocabulary, width of embeddings, width of states
 

@@ -75,20 +75,24 @@ def sublayer(x: Tensor) -> Tensor:
     return x.square() + 1
 
 
+def connected(around: Residual, x: Tensor) -> Tensor:
+    return around.post_norm(around.add(x, sublayer(around.pre_norm(x))))
+
+
 def test_the_order_of_norm_and_sum() -> None:
     x = torch.randn(2, 3, 6)
     normalized = nn.functional.layer_norm
-    assert_close(Residual(6, "post", 0.0)(x, sublayer), normalized(x + sublayer(x), (6,)))
-    assert_close(Residual(6, "pre", 0.0)(x, sublayer), x + sublayer(normalized(x, (6,))))
+    assert_close(connected(Residual(6, "post", 0.0), x), normalized(x + sublayer(x), (6,)))
+    assert_close(connected(Residual(6, "pre", 0.0), x), x + sublayer(normalized(x, (6,))))
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_dropout_acts_on_the_sublayer_and_not_on_the_residual(norm: str) -> None:
     layer = Residual(6, norm, 0.999)
     x = torch.randn(50, 6)
-    out = layer(x, sublayer)
+    out = connected(layer, x)
     untouched = x if norm == "pre" else nn.functional.layer_norm(x, (6,))
     same = out.isclose(untouched, atol=1e-6).all(-1)
     assert same.float().mean().item() > 0.9  # nearly every row lost its whole sub-layer, and kept itself
     layer.eval()
-    assert not layer(x, sublayer).isclose(untouched).all(-1).any()
+    assert not connected(layer, x).isclose(untouched).all(-1).any()

@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 from test_heads import Planted, antecedent, subject
 
 from headwise.analysis.attention import Sentence
-from headwise.analysis.heads import Annotated, PartReport
+from headwise.analysis.heads.measuring import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
 from headwise.config import Config
 from headwise.corpora.miniature import generate, write

@@ -25,7 +25,7 @@ from headwise.config import Config
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.serve.app import create_app
-from headwise.serve.middleware import MOST_BYTES
+from headwise.serve.protection.middleware import MOST_BYTES
 from headwise.serve.request_queue import QueueFull, RequestQueue
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen

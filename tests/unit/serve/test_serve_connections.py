@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from headwise.serve.app import create_app
-from headwise.serve.connections import Limits
+from headwise.serve.protection.connections import Limits
 from serve_sockets import ask, connect, everything, serving
 
 LARGE = 64 * 1024 * 1024  # bytes; more than any kernel buffers for a client that doesn't read

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from headwise.cli.main import run as command_line
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
-from headwise.serve.hosts import Hosts, parse_authority
+from headwise.serve.protection.hosts import Hosts, parse_authority
 from serve_sockets import ask, serving
 
 

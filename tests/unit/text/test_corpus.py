@@ -29,7 +29,7 @@ PAIRS = [("A man rides.", "Ein Mann reitet."), ("", "leer"), ("Two dogs", "Zwei 
 
 def read(source: Path, target: Path | None = None, **options: object) -> list[RawPair]:
     config = DataConfig.model_validate({"source": [str(source)], **options})
-    return list(read_pairs(pair_files(source, target), config))
+    return list(read_pairs(pair_files(source, target), config.source_field, config.target_field))
 
 
 def cleaned(raw: list[tuple[bytes, bytes]], **rules: object) -> tuple[list[Pair], CleaningReport]:

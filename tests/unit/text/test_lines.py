@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headwise.cli.lines import json_line, line_writer, read_lines
 from headwise.cli.main import run as headwise
-from headwise.config import CleaningConfig, DataConfig, SubwordConfig
+from headwise.config import CleaningConfig, SubwordConfig
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
@@ -53,9 +53,7 @@ def test_texts_are_read_as_one_line_from_every_format(tmp_path: Path) -> None:
         return path
 
     def pairs(source: Path, target: Path | None = None) -> list[tuple[str, str]]:
-        found = clean_pairs(
-            read_pairs(pair_files(source, target), DataConfig()), CleaningConfig(), CleaningReport()
-        )
+        found = clean_pairs(read_pairs(pair_files(source, target)), CleaningConfig(), CleaningReport())
         return [(pair.source, pair.target) for pair in found]
 
     record = json.dumps({"source": TEXT, "target": TEXT, "inner": {"list": [TEXT]}})

@@ -17,7 +17,8 @@ from headwise.cli.main import run as command_line
 from headwise.config import DataConfig, SubwordConfig
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError
-from headwise.text.datasets.parallel import PreparedData, prepare
+from headwise.text.datasets.parallel import PreparedData
+from headwise.text.datasets.parallel_preparation import prepare
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.seen import FILE, Novelty, Seen
 from headwise.text.tokens.subwords import Subwords, train_model

@@ -16,8 +16,9 @@ from headwise.config import DataConfig, SubwordConfig
 from headwise.data import prepared as folders
 from headwise.data.ragged import Ragged, RaggedWriter, gather
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
-from headwise.text.datasets import parallel as store  # RENAMED
-from headwise.text.datasets.parallel import PreparedData, prepare
+from headwise.text.datasets import parallel_preparation
+from headwise.text.datasets.parallel import PreparedData
+from headwise.text.datasets.parallel_preparation import prepare
 from headwise.text.datasets.resegmented import EpochStores, Resegmentation, resegment
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import EOS, Subwords
@@ -160,7 +161,7 @@ def test_pairs_over_the_length_limit_are_counted(tmp_path: Path) -> None:
 def test_the_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     first = prepare(config, SMALL, tmp_path / "prepared")
-    for module, name in ((folders, "_checksum"), (store, "build")):
+    for module, name in ((folders, "_checksum"), (parallel_preparation, "_build")):
         forbid(monkeypatch, module, name)
     second = prepare(config, SMALL, tmp_path / "prepared")
     assert (first.reused, second.reused) == (False, True)
@@ -225,9 +226,9 @@ def test_kill_during_preparation_leaves_no_half_store(tmp_path: Path, stage: str
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     code = (
         "import os, signal, sys; from headwise.config import DataConfig, SubwordConfig\n"
-        "from headwise.text import building, store\n"
-        f"building.{stage} = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"store.prepare(DataConfig.model_validate_json(sys.argv[1]), SubwordConfig(size=60), sys.argv[2])"
+        "from headwise.text.datasets import parallel_preparation as preparation\n"
+        f"preparation.{stage} = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"preparation.prepare(DataConfig.model_validate_json(sys.argv[1]), SubwordConfig(size=60), sys.argv[2])"
     )
     command = [sys.executable, "-c", code, config.model_dump_json(), str(tmp_path / "prepared")]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
@@ -241,9 +242,10 @@ def test_kill_during_preparation_leaves_no_half_store(tmp_path: Path, stage: str
 def test_two_processes_at_once_agree(tmp_path: Path) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(300)))
     code = (
-        "import sys; from headwise.config import DataConfig, SubwordConfig; from headwise.text import store\n"
+        "import sys; from headwise.config import DataConfig, SubwordConfig\n"
+        "from headwise.text.datasets.parallel_preparation import prepare\n"
         "data = DataConfig.model_validate_json(sys.argv[1])\n"
-        "print(store.prepare(data, SubwordConfig(size=60), sys.argv[2]).reused)"
+        "print(prepare(data, SubwordConfig(size=60), sys.argv[2]).reused)"
     )
     command = [sys.executable, "-c", code, config.model_dump_json(), str(tmp_path / "prepared")]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -268,8 +270,8 @@ def test_several_processes_encode_what_one_does(tmp_path: Path, monkeypatch: pyt
 def test_a_process_that_cannot_write_says_so(tmp_path: Path) -> None:
     prepared = prepare(DataConfig(**corpus(tmp_path, sentences(60))), SMALL, tmp_path / "prepared")
     home = prepared.directory
-    job = encoding.Job(
-        text=str(home / "dev.source.text"), rows=str(home / "dev.lines"), subwords=str(home), side="source",
+    job = encoding.EncodingJob(
+        text=str(home / "dev.source.text"), rows=str(home / "dev.lines"), tokens=str(home), side="source",
         out=str(tmp_path / "missing" / "out"), start=0, stop=1,
     )  # fmt: skip
     with pytest.raises(TrainingError, match=r"missing/out: can't be written \(No such file"):

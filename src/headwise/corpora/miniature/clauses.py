@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwise.corpora.miniature import lexicon as lx
-from headwise.corpora.miniature.entries import Adjective, Fixed, Noun, Place, Verb
+from headwise.corpora.miniature.lexicon import lexicon as lx
+from headwise.corpora.miniature.lexicon.entries import Adjective, Fixed, Noun, Place, Verb
 from headwise.corpora.miniature.phrases import ADJECTIVES_OF, COLORS, MAN, QUANTIFIED, Phrases, Retry
 from headwise.corpora.miniature.syntax import Adjunct, Clause, Modal, Phrase
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from headwise.corpora.miniature import english, german
-from headwise.corpora.miniature.entries import Adjective, Noun, Verb
+from headwise.corpora.miniature.lexicon.entries import Adjective, Noun, Verb
 from headwise.corpora.miniature.phrases import Retry
 from headwise.corpora.miniature.sentences import Constructions
 from headwise.corpora.miniature.syntax import Clause, Linearized, Phrase, Sentence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwise.corpora.miniature.entries import Fixed, Verb
+from headwise.corpora.miniature.lexicon.entries import Fixed, Verb
 from headwise.corpora.miniature.syntax import (
     MOVABLE,
     Adjunct,

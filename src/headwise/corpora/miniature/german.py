@@ -11,8 +11,8 @@ prepositional objects, directions and predicates. A negation with an indefinite 
 from __future__ import annotations
 
 from headwise.corpora.miniature import declension as d
-from headwise.corpora.miniature.entries import Fixed, Verb
 from headwise.corpora.miniature.german_phrases import GermanPhrases
+from headwise.corpora.miniature.lexicon.entries import Fixed, Verb
 from headwise.corpora.miniature.syntax import (
     MOVABLE,
     Adjunct,

@@ -6,9 +6,9 @@ what can be meant by it without a doubt is taken up.
 
 from __future__ import annotations
 
-from headwise.corpora.miniature import lexicon as lx
 from headwise.corpora.miniature.clauses import CAN, VERBS_OF_OBJECT, Clauses
-from headwise.corpora.miniature.entries import Verb
+from headwise.corpora.miniature.lexicon import lexicon as lx
+from headwise.corpora.miniature.lexicon.entries import Verb
 from headwise.corpora.miniature.phrases import ADJECTIVES_OF, MAN, Retry
 from headwise.corpora.miniature.syntax import Clause, Link, Phrase, Sentence
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
-from headwise.corpora.miniature import lexicon as lx
-from headwise.corpora.miniature.entries import Adjective, Noun
+from headwise.corpora.miniature.lexicon import lexicon as lx
+from headwise.corpora.miniature.lexicon.entries import Adjective, Noun
 from headwise.corpora.miniature.syntax import Phrase
 
 _T = TypeVar("_T")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headwise.corpora.miniature import lexicon as lx
-from headwise.corpora.miniature import nouns
 from headwise.corpora.miniature.clauses import ANY_VERB, VERBS_OF_OBJECT, VERBS_OF_SUBJECT
+from headwise.corpora.miniature.lexicon import lexicon as lx
+from headwise.corpora.miniature.lexicon import nouns
 from headwise.corpora.miniature.linked import LinkedClauses
 from headwise.corpora.miniature.phrases import MAN, Retry
 from headwise.corpora.miniature.syntax import Adjunct, Clause, Phrase, Sentence

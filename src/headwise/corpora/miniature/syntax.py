@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwise.corpora.miniature.entries import Adjective, Fixed, Noun, Piece, Preposition, Subordinator, Verb
+from headwise.corpora.miniature.lexicon.entries import (
+    Adjective,
+    Fixed,
+    Noun,
+    Piece,
+    Preposition,
+    Subordinator,
+    Verb,
+)
 
 Key = tuple[object, str]
 

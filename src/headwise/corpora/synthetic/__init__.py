@@ -30,7 +30,7 @@ class Generator:
 
     write: Callable[[Path, Mapping[str, int], int], list[Path]]  # folder, examples of each part, seed → files
     description: str
-    train: int  # examples, unless told otherwise
+    train: int  # examples, unless given
 
 
 def _write_lines(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.decoding.constraints import Symbols
-from headwise.decoding.hypothesis import Hypothesis, length_penalty
+from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.native import library as native
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import damaged
@@ -29,7 +29,7 @@ _LONGEST = 2**31 - 1  # tokens; no output comes near
 _HEARING = 50  # milliseconds, after which a Ctrl-C is heard at the latest
 
 
-class Job:
+class SearchJob:
     """A search of these sources, ids that were checked, with these options; see `NativeTransformer.search`."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Job:
             ctypes.byref(self._handle),
         )
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> SearchJob:
         return self
 
     def __exit__(

@@ -49,7 +49,7 @@ class Beam {
     int32_t token(int place) const { return history_[size_t(step_ - 1) * width_ + place].token; }
     const int32_t* parents() const { return parents_.data(); }
 
-    // Continue every live hypothesis by its best tokens; tells whether the search goes on.
+    // Continue every live hypothesis by its best tokens; tells whether the search continues.
     bool advance(const Best* rows, const Options& options, int32_t eos) {
         width_ = options.beam;
         candidates_.clear();

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import ModelConfig
-from headwise.decoding.constraints import Symbols
-from headwise.decoding.hypothesis import Hypothesis
+from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ids import check_ids, check_lists, check_tensor
 from headwise.decoding.native import library as native
-from headwise.decoding.native.job import Job
+from headwise.decoding.native.job import SearchJob
 from headwise.decoding.native.packing import ACTIVATIONS, Packing
 from headwise.decoding.options import SearchOptions
 from headwise.models.base import Memory, Seq2Seq, State
@@ -214,7 +214,7 @@ class NativeTransformer(Seq2Seq):
         # A share for each worker, but not so small that the weights are read for next to nothing.
         sentences = min(sentences, max(_SHARE, math.ceil(len(sources) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))
-        with Job(self, sources, options, symbols, lists) as job:
+        with SearchJob(self, sources, options, symbols, lists) as job:
             job.start(sentences, workers)
             return job.results()
 

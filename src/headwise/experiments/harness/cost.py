@@ -12,10 +12,9 @@ import torch
 from headwise.config import Config
 from headwise.experiments.harness.outcome import Table
 from headwise.experiments.harness.rows import Place, TrainingRow
-from headwise.experiments.harness.runner import Job
+from headwise.experiments.harness.runner import RowJob
 from headwise.models.build import build_model
-from headwise.models.flops import training_flops
-from headwise.models.parameters import parameter_count
+from headwise.models.counting import parameter_count, training_flops
 from headwise.nn.device import find_device, find_precision
 from headwise.training.loss import smoothed_cross_entropy
 
@@ -27,7 +26,7 @@ _FILLED = 0.9  # of a batch's budget: the rest is padding
 class Cost:
     """An estimate for a job that isn't recorded yet; `minutes` is None for a row that isn't trained."""
 
-    job: Job
+    job: RowJob
     command: str
     recorded: bool = False
     parameters: int | None = None
@@ -42,13 +41,13 @@ def parameters(config: Config) -> int:
         return parameter_count(build_model(config.model, config.subwords.size, config.subwords.size))
 
 
-def estimates(jobs: Sequence[Job], place: Place, say: Callable[[str], None]) -> list[Cost]:
+def estimates(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None]) -> list[Cost]:
     """Estimate every job: each model that is to be trained is built and timed once, on made-up sentences."""
     timed: dict[str, float] = {}
     return [_estimate(job, place, timed, say) for job in jobs]
 
 
-def _estimate(job: Job, place: Place, timed: dict[str, float], say: Callable[[str], None]) -> Cost:
+def _estimate(job: RowJob, place: Place, timed: dict[str, float], say: Callable[[str], None]) -> Cost:
     row = job.row
     command = shlex.join(row.command(job.seed, place))
     if job.record(place.results) is not None:

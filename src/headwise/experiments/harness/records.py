@@ -116,7 +116,7 @@ def _commit() -> str | None:
     here = Path(__file__).parent
     try:
         commit = _git(here, "rev-parse", "--short=12", "HEAD")
-        changed = _git(here, "status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
+        changed = _git(here, "status", "--porcelain", "--untracked-files=no", "--", str(here.parents[1]))
     except (OSError, subprocess.CalledProcessError):
         return None
     return commit + ("+" if changed else "")

@@ -19,7 +19,7 @@ from headwise.files import hold
 
 
 @dataclass(frozen=True)
-class Job:
+class RowJob:
     """One row with one seed."""
 
     row: Row
@@ -38,7 +38,7 @@ def plan(
     rows: Sequence[str] = (),
     seeds: Sequence[int] = (),
     shard: tuple[int, int] = (1, 1),
-) -> list[Job]:
+) -> list[RowJob]:
     """List the jobs of an experiment: rows that match a pattern, each seed, and every n-th of them from the i-th on.
 
     Raises `ConfigError` for a pattern that matches nothing.
@@ -50,12 +50,12 @@ def plan(
                 f"--rows: expected a name or pattern of {', '.join(row.name for row in known)}, found {pattern!r}"
             )
     chosen = [row for row in known if not rows or any(fnmatch.fnmatchcase(row.name, p) for p in rows)]
-    jobs = [Job(row, seed) for seed in (seeds or experiment.seeds) for row in chosen]
+    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds) for row in chosen]
     number, count = shard
     return jobs[number - 1 :: count]
 
 
-def run(jobs: Sequence[Job], place: Place, say: Callable[[str], None]) -> None:
+def run(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None]) -> None:
     """Make every job that has no record yet, and record it; one that another process is making is left to it."""
     for job in jobs:
         if job.record(place.results) is not None:
@@ -71,7 +71,7 @@ def run(jobs: Sequence[Job], place: Place, say: Callable[[str], None]) -> None:
             say(f"{job.row.name} (seed {job.seed}): another process is at it")
 
 
-def _make(job: Job, place: Place, say: Callable[[str], None]) -> None:
+def _make(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
     row, seed = job.row, job.seed
     command = shlex.join(row.command(seed, place))
     say(f"$ {command}")
@@ -93,7 +93,7 @@ def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence
         row.name: [
             record
             for seed in (seeds or range(1, 11))
-            if (record := Job(row, seed).record(results)) is not None
+            if (record := RowJob(row, seed).record(results)) is not None
         ]
         for row in rows
     }

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headwise.config import DataConfig
 from headwise.errors import DataError
 from headwise.evaluation.translation import score_translations
 from headwise.experiments.harness.compounds import from_stanford, split_compounds, to_stanford
@@ -41,7 +40,7 @@ class TestSet:
 
     def read(self) -> tuple[list[str], list[str]]:
         """Return the lines of both files; raises `DataError` as reading does."""
-        pairs = list(read_pairs(pair_files(self.source, self.target), DataConfig()))
+        pairs = list(read_pairs(pair_files(self.source, self.target)))
         sources = [pair.source.decode("utf-8", "replace") for pair in pairs]
         return sources, [pair.target.decode("utf-8", "replace") for pair in pairs]
 

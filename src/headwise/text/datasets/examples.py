@@ -18,7 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.data.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
+from headwise.data.places import locate
+from headwise.data.prepared import (
+    alone,
+    find_prepared,
+    read_manifest,
+    replaced,
+    stamp,
+    with_checksums,
+    write_manifest,
+)
 from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
@@ -108,12 +117,9 @@ class ExampleStore:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def locate(self, rows: Sequence[int], most: int = 10) -> str:
-        """Say where rows come from, for messages; at most `most` are listed."""
-        places = sorted({(int(self.files[row]), int(self.lines[row])) for row in rows})
-        named = [f"{self.names[file]} line {line}" for file, line in places[:most]]
-        more = f" and {len(places) - most:,} more" if len(places) > most else ""
-        return "; ".join(named) + more
+    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
+        """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
+        return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
@@ -187,7 +193,7 @@ def prepare_examples(
         vocabulary: use this one instead of learning one.
         start: checksum of the model that training starts from, to be kept.
         expected: `checksum` of the files that a run was begun with; with any others, nothing is replaced.
-        say: told what is being done, where the folder has to be made.
+        say: called with a sentence at each stage, where the folder has to be made.
 
     Raises:
         CheckpointError: the files aren't the `expected` ones.
@@ -197,7 +203,7 @@ def prepare_examples(
     """
     files = text_files(config)
     development = [Path(config.dev_text)] if config.dev_text is not None else []
-    wanted = {
+    request = {
         "format": _FORMAT,
         "task": "examples",
         "inputs": [stamp(path) for path in [*files, *development]],
@@ -211,26 +217,28 @@ def prepare_examples(
         "start": start,
     }
 
-    def make(folder: Path) -> None:
-        say("reading the examples")
-        add_checksums(wanted)
-        _build(form, folder, wanted, subwords, vocabulary)
-
-    return ready(
-        directory, wanted, make, lambda reused: PreparedExamples.open(directory, reused=reused), expected
-    )
+    with alone(directory):
+        found = find_prepared(directory, request, PreparedExamples.open, expected)
+        if found is not None:
+            return found
+        with replaced(directory, request, expected) as folder:
+            _build(form, folder, request, subwords, vocabulary, say)
+    return PreparedExamples.open(directory, reused=False)
 
 
 def _build(
     form: Format[Example],
     folder: Path,
-    wanted: dict[str, Any],
+    request: dict[str, Any],
     subwords: SubwordConfig,
     vocabulary: Vocabulary | None,
+    say: Callable[[str], None],
 ) -> None:
-    examples = form.read([Path(path) for path in wanted["training"]])
-    if wanted["development"]:
-        train, dev = examples, form.read([Path(path) for path in wanted["development"]])
+    say("reading the examples")
+    request = with_checksums(request)
+    examples = form.read([Path(path) for path in request["training"]])
+    if request["development"]:
+        train, dev = examples, form.read([Path(path) for path in request["development"]])
     else:
         held = form.hold_out(examples).tolist()
         train = [example for example, out in zip(examples, held, strict=True) if not out]
@@ -241,7 +249,7 @@ def _build(
         )
     labels = form.labels(train)
     learned = vocabulary or learn_vocabulary((t for example in train for t in form.texts(example)), subwords)
-    encoded = form.encode(train, learned, labels, wanted["longest"])
+    encoded = form.encode(train, learned, labels, request["longest"])
     _write_rows(encoded, train, folder, learned)
     learned.save(folder)
     _save_labels(labels, folder)
@@ -257,8 +265,8 @@ def _build(
     if labels:
         report.append(f"{len(labels)} labels: {', '.join(labels)}")
     if encoded.cut:
-        report.append(f"{encoded.cut:,} examples were cut to fit model.max_length={wanted['longest']}")
-    write_manifest(folder, wanted, report, vocabulary=learned.digest(), names=wanted["training"])
+        report.append(f"{encoded.cut:,} examples were cut to fit model.max_length={request['longest']}")
+    write_manifest(folder, request, report, vocabulary=learned.digest(), names=request["training"])
 
 
 def _write_rows(encoded: Encoded, examples: Sequence[Placed], folder: Path, vocabulary: Vocabulary) -> None:

@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.data.prepared import add_checksums, read_manifest, ready, stamp, write_manifest
+from headwise.data.places import locate
+from headwise.data.prepared import (
+    alone,
+    find_prepared,
+    read_manifest,
+    replaced,
+    stamp,
+    with_checksums,
+    write_manifest,
+)
 from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.text.reading.plain import LineReport, read_text, text_files
@@ -70,17 +79,8 @@ class TextStore:
         return np.searchsorted(self.table.offsets, positions, side="right") - 1
 
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Say where rows come from, for messages: `input.txt lines 3, 17 and 40`; at most `most` are listed."""
-        rows = np.unique(np.asarray(rows, np.int64))
-        places = []
-        for index in np.unique(self.files[rows[:most]]):
-            lines = [str(line) for line in self.lines[rows[:most]][self.files[rows[:most]] == index]]
-            listed = (
-                f"lines {', '.join(lines[:-1])} and {lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
-            )
-            places.append(f"{self.names[int(index)]} {listed}")
-        more = f" and {len(rows) - most:,} more" if len(rows) > most else ""
-        return "; ".join(places) + more
+        """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
+        return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def prepare_text(
         symbols: a task's own symbols, to have ids of their own.
         vocabulary: use this one instead of learning one.
         expected: `checksum` of the text that a run was begun with; with any other text, nothing is replaced.
-        say: told what is being done, where the folder has to be made.
+        say: called with a sentence at each stage, where the folder has to be made.
 
     Raises:
         CheckpointError: the text isn't the `expected` one.
@@ -145,7 +145,7 @@ def prepare_text(
     """
     files = text_files(config)
     development = [Path(config.dev_text)] if config.dev_text is not None else []
-    wanted = {
+    request = {
         "format": _FORMAT,
         "task": "single texts",
         "inputs": [stamp(path) for path in [*files, *development]],
@@ -159,33 +159,34 @@ def prepare_text(
         "given": vocabulary.digest() if vocabulary else None,
     }
 
-    def make(folder: Path) -> None:
-        _build(folder, wanted, subwords, vocabulary, config.workers, say)
-
-    return ready(
-        directory, wanted, make, lambda reused: PreparedText.open(directory, reused=reused), expected
-    )
+    with alone(directory):
+        found = find_prepared(directory, request, PreparedText.open, expected)
+        if found is not None:
+            return found
+        with replaced(directory, request, expected) as folder:
+            _build(folder, request, subwords, vocabulary, config.workers, say)
+    return PreparedText.open(directory, reused=False)
 
 
 def _build(
     folder: Path,
-    wanted: dict[str, Any],
+    request: dict[str, Any],
     subwords: SubwordConfig,
     vocabulary: Vocabulary | None,
     workers: int,
     say: Callable[[str], None],
 ) -> None:
     say("reading and cleaning the text")
-    add_checksums(wanted)
-    drop = wanted["drop_duplicates"]
-    training = _Lines(folder / "text", wanted["training"], LineReport(wanted["documents"], drop))
+    request = with_checksums(request)
+    drop = request["drop_duplicates"]
+    training = _Lines(folder / "text", request["training"], LineReport(request["documents"], drop))
     report = [str(training.report)]
-    if wanted["development"]:
-        dev = _Lines(folder / "dev-text", wanted["development"], LineReport(wanted["documents"]))
+    if request["development"]:
+        dev = _Lines(folder / "dev-text", request["development"], LineReport(request["documents"]))
         ends, dev_rows = len(training.lines), np.arange(len(dev.lines))
         report.append(f"development text: {dev.report}")
     else:
-        dev, ends = training, training.split(wanted["dev_share"])
+        dev, ends = training, training.split(request["dev_share"])
         dev_rows = np.arange(ends, len(training.lines))
         report.append(
             f"development text: the last {len(dev_rows):,} lines" if len(dev_rows) else "no development text"
@@ -193,12 +194,12 @@ def _build(
     rows = np.arange(ends)
     if vocabulary is None:
         say(f"learning the vocabulary ({subwords.kind})")
-        vocabulary = learn_vocabulary(training.sample(ends), subwords, wanted["symbols"])
+        vocabulary = learn_vocabulary(training.sample(ends), subwords, request["symbols"])
     vocabulary.save(folder)
     say(f"encoding {len(rows):,} lines")
     characters = {}
     for name, lines, chosen in (("train", training, rows), ("dev", dev, dev_rows)):
-        tokens, unknown = lines.encode(folder, name, chosen, wanted["documents"], workers)
+        tokens, unknown = lines.encode(folder, name, chosen, request["documents"], workers)
         characters[name] = int(lines.characters[chosen].sum())
         title = "training" if name == "train" else "development"
         sentence = f"{title}: {tokens:,} tokens of {characters[name]:,} characters"
@@ -208,8 +209,10 @@ def _build(
     )
     for path in [*folder.glob("text.*"), *folder.glob("dev-text.*"), folder / "rows"]:
         path.unlink()
-    names = {"train": wanted["training"], "dev": wanted["development"] or wanted["training"]}
-    write_manifest(folder, wanted, report, vocabulary=vocabulary.digest(), names=names, characters=characters)
+    names = {"train": request["training"], "dev": request["development"] or request["training"]}
+    write_manifest(
+        folder, request, report, vocabulary=vocabulary.digest(), names=names, characters=characters
+    )
 
 
 class _Lines:
@@ -254,9 +257,15 @@ class _Lines:
     ) -> tuple[int, int]:
         """Write some rows as store `name`; returns how many ids, and unknown ones, these are."""
         save_array(folder / "rows", rows)
-        side = "documents" if documents else "lines"
-        job = encoding.Job(
-            str(self.path), str(folder / "rows"), str(folder), side, str(folder / name), 0, len(rows)
+        job = encoding.EncodingJob(
+            str(self.path),
+            str(folder / "rows"),
+            str(folder),
+            None,
+            str(folder / name),
+            0,
+            len(rows),
+            documents=documents,
         )
         encoding.encode_whole([job], workers)
         save_array(folder / f"{name}.lines", self.lines[rows])

@@ -1,32 +1,27 @@
-"""The prepared corpus: made once, memory-mapped ever after.
-
-`prepare` reads, cleans, splits off a development set, learns subwords, encodes, and writes everything into one
-folder. The next start finds that neither the files nor the configuration changed and opens the folder at once.
-The text streams through, so a corpus may be larger than memory (about 30 bytes a pair are held while preparing).
-The folder appears in one rename, so a kill at any time leaves either all of it or nothing.
-"""
+"""The prepared parallel corpus: encoded sentence pairs in one folder, memory-mapped."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.config import DataConfig, SubwordConfig
-from headwise.data.prepared import read_manifest, ready
+from headwise.data.places import locate
+from headwise.data.prepared import read_manifest
 from headwise.data.ragged import Ragged, map_places
 from headwise.errors import CheckpointError
-from headwise.text.datasets.parallel_preparation import build, request
 from headwise.text.tokens import encoding
 from headwise.text.tokens.seen import FILE as SEEN
 from headwise.text.tokens.seen import Seen
 from headwise.text.tokens.subwords import Subwords
+
+TRAIN_TEXT = "train-text"  # kept for BPE-dropout only
+SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
 
 
 class ParallelStore:
@@ -78,16 +73,7 @@ class ParallelStore:
 
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
         """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
-        rows = np.sort(np.asarray(rows, np.int64))
-        places = []
-        for index in np.unique(self.files[rows[:most]]):
-            lines = [str(line) for line in self.lines[rows[:most]][self.files[rows[:most]] == index]]
-            listed = (
-                f"lines {', '.join(lines[:-1])} and {lines[-1]}" if len(lines) > 1 else f"line {lines[0]}"
-            )
-            places.append(f"{self.names[int(index)]} {listed}")
-        more = f" and {len(rows) - most:,} more" if len(rows) > most else ""
-        return "; ".join(places) + more
+        return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
@@ -151,49 +137,6 @@ class PreparedData:
             seconds=seconds,
             reused=reused,
         )
-
-
-def prepare(
-    config: DataConfig,
-    subword_config: SubwordConfig,
-    directory: str | Path,
-    *,
-    seed: int = 1,
-    max_length: int = 512,
-    subwords: Subwords | None = None,
-    expected: str | None = None,
-    say: Callable[[str], None] = lambda _: None,
-) -> PreparedData:
-    """Make the prepared folder, or reuse it where nothing it depends on has changed.
-
-    Args:
-        config: the files, the cleaning rules and the number of worker processes.
-        subword_config: how subwords are learned (ignored for the model where `subwords` is given).
-        directory: the folder to make; if it exists and doesn't fit, it is replaced.
-        seed: decides which pairs are split off for development.
-        max_length: longest row in subwords, EOS included; longer pairs are left out and counted.
-        subwords: use this model instead of learning one.
-        expected: `checksum` of the text that a run was begun with; with any other text, nothing is replaced.
-        say: told what is being done, stage by stage, where the folder has to be made.
-
-    Raises:
-        CheckpointError: the text isn't the `expected` one.
-        ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
-        DataError: a file is missing, empty, binary, of another length than its partner, or badly formed; or
-            `directory` holds something else.
-        TrainingError: the folder can't be written.
-    """
-    began = time.perf_counter()
-    directory = Path(directory)
-    wanted = request(config, subword_config, seed, max_length, subwords)
-
-    def open_it(reused: bool) -> PreparedData:
-        return PreparedData.open(directory, seconds=time.perf_counter() - began, reused=reused)
-
-    def make(folder: Path) -> None:
-        build(folder, wanted, config, subword_config, subwords, say)
-
-    return ready(directory, wanted, make, open_it, expected)
 
 
 def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:

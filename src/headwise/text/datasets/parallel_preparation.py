@@ -1,12 +1,16 @@
-"""How a prepared folder is built; `store.prepare` calls it, and `store` reads what it wrote.
+"""Preparing parallel text: read, clean, split off a development set, learn subwords, encode, and keep it in a folder.
 
-The stages, each a pass over the text: read and clean into one table of UTF-8 rows a side; choose the rows for
-training and development; learn subwords; encode; put the rows that aren't too long in place; write the manifest.
+`prepare` finds that neither the files nor the configuration changed and opens the folder at once, or builds it. The
+stages, each a pass over the text: read and clean into one table of UTF-8 rows a side; choose the rows for training and
+development; learn subwords; encode; put the rows that aren't too long in place; write the manifest. The text streams
+through, so a corpus may be larger than memory (about 30 bytes a pair are held).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import CleaningConfig, DataConfig, SubwordConfig
-from headwise.data.prepared import add_checksums, stamp, write_manifest
+from headwise.data.prepared import alone, find_prepared, replaced, stamp, with_checksums, write_manifest
 from headwise.data.ragged import Ragged, RaggedWriter, gather, save_array
 from headwise.errors import DataError
+from headwise.text.datasets.parallel import SIDES, TRAIN_TEXT, PreparedData
 from headwise.text.reading.pairs import (
     CleaningReport,
     PairFiles,
@@ -32,9 +37,7 @@ from headwise.text.reading.pairs import (
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import UNK, Subwords
 
-TRAIN_TEXT = "train-text"  # kept for BPE-dropout only
 _FORMAT = 1
-SIDES = ("source", "target")
 _BLOCK = 1 << 16  # rows handled at a time
 _SAMPLE = 2_000_000  # pairs that subwords are learned from
 _DEV_SHARE = 20  # at most one pair in so many is split off
@@ -59,82 +62,151 @@ class _Text:
         return self.path.with_name(f"{self.path.name}.{side}")
 
 
-def request(
-    config: DataConfig, subword_config: SubwordConfig, seed: int, max_length: int, subwords: Subwords | None
-) -> dict[str, Any]:
-    """Everything that the prepared folder depends on, ready for JSON; raises `ConfigError` and `DataError`."""
-    training, development = training_files(config), development_files(config)
-    paths = [path for files in [*training, *([development] if development else [])] for path in files.paths]
-    return {
+@dataclass(frozen=True)
+class _Sources:
+    """Which files there are, and how they are read."""
+
+    training: list[PairFiles]
+    development: PairFiles | None
+    fields: tuple[str, str]  # of a .jsonl line
+    cleaning: CleaningConfig
+    dev_pairs: int  # split off where there are no development files
+    workers: int
+
+    @classmethod
+    def of(cls, config: DataConfig) -> _Sources:
+        """Read the configuration, once; raises `ConfigError`."""
+        development = development_files(config)
+        return cls(
+            training_files(config),
+            development,
+            (config.source_field, config.target_field),
+            config.cleaning,
+            0 if development else config.dev_pairs,
+            config.workers,
+        )
+
+    def request(self) -> dict[str, Any]:
+        """Return what of it the result depends on, as JSON values; raises `DataError`."""
+        development = [self.development] if self.development else []
+        paths = [path for files in [*self.training, *development] for path in files.paths]
+        return {
+            "training": [[str(path) for path in files.paths] for files in self.training],
+            "development": [str(path) for path in self.development.paths] if self.development else None,
+            "inputs": [stamp(path) for path in paths],
+            "fields": list(self.fields),
+            "cleaning": self.cleaning.model_dump(),
+            "dev_pairs": self.dev_pairs,
+        }
+
+
+def prepare(
+    config: DataConfig,
+    subword_config: SubwordConfig,
+    directory: str | Path,
+    *,
+    seed: int = 1,
+    max_length: int = 512,
+    subwords: Subwords | None = None,
+    expected: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> PreparedData:
+    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+
+    Args:
+        config: the files, the cleaning rules and the number of worker processes.
+        subword_config: how subwords are learned (ignored for the model where `subwords` is given).
+        directory: the folder to make; if it exists and doesn't fit, it is replaced.
+        seed: decides which pairs are split off for development.
+        max_length: longest row in subwords, EOS included; longer pairs are left out and counted.
+        subwords: use this model instead of learning one.
+        expected: `checksum` of the text that a run was begun with; with any other text, nothing is replaced.
+        say: called with a sentence at each stage, where the folder has to be made.
+
+    Raises:
+        CheckpointError: the text isn't the `expected` one.
+        ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
+        DataError: a file is missing, empty, binary, of another length than its partner, or badly formed; or
+            `directory` holds something else.
+        TrainingError: the folder can't be written.
+    """
+    began = time.perf_counter()
+    directory = Path(directory)
+    sources = _Sources.of(config)
+    request = {
         "format": _FORMAT,
-        "training": [[str(path) for path in files.paths] for files in training],
-        "development": [str(path) for path in development.paths] if development else None,
-        "inputs": [stamp(path) for path in paths],
-        "fields": [config.source_field, config.target_field],
-        "cleaning": config.cleaning.model_dump(),
-        "dev_pairs": 0 if development else config.dev_pairs,
+        **sources.request(),
         "subword_config": subword_config.model_dump(),
         "given_subwords": subwords.digest() if subwords else None,
         "seed": seed,
         "max_length": max_length,
     }
+    with alone(directory):
+        found = find_prepared(directory, request, PreparedData.open, expected)
+        if found is None:
+            with replaced(directory, request, expected) as folder:
+                _build(folder, request, sources, subword_config, subwords, say)
+    seconds = time.perf_counter() - began
+    if found is not None:
+        return dataclasses.replace(found, seconds=seconds)
+    return PreparedData.open(directory, seconds=seconds, reused=False)
 
 
-def build(
+def _build(
     folder: Path,
-    wanted: dict[str, Any],
-    config: DataConfig,
+    request: dict[str, Any],
+    sources: _Sources,
     subword_config: SubwordConfig,
     subwords: Subwords | None,
     say: Callable[[str], None],
 ) -> None:
     """Fill `folder`, saying at each stage what is done.
 
-    Raises `ConfigError`, `DataError` and `TrainingError` as `store.prepare` does.
+    Raises `ConfigError`, `DataError` and `TrainingError` as `prepare` does.
     """
     say("reading and cleaning the text")
-    add_checksums(wanted)
-    text = _read(training_files(config), config, folder / TRAIN_TEXT)
-    development = development_files(config)
-    train_rows, report = _drop_duplicates(text, config)
-    if development is None:
+    request = with_checksums(request)
+    text = _read(sources.training, sources.fields, sources.cleaning, folder / TRAIN_TEXT)
+    train_rows, report = _drop_duplicates(text, sources.cleaning)
+    if sources.development is None:
         dev_text = text
-        train_rows, dev_rows, sentences = _split(text, train_rows, config.dev_pairs, wanted["seed"])
+        train_rows, dev_rows, sentences = _split(text, train_rows, sources.dev_pairs, request["seed"])
     else:
-        dev_text = _read([development], config, folder / "dev-text")
+        dev_text = _read([sources.development], sources.fields, _LENIENT, folder / "dev-text")
         dev_rows = np.arange(len(dev_text.lines))
         shared = int(np.isin(text.hashes[train_rows], dev_text.hashes).sum())
-        sentences = [f"development set: {len(dev_rows):,} pairs from {' and '.join(wanted['development'])}"]
+        sentences = [f"development set: {len(dev_rows):,} pairs from {' and '.join(request['development'])}"]
         if shared:
             sentences.append(f"{shared:,} training pairs also stand in the development set")
     report += sentences
     if subwords is None:
         say(f"learning {subword_config.size:,} subwords")
-        subwords = _learn(text, train_rows, subword_config, folder, wanted["seed"])
+        subwords = _learn(text, train_rows, subword_config, folder, request["seed"])
     else:
         subwords.save(folder)
     say(f"encoding {len(train_rows):,} pairs")
-    kept = _encode(folder, "train", text, train_rows, subwords, wanted["max_length"], config.workers, report)
+    kept = _encode(
+        folder, "train", text, train_rows, subwords, request["max_length"], sources.workers, report
+    )
     save_array(folder / "train.rows", kept)
     if not len(kept):
-        raise DataError(f"every training pair is longer than {wanted['max_length']} subwords")
-    kept_dev = _encode(folder, "dev", dev_text, dev_rows, subwords, wanted["max_length"], 1, report)
+        raise DataError(f"every training pair is longer than {request['max_length']} subwords")
+    kept_dev = _encode(folder, "dev", dev_text, dev_rows, subwords, request["max_length"], 1, report)
     _write_texts(folder, "dev", dev_text, kept_dev)
     _remove_texts(folder, keep_training=subword_config.dropout > 0)
     names = {"train": text.names, "dev": dev_text.names}
-    write_manifest(folder, wanted, report, subwords=subwords.digest(), names=names)
+    write_manifest(folder, request, report, subwords=subwords.digest(), names=names)
 
 
-def _read(sources: list[PairFiles], config: DataConfig, path: Path) -> _Text:
-    """Read and clean files into one table a side; development text (`dev-text`) only loses unusable lines."""
-    rules = config.cleaning if path.name == TRAIN_TEXT else _LENIENT
+def _read(sources: list[PairFiles], fields: tuple[str, str], rules: CleaningConfig, path: Path) -> _Text:
+    """Read files and clean them by `rules` into one table a side."""
     total = CleaningReport(limits=rules)
     lines, files, hashes = [], [], []
     text_paths = [path.with_name(f"{path.name}.{side}") for side in SIDES]
     with RaggedWriter(text_paths[0], np.uint8) as left, RaggedWriter(text_paths[1], np.uint8) as right:
         for index, source in enumerate(sources):
             report = CleaningReport(limits=rules)
-            pairs = clean_pairs(read_pairs(source, config), rules, report)
+            pairs = clean_pairs(read_pairs(source, *fields), rules, report)
             while block := list(itertools.islice(pairs, _BLOCK)):
                 left.append_texts([pair.source for pair in block])
                 right.append_texts([pair.target for pair in block])
@@ -149,10 +221,10 @@ def _read(sources: list[PairFiles], config: DataConfig, path: Path) -> _Text:
     )
 
 
-def _drop_duplicates(text: _Text, config: DataConfig) -> tuple[NDArray[np.int64], list[str]]:
+def _drop_duplicates(text: _Text, rules: CleaningConfig) -> tuple[NDArray[np.int64], list[str]]:
     """Choose the rows to train on: all, or the first of each pair; returns them and the cleaning's report."""
     rows = np.arange(len(text.lines))
-    if config.cleaning.drop_duplicates:
+    if rules.drop_duplicates:
         rows = np.sort(np.unique(text.hashes, return_index=True)[1])
         text.report.duplicates = len(text.lines) - len(rows)
         text.report.kept -= text.report.duplicates
@@ -195,7 +267,7 @@ def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: 
     if len(rows) > _SAMPLE:
         rows = np.sort(np.random.default_rng(seed).choice(rows, _SAMPLE, replace=False))
     sides = [_sentences(text.table(side), rows) for side in SIDES]
-    return Subwords.train(sides[0], sides[1], config, folder, seed=seed)
+    return Subwords.train(sides[0], sides[1], config, folder)
 
 
 def _sentences(table: Ragged, rows: NDArray[np.int64]) -> Iterator[str]:
@@ -216,7 +288,7 @@ def _encode(
     """Encode rows of a text and write those of at most `longest` subwords as store `name`; returns them."""
     save_array(folder / "rows", rows)
     jobs = [
-        encoding.Job(str(text.side_path(side)), str(folder / "rows"), str(folder), side,
+        encoding.EncodingJob(str(text.side_path(side)), str(folder / "rows"), str(folder), side,
                      str(folder / f"{name}.{side}.part"), 0, len(rows))
         for side in SIDES
     ]  # fmt: skip

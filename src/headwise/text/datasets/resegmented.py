@@ -1,6 +1,6 @@
 """The training text of every epoch, segmented anew by BPE-dropout, made ahead while the epoch before is learned.
 
-An epoch's text depends on the prepared folder, the seed, the epoch and the rate alone, so a run that goes on
+An epoch's text depends on the prepared folder, the seed, the epoch and the rate alone, so a run that resumes
 from a checkpoint sees what it would have seen. It is kept on disk, memory-mapped, until it is two epochs old.
 """
 
@@ -19,8 +19,7 @@ from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError, TrainingError
 from headwise.files import atomic_directory, remove_directory, remove_partial
 from headwise.processes import child_environment, python_command
-from headwise.text.datasets.parallel import ParallelStore, PreparedData
-from headwise.text.datasets.parallel_preparation import SIDES, TRAIN_TEXT
+from headwise.text.datasets.parallel import SIDES, TRAIN_TEXT, ParallelStore, PreparedData
 from headwise.text.tokens import encoding
 
 _WORKERS = 2  # one process a side, where there is enough text for two
@@ -74,10 +73,10 @@ def _make(prepared: PreparedData, how: Resegmentation, folder: Path) -> None:
     if not (home / "train.rows").exists():
         raise CheckpointError(f"{home}: expected the training text, which BPE-dropout needs, found none")
     jobs = [
-        encoding.Job(
+        encoding.EncodingJob(
             text=str(home / f"{TRAIN_TEXT}.{side}"),
             rows=str(home / "train.rows"),
-            subwords=str(home),
+            tokens=str(home),
             side=side,
             out=str(folder / side),
             start=0,

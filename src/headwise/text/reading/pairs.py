@@ -141,7 +141,9 @@ def pair_files(source: str | Path, target: str | Path | None) -> PairFiles:
     return PairFiles(Path(source), None if target is None else Path(target))
 
 
-def read_pairs(files: PairFiles, config: DataConfig) -> Iterator[RawPair]:
+def read_pairs(
+    files: PairFiles, source_field: str = "source", target_field: str = "target"
+) -> Iterator[RawPair]:
     """Yield every pair of one file (pair), in order and as it stands.
 
     Raises:
@@ -153,7 +155,7 @@ def read_pairs(files: PairFiles, config: DataConfig) -> Iterator[RawPair]:
     elif _format(files.source) == ".tsv":
         yield from _read_tsv(files.source)
     else:
-        yield from _read_jsonl(files.source, config.source_field, config.target_field)
+        yield from _read_jsonl(files.source, source_field, target_field)
 
 
 def clean_pairs(pairs: Iterator[RawPair], config: CleaningConfig, report: CleaningReport) -> Iterator[Pair]:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +30,17 @@ from headwise.text.tokens.vocabulary import load_vocabulary
 
 CHUNK = 8192  # rows encoded at a time; also what one random stream of BPE-dropout serves
 _ALONE_BELOW = 100_000  # rows; fewer are encoded sooner than a second process starts
-_SINGLE = ("lines", "documents")
 _FAILED_WRITING = 3  # exit status
 
 
 @dataclass(frozen=True)
-class Job:
-    """Encode rows `start` to `stop` of one side; paths are strings so that a job can be written as JSON."""
+class EncodingJob:
+    """Encode rows `start` to `stop` of a table of text; paths are strings so that a job can be written as JSON."""
 
     text: str  # table of UTF-8 rows
     rows: str  # int64 array: which rows of `text`
-    subwords: str  # directory of the model
-    side: str  # source or target of `Subwords`; lines or documents (which end with EOS) of a `Vocabulary`
+    tokens: str  # directory of the subword models, or of the vocabulary of single texts
+    side: Literal["source", "target"] | None  # of sentence pairs; None: single texts
     out: str  # table of ids to write
     start: int
     stop: int
@@ -48,6 +48,7 @@ class Job:
     seed: int = 0
     epoch: int = 0
     longest: int = 0  # with dropout: subwords a row may have before it is segmented without; 0: any number
+    documents: bool = False  # single texts that each end with EOS
 
 
 def id_type(vocabulary: int) -> np.dtype:
@@ -55,7 +56,7 @@ def id_type(vocabulary: int) -> np.dtype:
     return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
 
 
-def encode(jobs: Sequence[Job], workers: int) -> list[list[Job]]:
+def encode(jobs: Sequence[EncodingJob], workers: int) -> list[list[EncodingJob]]:
     """Carry out the jobs; returns for each the parts that it was cut into, in row order.
 
     Small jobs run in this process, others in `workers` processes (0: one per core).
@@ -74,7 +75,7 @@ def encode(jobs: Sequence[Job], workers: int) -> list[list[Job]]:
     return parts
 
 
-def encode_whole(jobs: Sequence[Job], workers: int) -> None:
+def encode_whole(jobs: Sequence[EncodingJob], workers: int) -> None:
     """Carry out the jobs as `encode` does, and put the parts of each together in its `out`."""
     for job, parts in zip(jobs, encode(jobs, workers), strict=True):
         if [job] == parts:
@@ -88,27 +89,27 @@ def encode_whole(jobs: Sequence[Job], workers: int) -> None:
             remove_part(part)
 
 
-def open_part(job: Job) -> Ragged:
+def open_part(job: EncodingJob) -> Ragged:
     """The ids that a job has written."""
-    if job.side in _SINGLE:
-        return Ragged(Path(job.out), id_type(load_vocabulary(Path(job.subwords)).size))
-    subwords = Subwords.load(Path(job.subwords))
+    if job.side is None:
+        return Ragged(Path(job.out), id_type(load_vocabulary(Path(job.tokens)).size))
+    subwords = Subwords.load(Path(job.tokens))
     size = subwords.source_size if job.side == "source" else subwords.target_size
     return Ragged(Path(job.out), id_type(size))
 
 
-def remove_part(job: Job) -> None:
+def remove_part(job: EncodingJob) -> None:
     """Remove the ids that a job has written."""
     for file in Path(job.out).parent.glob(f"{Path(job.out).name}.*"):
         file.unlink()
 
 
-def run(job: Job) -> None:
+def run(job: EncodingJob) -> None:
     """Carry out one job in this process."""
-    if job.side in _SINGLE:
+    if job.side is None:
         _run_single(job)
         return
-    subwords = Subwords.load(Path(job.subwords))
+    subwords = Subwords.load(Path(job.tokens))
     source = job.side == "source"
     plain = subwords.encode_source_batch if source else subwords.encode_target_batch
     size = subwords.source_size if source else subwords.target_size
@@ -129,10 +130,10 @@ def run(job: Job) -> None:
             writer.append(*_flatten(ids, [EOS] if source else []))
 
 
-def _run_single(job: Job) -> None:
-    vocabulary = load_vocabulary(Path(job.subwords))
+def _run_single(job: EncodingJob) -> None:
+    vocabulary = load_vocabulary(Path(job.tokens))
     text, rows = Ragged(Path(job.text), np.uint8), map_array(Path(job.rows), np.int64)
-    end = [EOS] if job.side == "documents" else []
+    end = [EOS] if job.documents else []
     with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(vocabulary.size)) as writer:
         for start in range(job.start, job.stop, CHUNK):
             ids = vocabulary.encode_batch(text.texts(rows[start : min(start + CHUNK, job.stop)]))
@@ -160,7 +161,7 @@ def _flatten(rows: list[list[int]], end: list[int]) -> tuple[NDArray[np.int32], 
     return np.fromiter(flat, np.int32, int(lengths.sum())), lengths
 
 
-def _cut(job: Job, parts: int) -> list[Job]:
+def _cut(job: EncodingJob, parts: int) -> list[EncodingJob]:
     """Cut a job at multiples of `CHUNK`, so that the random streams don't depend on the number of parts."""
     chunks = -(-(job.stop - job.start) // CHUNK)
     bounds = [min(job.start + CHUNK * (chunks * part // parts), job.stop) for part in range(parts + 1)]
@@ -168,7 +169,7 @@ def _cut(job: Job, parts: int) -> list[Job]:
     return [replace(job, out=f"{job.out}.{i}", start=a, stop=b) for i, a, b in pieces if a < b]
 
 
-def _run_processes(jobs: list[Job], workers: int) -> None:
+def _run_processes(jobs: list[EncodingJob], workers: int) -> None:
     waiting, running = list(reversed(jobs)), []
     try:
         while waiting or running:
@@ -181,7 +182,7 @@ def _run_processes(jobs: list[Job], workers: int) -> None:
             process.wait()
 
 
-def _start(job: Job) -> subprocess.Popen[str]:
+def _start(job: EncodingJob) -> subprocess.Popen[str]:
     command = python_command("-m", "headwise.text.tokens.encoding", json.dumps(asdict(job)))
     # In a session of its own, Ctrl-C in a terminal reaches the starting process alone, which decides what to do.
     return subprocess.Popen(
@@ -199,7 +200,7 @@ def _finish(process: subprocess.Popen[str]) -> None:
 
 def _main() -> int:
     try:
-        run(Job(**json.loads(sys.argv[1])))
+        run(EncodingJob(**json.loads(sys.argv[1])))
     except TrainingError as error:
         print(error, file=sys.stderr)
         return _FAILED_WRITING

@@ -65,20 +65,16 @@ class Subwords:
         target_sentences: Iterable[str],
         config: SubwordConfig,
         directory: Path,
-        *,
-        seed: int = 1,
     ) -> Subwords:
         """Learn the merges from text and write the model file(s) into `directory`.
 
-        The same text gives the same model, byte for byte. `seed` has no influence, as byte-pair encoding draws no
-        random numbers and all the sentences given are used; it stands here for callers that sample them.
+        The same text gives the same model, byte for byte: byte-pair encoding draws no random numbers.
 
         Raises:
             ConfigError: the vocabulary is larger than the text allows, or smaller than its characters.
             DataError: there is no text.
             TrainingError: the files can't be written.
         """
-        del seed
         if config.joint:
             model = cls(train_model(itertools.chain(source_sentences, target_sentences), config))
         else:

@@ -55,7 +55,7 @@ export class Data {
   evidence = new Slot();
   /** A language model's next token. @type {Slot<import("./types.js").NextToken>} */
   next = new Slot();
-  /** What it went on to write. @type {Slot<{ text: string }>} */
+  /** The continuation that it wrote. @type {Slot<{ text: string }>} */
   written = new Slot();
   /** What a model of images makes of one. @type {Slot<import("./types.js").Sight>} */
   sight = new Slot();
@@ -128,7 +128,7 @@ export class Data {
       this.begin();
       return;
     }
-    if (changed.has("text")) this.written.clear(); // what would go on from another text
+    if (changed.has("text")) this.written.clear(); // the continuation of another text
     if (GROUND.some((key) => changed.has(key))) {
       const typed = ["text", "beam", "caption"].some((key) => changed.has(key));
       this.#ground(typed ? TYPING : 0);

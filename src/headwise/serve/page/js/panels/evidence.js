@@ -5,7 +5,7 @@ import { panel, tableOf, twin, watch } from "../panel.js";
 import { byRole, sentence } from "../roles.js";
 import { counted, number, percent } from "../text.js";
 
-const EVERY = 3000; // milliseconds between looks at a measurement that goes on
+const EVERY = 3000; // milliseconds between looks at a measurement that is still running
 
 /** @param {import("../types.js").App} app */
 export function evidencePanel({ store, data }) {

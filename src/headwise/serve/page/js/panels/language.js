@@ -1,4 +1,4 @@
-/** A language model: what it would write next, how drawing changes that, and a text that it goes on with. */
+/** A language model: what it would write next, how drawing changes that, and a continuation of the text. */
 
 import { button, field, fill, h } from "../dom.js";
 import { oneStop, roving } from "../keys.js";

@@ -1,10 +1,10 @@
-/** The curves of a training, also of one that goes on. */
+/** The curves of a training, also of one that is still running. */
 
 import { fill, h, s } from "../dom.js";
 import { panel, twin, watch } from "../panel.js";
 import { counted, number } from "../text.js";
 
-const EVERY = 5000; // milliseconds between looks at a training that goes on
+const EVERY = 5000; // milliseconds between looks at a training that is still running
 const [WIDTH, HEIGHT, LEFT, BOTTOM] = [420, 190, 46, 22];
 
 /** @typedef {{ name: string, points: [number, number][], dashed: boolean }} Line */

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.analysis.attention import Sentence, overlap
+from headwise.analysis.heads.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
 from headwise.analysis.interventions import PARTS, Part
-from headwise.analysis.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
 from headwise.analysis.tracer import stacked
 from headwise.decoding.batching import batches, padded
 from headwise.decoding.ensemble import Ensemble

@@ -58,11 +58,11 @@ def command(
         joint=subwords.joint,
     )
     learned.save(run / FILE, subwords.digest())
-    told = f"headwise: {run / FILE}: {learned}, from {len(data.train):,} pairs"
+    sentence = f"headwise: {run / FILE}: {learned}, from {len(data.train):,} pairs"
     if len(data.dev):
         length, covered = learned.coverage(data.dev.source_table, data.dev.target_table)
-        told += (
+        sentence += (
             f"; in the development text a sentence's list has {length:.0f} of the {subwords.target_size:,} target "
             f"subwords, and {100 * covered:.1f} % of those in its translation"
         )
-    typer.echo(told, err=True)
+    typer.echo(sentence, err=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headwise.analysis.heads import PartReport
-from headwise.analysis.importance import HeadPlace
+from headwise.analysis.heads.importance import HeadPlace
+from headwise.analysis.heads.measuring import PartReport
 from headwise.files import atomic_file
 
 _COLORS = {

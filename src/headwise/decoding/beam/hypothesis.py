@@ -27,7 +27,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Candidates:
-    """One step's continuations, (n, m) each, best first, and which of them go on.
+    """One step's continuations, (n, m) each, best first, and which of them stay live.
 
     Attributes:
         parents: place of the hypothesis that is continued.
@@ -35,8 +35,8 @@ class Candidates:
         gains: the token's log-probability.
         totals: log-probability of the continued hypothesis.
         ends: those that finish here.
-        places: columns (n, k) of those that go on.
-        places_totals: log-probabilities (n, k) of those that go on, -inf for an empty place.
+        places: columns (n, k) of those that stay live.
+        places_totals: log-probabilities (n, k) of those that stay live, -inf for an empty place.
     """
 
     parents: Tensor

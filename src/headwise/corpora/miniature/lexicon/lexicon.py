@@ -6,8 +6,9 @@ immutable records and resolves the noun groups that say what goes with what.
 
 from __future__ import annotations
 
-from headwise.corpora.miniature import modifiers, nouns, verbs
-from headwise.corpora.miniature.entries import (
+from headwise.corpora.miniature.inflection import english_ed, english_ing, english_s, german_forms
+from headwise.corpora.miniature.lexicon import modifiers, nouns, verbs
+from headwise.corpora.miniature.lexicon.entries import (
     Adjective,
     Fixed,
     Noun,
@@ -17,7 +18,6 @@ from headwise.corpora.miniature.entries import (
     Subordinator,
     Verb,
 )
-from headwise.corpora.miniature.inflection import english_ed, english_ing, english_s, german_forms
 
 
 def _rows(table: str) -> list[list[str]]:

@@ -72,7 +72,7 @@ def command(
     """Train a translator.
 
     With --source and --target alone, everything is chosen from the corpus and printed with its reason; -c gives
-    full control. In a run directory with a checkpoint, training goes on from there.
+    full control. In a run directory with a checkpoint, training resumes from there.
 
     Example: headwise train --source train.en --target train.de -o runs/de
 
@@ -128,7 +128,7 @@ def _as_changes(section: str, values: dict[str, Any]) -> list[str]:
 def _configuration(
     file: Path | None, source: list[str] | None, changes: list[str], run: Path, restart: bool
 ) -> tuple[Config, list[str]]:
-    """Find the configuration: a file's, the run's own when it goes on, or one chosen from the corpus."""
+    """Find the configuration: a file's, the run's own when it resumes, or one chosen from the corpus."""
     if file is not None:
         return Config.load(file, changes), []
     own = run / "config.yaml"

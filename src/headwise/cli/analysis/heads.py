@@ -14,8 +14,8 @@ from headwise.cli.arguments import AsJson, Device, TrainedRun, finite
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwise.analysis.heads import PartReport
-    from headwise.analysis.importance import HeadPlace, Pairs
+    from headwise.analysis.heads.importance import HeadPlace, Pairs
+    from headwise.analysis.heads.measuring import PartReport
     from headwise.decoding.translator import Translator
 
 Order = Literal["gradient", "masking", "random"]
@@ -76,8 +76,8 @@ def command(
 
     Example: headwise heads runs/de --source en.conllu.gz --target de.conllu.gz --importance --prune gradient
     """
-    from headwise.analysis.heads import Annotated as Sentence
-    from headwise.analysis.heads import measure_heads
+    from headwise.analysis.heads.measuring import Annotated as Sentence
+    from headwise.analysis.heads.measuring import measure_heads
     from headwise.cli.annotated import read_sentences
     from headwise.cli.tables import heads_table, relations_table
     from headwise.decoding.translator import Translator
@@ -112,7 +112,7 @@ def command(
     if gates is not None and training is not None:
         lines += _gated(translator, record, gates, gate_steps, sources, texts, training, seed)
     if out is not None:
-        from headwise.analysis.summary import draw_heads
+        from headwise.analysis.heads.summary import draw_heads
 
         draw_heads(reports, out, measured.get("masking"))
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
@@ -121,7 +121,7 @@ def command(
 def _importance(
     translator: Translator, sources: list[str], targets: list[str]
 ) -> dict[str, dict[HeadPlace, float]]:
-    from headwise.analysis.importance import Pairs, importance_by_gradient, importance_by_masking
+    from headwise.analysis.heads.importance import Pairs, importance_by_gradient, importance_by_masking
 
     pairs = Pairs.encode(translator, sources, targets)
     return {
@@ -131,7 +131,7 @@ def _importance(
 
 
 def _training(translator: Translator, source: Path, target: Path) -> Pairs:
-    from headwise.analysis.importance import Pairs
+    from headwise.analysis.heads.importance import Pairs
     from headwise.cli.lines import read_lines
     from headwise.evaluation.translation import check_lines
 
@@ -165,7 +165,7 @@ def _pruned(
 ) -> list[str]:
     from dataclasses import asdict
 
-    from headwise.analysis.pruning import Tuning, pruning_curve, random_order, removal_order
+    from headwise.analysis.heads.pruning import Tuning, pruning_curve, random_order, removal_order
 
     chosen = random_order(translator.model, seed) if order == "random" else removal_order(measured[order])
     tuning = (Tuning(steps=retune, seed=seed), training) if retune and training is not None else None
@@ -195,7 +195,7 @@ def _gated(
     training: Pairs,
     seed: int,
 ) -> list[str]:
-    from headwise.analysis.pruning import Tuning, learn_gates
+    from headwise.analysis.heads.pruning import Tuning, learn_gates
 
     tuning = Tuning(steps=steps, seed=seed)
     result = learn_gates(translator, training, sources, references, weight=weight, tuning=tuning)

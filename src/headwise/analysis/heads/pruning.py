@@ -15,7 +15,7 @@ from random import Random
 import torch
 from torch import Tensor, nn
 
-from headwise.analysis.importance import HeadPlace, Pairs, gated, head_places, without
+from headwise.analysis.heads.importance import HeadPlace, Pairs, gated, head_places, without
 from headwise.analysis.interventions import PARTS, Part, attention_parts, heads_of
 from headwise.decoding.translator import Translator
 from headwise.errors import TrainingError

@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Store a run's model in 8 bits, a quarter of the size, and translate with it in 8 bits from then on.
 
-    Training goes on from the original only. The translations of the new run may differ a little:
+    Training resumes from the original only. The translations of the new run may differ a little:
     `headwise evaluate NEW --compare RUN …` tells by how much.
 
     Example: headwise quantize runs/de -o runs/de-int8

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from headwise.decoding.hypothesis import Candidates, length_penalty
+from headwise.decoding.beam.hypothesis import Candidates, length_penalty
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def get(
 ) -> None:
     """Fetch a public corpus as plain text, verified by checksum.
 
-    An interrupted download goes on where it stopped when the command is run again. Files that are already
+    An interrupted download resumes where it stopped when the command is run again. Files that are already
     there are verified, not fetched again.
     """
     from headwise.corpora.acquire import get_corpus

@@ -1,0 +1,1 @@
+"""Commands that use models: translating, scoring, predicting, serving."""

@@ -1,0 +1,1 @@
+"""The words of the miniature world, and what is known of each."""

@@ -1,0 +1,1 @@
+"""Parts of the beam search: hypotheses, their selection, constraints on them, and the tree they form."""

@@ -1,0 +1,1 @@
+"""Layers of recurrent encoder-decoders: one recurrent layer, and attention before heads."""
