@@ -335,6 +335,8 @@ def swapped(bases: Path) -> Edit:
     def edit(folder: Path, draw: random.Random) -> str:
         other = draw.choice(sorted(path for path in bases.iterdir() if path.is_dir()))
         path = draw.choice([path for path in sorted(other.iterdir()) if path.name != "config.yaml"])
+        if (folder / path.name).is_dir():
+            return f"{path.name}: already damaged"
         (folder / path.name).write_bytes(path.read_bytes())
         return f"{path.name}: of {other.name}"
 
