@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise import bounds
-from headwise.errors import ConfigError
+from headwise.cli.bench_setup import (
+    Against,
+    Device,
+    Json,
+    Models,
+    Only,
+    Rounds,
+    Source,
+    Target,
+    Threads,
+    Vocabulary,
+    able_peers,
+    emulated_lines,
+    installed_peers,
+    make_room,
+    only_settings,
+    parse_names,
+    parse_numbers,
+    show_machine,
+    tell,
+    tell_all,
+)
 
 if TYPE_CHECKING:
-    from headwise.bench.peer import Decoding, Peer, Room, Setting
-    from headwise.bench.workload import Workload
+    from headwise.bench.peer import Decoding
 
-EMULATED = "bfloat16: skipped in PyTorch, as {device} has no instructions for it and PyTorch emulates it"
 
 app = typer.Typer(
     add_completion=False,
@@ -26,42 +45,6 @@ app = typer.Typer(
     help="Measure speed and memory, against other systems on the same machine in the same run.\n\n"
     "Example: headwise bench decode runs/de --against ctranslate2 --source test.en --target test.de",
 )
-
-Against = Annotated[
-    str, typer.Option("--against", help="Systems to compare with, such as huggingface,ctranslate2.")
-]
-Json = Annotated[Path | None, typer.Option("--json", help="Write machine and rows to this file, too.")]
-Models = Annotated[str, typer.Option("--model", help="Model sizes (presets), such as tiny,base.")]
-Source = Annotated[
-    str | None, typer.Option("--source", help="Text to measure with; the built-in corpus if not given.")
-]
-Target = Annotated[str | None, typer.Option("--target", help="Its other language, line by line.")]
-Vocabulary = Annotated[
-    int,
-    typer.Option(
-        "--vocabulary", min=100, max=bounds.VOCABULARY, help="Subwords of the model, both languages."
-    ),
-]
-Rounds = Annotated[
-    int, typer.Option("--rounds", min=1, max=bounds.ROUNDS, help="Rounds; the figures are their medians.")
-]
-Threads = Annotated[
-    int,
-    typer.Option(
-        "--threads", min=0, max=bounds.PROCESSES, help="Threads that a system may use; 0: all processors."
-    ),
-]
-Device = Annotated[
-    str, typer.Option("--device", help="cpu, cuda, cuda:N, or auto for the first GPU there is.")
-]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only",
-        help="SYSTEM:WORDS, measure only its settings that have all these words, such as "
-        "'ctranslate2:int8 2x1'; repeatable.",
-    ),
-]
 
 
 @app.command("train")
@@ -92,19 +75,19 @@ def bench_train(
     from headwise.bench.train import TrainingJob, bench_training
     from headwise.bench.workload import make_workload, read_text
 
-    room, peers = _room(device, threads), _peers(against)
+    room, peers = make_room(device, threads), installed_peers(against)
     text = read_text(source, target)
-    machine = _machine(room, peers)
-    _say(_emulated(room))
+    machine = show_machine(room, peers)
+    tell_all(emulated_lines(room))
     peaks = {precision: matrix_flops(room.device, room.threads, precision) for precision in room.precisions}
     rows = []
-    for model in _names(models):
+    for model in parse_names(models):
         with tempfile.TemporaryDirectory() as folder:
             workload = make_workload(model, text, Path(folder), vocabulary=vocabulary)
-            chosen = [(peer, _only(peer, peer.training_settings(room), only)) for peer in peers]
-            able = _able(chosen, workload, "training")
+            chosen = [(peer, only_settings(peer, peer.training_settings(room), only)) for peer in peers]
+            able = able_peers(chosen, workload, "training")
             job = TrainingJob(tokens, batches, rounds)
-            found = bench_training(workload, able, room, job, _tell, peaks)
+            found = bench_training(workload, able, room, job, tell, peaks)
         typer.echo(
             f"\ntraining, {model}, vocabulary {vocabulary:,}, {workload.text}, batches of {tokens:,} tokens, "
             f"median of {rounds} rounds of {batches}\n\n{report.table(found)}"
@@ -166,28 +149,28 @@ def bench_decode(
     from headwise.bench.pool import prepare
     from headwise.bench.workload import keep_shortlist, make_workload, read_text, run_workload
 
-    room, peers = _room(device, threads), _peers(against)
+    room, peers = make_room(device, threads), installed_peers(against)
     text = read_text(source, target)
-    machine = _machine(room, peers)
-    _say(_emulated(room))
+    machine = show_machine(room, peers)
+    tell_all(emulated_lines(room))
     rows = []
-    for model in [None] if run else _names(models):
+    for model in [None] if run else parse_names(models):
         with tempfile.TemporaryDirectory() as folder:
             if run is not None:
                 workload = run_workload(run, text, Path(folder))
             else:
                 workload = make_workload(str(model), text, Path(folder), vocabulary=vocabulary)
-            able = _able([(peer, []) for peer in peers], workload, "decoding")
+            able = able_peers([(peer, []) for peer in peers], workload, "decoding")
             for peer, _ in able:
                 prepare(peer, workload)
             if shortlist:
-                _tell(f"shortlist: {keep_shortlist(workload, run)}")
+                tell(f"shortlist: {keep_shortlist(workload, run)}")
             for job in _jobs(batch, beam, length or None):
                 wanted = [(p, p.decoding_settings(room, job)) for p, _ in able]
                 if shortlist:
                     wanted += [(own, own.shortlisted(s)) for own, s in wanted if isinstance(own, System)]
-                chosen = [(p, _only(p, settings, only)) for p, settings in wanted]
-                found = bench_decoding(workload, chosen, room, DecodingJob(job, sentences, rounds), _tell)
+                chosen = [(p, only_settings(p, settings, only)) for p, settings in wanted]
+                found = bench_decoding(workload, chosen, room, DecodingJob(job, sentences, rounds), tell)
                 how = f"{length} tokens each" if length else "lengths as they come"
                 many = f"batches of {job.batch}" if job.batch > 1 else "one sentence at a time"
                 typer.echo(
@@ -232,9 +215,9 @@ def bench_attention(
     from headwise.bench.peers import OWN, find_peer
     from headwise.nn import device as devices
 
-    room = _room(device, threads)
+    room = make_room(device, threads)
     devices.find_precision(precision, devices.find_device(room.device))
-    machine = _machine(room, [find_peer(OWN)])
+    machine = show_machine(room, [find_peer(OWN)])
     shared = {
         "heads": heads,
         "width": width,
@@ -244,18 +227,18 @@ def bench_attention(
     }
     attention = [
         Point("attention", kind, size, length, **shared)
-        for size in _numbers("--batch", batch, bounds.COUNT)
-        for length in sorted(_numbers("--lengths", lengths, bounds.LENGTH))
+        for size in parse_numbers("--batch", batch, bounds.COUNT)
+        for length in sorted(parse_numbers("--lengths", lengths, bounds.LENGTH))
         for kind in _kinds(kinds)
     ]
     loss = [
         Point("loss", kind, 1, tokens, vocabulary, **shared)
-        for vocabulary in sorted(_numbers("--vocabularies", vocabularies, bounds.VOCABULARY))
+        for vocabulary in sorted(parse_numbers("--vocabularies", vocabularies, bounds.VOCABULARY))
         for kind in ("plain", "fused")
     ]
     rows = []
     for title, points in (("causal self-attention", attention), ("the loss", loss)):
-        found = measure(points, rounds, _tell)
+        found = measure(points, rounds, tell)
         typer.echo(
             f"\n{title}, forward and backward, {heads} heads of {width}, {precision}, {room.device}, "
             f"{room.threads} threads, median of {rounds} rounds\n\n{curves_table(found)}"
@@ -286,15 +269,15 @@ def bench_start(
     from headwise.bench.pool import prepare
     from headwise.bench.workload import make_workload, read_text, run_workload
 
-    room, peers = _room("cpu", threads), _peers(against)
-    machine = _machine(room, peers)
+    room, peers = make_room("cpu", threads), installed_peers(against)
+    machine = show_machine(room, peers)
     with tempfile.TemporaryDirectory() as folder:
         text = read_text(None, None)
         place = Path(folder)
         workload = (
             run_workload(run, text, place) if run else make_workload(model, text, place, vocabulary=10_000)
         )
-        able = [peer for peer, _ in _able([(peer, []) for peer in peers], workload, "decoding")]
+        able = [peer for peer, _ in able_peers([(peer, []) for peer in peers], workload, "decoding")]
         for peer in able:
             prepare(peer, workload)
         rows = starts.bench_start(workload, able, room, rounds)
@@ -309,101 +292,13 @@ def _kinds(text: str) -> list[str]:
 
     if text == "all":
         return [kind.name for kind in attention_kinds()]
-    return [attention_kind(name, "--kinds").name for name in _names(text)]
+    return [attention_kind(name, "--kinds").name for name in parse_names(text)]
 
 
 def _jobs(batches: str, beams: str, length: int | None) -> Iterator[Decoding]:
     from headwise.bench.peer import Decoding
 
-    for batch in _numbers("--batch", batches, bounds.COUNT):
-        wanted = _numbers("--beam", beams, bounds.BEAM)
+    for batch in parse_numbers("--batch", batches, bounds.COUNT):
+        wanted = parse_numbers("--beam", beams, bounds.BEAM)
         for beam in sorted({1, *wanted}) if batch == 1 else wanted:
             yield Decoding(batch, beam, length)
-
-
-def _numbers(option: str, text: str, most: int) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1 or max(numbers) > most:
-        raise ConfigError(
-            f"{option}: expected whole numbers of at least 1 and at most {most:,}, such as 64,1, found {text!r}"
-        )
-    return numbers
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _room(device: str, threads: int) -> Room:
-    from headwise.bench.peer import Room
-    from headwise.nn.device import find_device, has_fast_bfloat16, processors
-
-    found = find_device(device)
-    precisions = ("bfloat16", "float32") if has_fast_bfloat16(found) else ("float32",)
-    return Room(str(found), threads or processors(), precisions)
-
-
-def _emulated(room: Room) -> Iterator[str]:
-    """Say which precisions of PyTorch's products are not measured, and why."""
-    if "bfloat16" not in room.precisions:
-        yield EMULATED.format(device=room.device)
-
-
-def _machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
-    """Say what is measured on, and return it for the record."""
-    from headwise.bench import report
-
-    machine = report.machine(room.device, room.threads, peers)
-    _say(report.machine_lines(machine))
-    return machine
-
-
-def _peers(against: str) -> list[Peer]:
-    """Return ours and those asked for that are installed; say which aren't."""
-    from headwise.bench.peers import OWN, find_peer
-
-    peers = [find_peer(name) for name in dict.fromkeys([OWN, *_names(against)])]
-    _say(reason for peer in peers if (reason := peer.absent()))
-    return [peer for peer in peers if not peer.absent()]
-
-
-def _able(
-    chosen: Iterable[tuple[Peer, Sequence[Setting]]], workload: Workload, task: str
-) -> list[tuple[Peer, Sequence[Setting]]]:
-    """Leave out the systems that can't have this model, or do this, saying why."""
-    able = []
-    for peer, settings in chosen:
-        reason = peer.refuses(workload)
-        if not reason and task == "training" and not settings:
-            reason = f"{peer.name}: skipped, no setting of it trains here"
-        if reason:
-            _tell(reason)
-        else:
-            able.append((peer, settings))
-    return able
-
-
-def _only(peer: Peer, settings: list[Setting], only: list[str] | None) -> list[Setting]:
-    """Keep the settings that --only names, of the systems that it names."""
-    wanted = [words.split() for name, _, words in (o.partition(":") for o in only or []) if name == peer.name]
-    if not wanted or not settings:
-        return settings
-    kept = [s for s in settings if any(set(words) <= set(str(s).split()) for words in wanted)]
-    if not kept:
-        known = "; ".join(map(str, settings))
-        raise ConfigError(
-            f"--only: expected words of a setting of {peer.name} ({known}), found none that fits"
-        )
-    return kept
-
-
-def _tell(line: str) -> None:
-    typer.echo(line, err=True)
-
-
-def _say(lines: Iterable[str]) -> None:
-    for line in lines:
-        _tell(line)

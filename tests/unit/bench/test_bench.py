@@ -13,7 +13,7 @@ from headwise.bench.peers import PEERS, find_peer
 from headwise.bench.peers.own import NATIVE
 from headwise.bench.pool import Measured
 from headwise.bench.report import grid, rows_of
-from headwise.cli import bench
+from headwise.cli import bench_setup
 from headwise.cli.main import run as headwise
 from headwise.nn import device as devices
 from headwise.nn.device import has_fast_bfloat16
@@ -71,7 +71,7 @@ def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: fast)
-    room = bench._room("cpu", 2)
+    room = bench_setup.make_room("cpu", 2)
     own, other = find_peer("headwise"), find_peer("huggingface")
     measured = [
         *(setting for peer in (own, other) for setting in peer.training_settings(room)),
@@ -84,7 +84,9 @@ def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytes
     ]
     wanted = {"bfloat16", "float32"} if fast else {"float32"}
     assert {setting.precision for setting in measured} == wanted
-    assert [*bench._emulated(room)] == ([] if fast else [bench.EMULATED.format(device="cpu")])
+    assert [*bench_setup.emulated_lines(room)] == (
+        [] if fast else [bench_setup.EMULATED.format(device="cpu")]
+    )
 
 
 def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import ctypes
 import itertools
 from collections.abc import Sequence, Sized
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,15 @@ from headwise.decoding.native import library as native
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import damaged
 
-if TYPE_CHECKING:
-    from headwise.decoding.native.transformer import NativeTransformer
-
 _LONGEST = 2**31 - 1  # tokens; no output comes near
 _HEARING = 50  # milliseconds, after which a Ctrl-C is heard at the latest
+
+
+class Engine(Protocol):
+    """What a search needs of `NativeTransformer`: the library, and its model."""
+
+    library: native.Library
+    handle: ctypes.c_void_p
 
 
 class SearchJob:
@@ -34,7 +38,7 @@ class SearchJob:
 
     def __init__(
         self,
-        engine: NativeTransformer,
+        engine: Engine,
         sources: Sequence[Sequence[int]],
         options: SearchOptions,
         symbols: Symbols,
