@@ -1,1 +1,1 @@
-"""Search, sampling and forced decoding, and the `Translator` that puts strings at their edges."""
+"""Search, sampling and forced decoding; `translator` has strings at its edges."""

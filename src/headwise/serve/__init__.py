@@ -1,1 +1,1 @@
-"""The page that shows what a model does, and the interface behind it."""
+"""The page that shows what a model does; the interface behind it."""

@@ -1,1 +1,1 @@
-"""The tasks that the loop learns: each brings a model, its batches, its loss and its scores together for the training loop."""
+"""Tasks of the training loop: each brings a model, its batches, its loss and its scores together."""
