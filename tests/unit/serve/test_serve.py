@@ -229,11 +229,11 @@ def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
             return self.gone
 
     async def many() -> list[Any]:
-        desk = RequestQueue(most=3)
+        queue = RequestQueue(most=3)
         requests: Any = [Caller(), Caller(gone=True), Caller(), Caller()]
-        jobs = [desk.serve(request, lambda n=n: done.append(n)) for n, request in enumerate(requests)]
+        jobs = [queue.serve(request, lambda n=n: done.append(n)) for n, request in enumerate(requests)]
         found = await asyncio.gather(*jobs, return_exceptions=True)
-        assert desk.idle
+        assert queue.idle
         return found
 
     results = awaited(many())

@@ -57,8 +57,8 @@ export class Data {
   next = new Slot();
   /** The continuation that it wrote. @type {Slot<{ text: string }>} */
   written = new Slot();
-  /** What a model of images makes of one. @type {Slot<import("./types.js").Sight>} */
-  sight = new Slot();
+  /** What a model of images makes of one. @type {Slot<import("./types.js").ImageView>} */
+  view = new Slot();
   /** @type {Slot<import("./types.js").Curves>} */
   curves = new Slot();
 
@@ -85,7 +85,7 @@ export class Data {
       this.curves,
       this.next,
       this.written,
-      this.sight,
+      this.view,
     ];
   }
 
@@ -144,7 +144,7 @@ export class Data {
     if (this.run.status === "ready" && run?.can.vision) {
       const { image, pixels, caption } = state;
       const which = pixels === null ? { image } : { pixels };
-      this.sight.ask("patches", { run: run.name, ...which, caption }, delay);
+      this.view.ask("patches", { run: run.name, ...which, caption }, delay);
     }
     if (this.run.status !== "ready" || !run?.can.translate) return;
     const now = { run: run.name, ...question(settingsOf(state)) };

@@ -103,7 +103,7 @@
  * @property {number} entropy
  * @property {{ id: number, piece: string, text: string, probability: number, drawn: number }[]} tokens
  *
- * @typedef {object} Sight  what a model of images looked at in one
+ * @typedef {object} ImageView  what a model of images looked at in one
  * @property {number | null} image
  * @property {string | null} truth  its class or caption, of a held-out one
  * @property {import("./tensor.js").Tensor} pixels  (channels, height, width), from 0 to 1

@@ -19,10 +19,10 @@ import {
   weights,
   weightsTable,
   within,
-} from "../sight.js";
+} from "../image_view.js";
 import { counted, percent, signed } from "../text.js";
 
-/** @typedef {import("../types.js").Sight} Sight */
+/** @typedef {import("../types.js").ImageView} ImageView */
 
 const WRITTEN = 8; // columns of patches up to which numbers fit into them
 const CLASSES = 10; // that are shown
@@ -36,9 +36,9 @@ export function patchesPanel({ store, data }) {
     "What the model makes of an image, and which of its patches each head looked at.",
   );
   const pin = (/** @type {number} */ row, /** @type {number} */ column) => {
-    const sight = data.sight.value;
-    if (!sight) return;
-    const token = Number(sight.class_token) + row * sight.grid[1] + column;
+    const view = data.view.value;
+    if (!view) return;
+    const token = Number(view.class_token) + row * view.grid[1] + column;
     store.set({ query: store.state.query === token ? null : token, word: null });
   };
   const view = matrixView({ move: (row, column) => tell(row, column), pin });
@@ -88,13 +88,13 @@ export function patchesPanel({ store, data }) {
       h("div", { class: "look" }, title, chart, readout, grid),
     ),
   );
-  watch(made.body, [data.run, data.sight]);
+  watch(made.body, [data.run, data.view]);
   roving(grid, ".head");
   roving(answer, ".unit");
   const refresh = twin(made, chart, () => {
-    const sight = data.sight.value;
-    if (!sight) return null;
-    return word() === null ? weightsTable(sight, store.state, name()) : sharesTable(sight);
+    const view = data.view.value;
+    if (!view) return null;
+    return word() === null ? weightsTable(view, store.state, name()) : sharesTable(view);
   });
 
   /** @type {number | null} */
@@ -103,11 +103,11 @@ export function patchesPanel({ store, data }) {
   const word = () => {
     const pinned = /^w(\d+)$/.exec(store.state.word ?? "");
     const chosen = hovered ?? (pinned ? Number(pinned[1]) : null);
-    return chosen !== null && chosen < (data.sight.value?.words.length ?? 0) ? chosen : null;
+    return chosen !== null && chosen < (data.view.value?.words.length ?? 0) ? chosen : null;
   };
   const name = () => {
     const { over } = store.state;
-    const [layer, head] = data.sight.value ? within(data.sight.value, store.state) : [0, 0];
+    const [layer, head] = data.view.value ? within(data.view.value, store.state) : [0, 0];
     if (over === "all") return "all layers (rollout)";
     return over === "layer" ? `layer ${layer + 1}, mean of heads` : `layer ${layer + 1}, head ${head + 1}`;
   };
@@ -123,23 +123,23 @@ export function patchesPanel({ store, data }) {
     asked.hidden = (run?.classes?.length ?? 0) > 0;
   };
   const showPicture = () => {
-    const sight = data.sight.value;
-    if (!sight) return;
-    const [rows, columns] = sight.grid;
-    const [, height, width] = sight.pixels.shape;
-    const what = sight.image === null ? "Own picture" : `Held-out image ${sight.image + 1}: ${sight.truth}`;
+    const view = data.view.value;
+    if (!view) return;
+    const [rows, columns] = view.grid;
+    const [, height, width] = view.pixels.shape;
+    const what = view.image === null ? "Own picture" : `Held-out image ${view.image + 1}: ${view.truth}`;
     picture.show(
-      sight.pixels,
-      sight.grid,
+      view.pixels,
+      view.grid,
       `${what}. ${width} × ${height} pixels in ${columns} × ${rows} patches.`,
     );
-    caption.placeholder = sight.truth ?? "a bright seven at the top left";
-    fill(answer, ...(sight.probabilities ? classes(sight, data.run.value?.classes ?? []) : words(sight)));
+    caption.placeholder = view.truth ?? "a bright seven at the top left";
+    fill(answer, ...(view.probabilities ? classes(view, data.run.value?.classes ?? []) : words(view)));
     oneStop(answer.querySelectorAll(".unit"), (unit) => unit.getAttribute("aria-pressed") === "true");
   };
-  /** @param {Sight} sight */
-  const words = (sight) => {
-    const { shares } = sight;
+  /** @param {ImageView} view */
+  const words = (view) => {
+    const { shares } = view;
     if (!shares) return [];
     const total = sum(shares.data);
     return [
@@ -147,7 +147,7 @@ export function patchesPanel({ store, data }) {
       h(
         "div",
         { class: "words", role: "group", "aria-label": "Words and their shares" },
-        sight.words.map((one, i) =>
+        view.words.map((one, i) =>
           h(
             "button",
             {
@@ -175,25 +175,25 @@ export function patchesPanel({ store, data }) {
     showMap();
   };
 
-  /** What is shown: the shares of a word, or the weights of the head. @param {Sight} sight */
-  const mapOf = (sight) => {
+  /** What is shown: the shares of a word, or the weights of the head. @param {ImageView} view */
+  const mapOf = (view) => {
     const chosen = word();
-    return chosen === null ? looked(sight, store.state) : sharesOf(sight, chosen);
+    return chosen === null ? looked(view, store.state) : sharesOf(view, chosen);
   };
   const showMap = () => {
-    const sight = data.sight.value;
-    if (!sight) return;
+    const view = data.view.value;
+    if (!view) return;
     const chosen = word();
-    const map = mapOf(sight);
-    const [rows, columns] = sight.grid;
+    const map = mapOf(view);
+    const [rows, columns] = view.grid;
     const text = (/** @type {number} */ r, /** @type {number} */ c) => {
       const value = map.data[r * columns + c];
       return chosen === null ? String(Math.round(100 * value)) : value < 0 ? "−" : "+";
     };
     const titled =
       chosen === null
-        ? `What ${tokenName(sight, asker(sight, store.state))} looked at, in ${name()}, in percent`
-        : `What each patch adds to “${sight.words[chosen]}”`;
+        ? `What ${tokenName(view, asker(view, store.state))} looked at, in ${name()}, in percent`
+        : `What each patch adds to “${view.words[chosen]}”`;
     fill(title, titled);
     view.show(
       {
@@ -205,7 +205,7 @@ export function patchesPanel({ store, data }) {
       },
       `${titled}. Arrow keys move, Enter lets the patch look.`,
     );
-    const pinned = chosen === null ? patchOf(sight, asker(sight, store.state)) : null;
+    const pinned = chosen === null ? patchOf(view, asker(view, store.state)) : null;
     const best = map.data.indexOf(Math.max(...map.data));
     view.place(Math.floor(best / columns), best % columns, pinned);
     picture.pinned(pinned);
@@ -218,12 +218,12 @@ export function patchesPanel({ store, data }) {
    * @param {number} c
    */
   const tell = (r, c) => {
-    const sight = data.sight.value;
-    if (!sight) return;
+    const view = data.view.value;
+    if (!view) return;
     picture.cursor([r, c]);
     const chosen = word();
-    const map = mapOf(sight);
-    const value = map.data[r * sight.grid[1] + c];
+    const map = mapOf(view);
+    const value = map.data[r * view.grid[1] + c];
     const shown = h("data", { value, id: "patch" }, chosen === null ? percent(value) : signed(value, 4));
     const place = h("strong", {}, placed(r, c));
     if (chosen !== null) {
@@ -232,18 +232,18 @@ export function patchesPanel({ store, data }) {
         place,
         " adds ",
         shown,
-        ` to the ${signed(sum(map.data), 3)} of “${sight.words[chosen]}”.`,
+        ` to the ${signed(sum(map.data), 3)} of “${view.words[chosen]}”.`,
       );
     } else {
-      const first = sight.class_token ? percent(weights(sight, store.state)[0]) : null;
+      const first = view.class_token ? percent(weights(view, store.state)[0]) : null;
       fill(readout, place, " gets ", shown, first && `, the class token ${first}`, ".");
     }
   };
 
   const showGrid = () => {
-    const sight = data.sight.value;
-    if (!sight) return;
-    const [layers, count] = sight.attention.shape;
+    const view = data.view.value;
+    if (!view) return;
+    const [layers, count] = view.attention.shape;
     grid.style.setProperty("--heads", String(count + 1));
     const { state } = store;
     /** @type {[string, { over: "head" | "layer" | "all", layer: number, head: number }, string, number, number][]} */
@@ -256,7 +256,7 @@ export function patchesPanel({ store, data }) {
         cells.push([`${layer + 1}.${head + 1}`, cell, `${label}head ${head + 1}`, layer + 1, head + 1]);
       }
     }
-    const now = within(sight, state);
+    const now = within(view, state);
     /** @type {[HTMLCanvasElement, import("../tensor.js").Tensor][]} */
     const maps = [];
     fill(
@@ -281,8 +281,8 @@ export function patchesPanel({ store, data }) {
           h("span", { class: "map" }, canvas),
           h("span", { class: "name" }, name),
         );
-        maps.push([canvas, scaled(looked(sight, { ...state, over, layer, head }))]);
-        canvas.style.aspectRatio = `${sight.grid[1]} / ${sight.grid[0]}`;
+        maps.push([canvas, scaled(looked(view, { ...state, over, layer, head }))]);
+        canvas.style.aspectRatio = `${view.grid[1]} / ${view.grid[0]}`;
         return c === 0
           ? [h("span", { class: "layer" }, r === 0 ? "All layers" : `Layer ${r}`), cell]
           : [cell];
@@ -318,7 +318,7 @@ export function patchesPanel({ store, data }) {
     made.root.hidden = !value?.can.vision;
     showState();
   });
-  data.sight.on(({ status }) => {
+  data.view.on(({ status }) => {
     if (status !== "ready") return;
     showPicture();
     showMap();
@@ -330,11 +330,11 @@ export function patchesPanel({ store, data }) {
 
 /**
  * The likeliest classes, as bars.
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {string[]} names
  */
-function classes(sight, names) {
-  const found = (sight.probabilities ?? [])
+function classes(view, names) {
+  const found = (view.probabilities ?? [])
     .map((probability, i) => ({ probability, name: names[i] }))
     .sort((a, b) => b.probability - a.probability);
   return [
@@ -351,7 +351,7 @@ function classes(sight, names) {
               "span",
               { class: "piece" },
               name,
-              name === sight.truth && h("span", { class: "badge" }, " ✓ true"),
+              name === view.truth && h("span", { class: "badge" }, " ✓ true"),
             ),
             h("span", { class: "bar" }),
             h("span", { class: "figures" }, percent(probability)),

@@ -1,16 +1,16 @@
-/** What is read off a model's sight of an image: maps of patches, and tables of the same numbers. */
+/** What is read off a model's view of an image: maps of patches, and tables of the same numbers. */
 
 import { heads, mean, Tensor } from "./tensor.js";
 import { number } from "./text.js";
 
 /**
- * @typedef {import("./types.js").Sight} Sight
+ * @typedef {import("./types.js").ImageView} ImageView
  * @typedef {{ over: "head" | "layer" | "all", layer: number, head: number, query: number | null }} Which
  */
 
 /**
  * The layer and head of the state, as far as the model has them.
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {{ layer: number, head: number }} state
  * @returns {[layer: number, head: number]}
  */
@@ -20,50 +20,50 @@ export function within({ attention }, { layer, head }) {
 
 /**
  * Who looks at whom: (tokens, tokens) of a head, of a layer's mean, or through all layers.
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {Which} which
  */
-function matrix(sight, which) {
-  const [layer, head] = within(sight, which);
-  if (which.over === "all") return sight.rollout;
-  return which.over === "head" ? sight.attention.at(layer, head) : mean(heads(sight.attention, layer));
+function matrix(view, which) {
+  const [layer, head] = within(view, which);
+  if (which.over === "all") return view.rollout;
+  return which.over === "head" ? view.attention.at(layer, head) : mean(heads(view.attention, layer));
 }
 
 /**
  * The token that looks: the pinned patch, or null: the class token, or the mean of all patches where there is none.
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {Which} which
  */
-export function asker(sight, { query }) {
-  return query !== null && query >= Number(sight.class_token) && query < sight.rollout.shape[0]
+export function asker(view, { query }) {
+  return query !== null && query >= Number(view.class_token) && query < view.rollout.shape[0]
     ? query
     : null;
 }
 
 /**
  * The weights that the token which looks gives to all tokens.
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {Which} which
  */
-export function weights(sight, which) {
-  const all = matrix(sight, which);
-  const token = asker(sight, which) ?? (sight.class_token ? 0 : null);
+export function weights(view, which) {
+  const all = matrix(view, which);
+  const token = asker(view, which) ?? (view.class_token ? 0 : null);
   if (token !== null) return all.at(token).data;
   return mean(Array.from({ length: all.shape[0] }, (_, row) => all.at(row))).data;
 }
 
 /**
  * Those of them that patches get, as (rows, columns).
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {Which} which
  */
-export function looked(sight, which) {
-  return new Tensor(sight.grid, weights(sight, which).subarray(Number(sight.class_token)));
+export function looked(view, which) {
+  return new Tensor(view.grid, weights(view, which).subarray(Number(view.class_token)));
 }
 
 /**
  * What each patch adds to a word of the caption, (rows, columns).
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {number} word
  */
 export function sharesOf({ shares, grid }, word) {
@@ -98,7 +98,7 @@ export function placed(row, column) {
 
 /**
  * Where a token's patch is, null for the class token.
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {number | null} token
  * @returns {[row: number, column: number] | null}
  */
@@ -108,25 +108,25 @@ export function patchOf({ class_token: own, grid }, token) {
 }
 
 /**
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {number | null} token
  */
-export function tokenName(sight, token) {
-  const patch = patchOf(sight, token);
+export function tokenName(view, token) {
+  const patch = patchOf(view, token);
   if (patch) return placed(...patch);
-  return sight.class_token ? "the class token" : "all patches on average";
+  return view.class_token ? "the class token" : "all patches on average";
 }
 
 /**
  * All tokens' weights.
- * @param {Sight} sight
+ * @param {ImageView} view
  * @param {Which} which
  * @param {string} name of the head, the layer, or the rollout
  */
-export function weightsTable(sight, which, name) {
-  const all = matrix(sight, which);
+export function weightsTable(view, which, name) {
+  const all = matrix(view, which);
   const names = Array.from({ length: all.shape[0] }, (_, token) => {
-    const patch = patchOf(sight, token);
+    const patch = patchOf(view, token);
     return patch ? patch.map((place) => place + 1).join(", ") : "class";
   });
   return {
@@ -138,10 +138,10 @@ export function weightsTable(sight, which, name) {
 
 /**
  * What each patch adds to each word.
- * @param {Sight} sight
+ * @param {ImageView} view
  */
-export function sharesTable(sight) {
-  const [rows, columns] = sight.grid;
+export function sharesTable(view) {
+  const [rows, columns] = view.grid;
   return {
     caption: "What each patch (row, column) adds to each word; all together are the similarity",
     head: [
@@ -151,9 +151,9 @@ export function sharesTable(sight) {
         (_, i) => `${Math.floor(i / columns) + 1}, ${(i % columns) + 1}`,
       ),
     ],
-    rows: sight.words.map((word, i) => [
+    rows: view.words.map((word, i) => [
       word,
-      ...[...sharesOf(sight, i).data].map((value) => number(value, 4)),
+      ...[...sharesOf(view, i).data].map((value) => number(value, 4)),
     ]),
   };
 }
