@@ -41,8 +41,8 @@ export function patchesPanel({ store, data }) {
     const token = Number(view.class_token) + row * view.grid[1] + column;
     store.set({ query: store.state.query === token ? null : token, word: null });
   };
-  const view = matrixView({ move: (row, column) => tell(row, column), pin });
-  const picture = pictureView((row, column) => view.move(row, column), pin);
+  const cells = matrixView({ move: (row, column) => tell(row, column), pin });
+  const picture = pictureView((row, column) => cells.move(row, column), pin);
   const row = h("input", {
     type: "number",
     min: 1,
@@ -79,7 +79,7 @@ export function patchesPanel({ store, data }) {
   const title = h("p", { class: "where" });
   const readout = h("p", { class: "detail", "aria-live": "polite" });
   const grid = h("div", { class: "heads", role: "group", "aria-label": "Heads" });
-  const chart = h("div", {}, view.root);
+  const chart = h("div", {}, cells.root);
   made.body.append(
     h(
       "div",
@@ -195,7 +195,7 @@ export function patchesPanel({ store, data }) {
         ? `What ${tokenName(view, asker(view, store.state))} looked at, in ${name()}, in percent`
         : `What each patch adds to “${view.words[chosen]}”`;
     fill(title, titled);
-    view.show(
+    cells.show(
       {
         weights: scaled(map),
         rows: Array.from({ length: rows }, (_, i) => String(i + 1)),
@@ -207,7 +207,7 @@ export function patchesPanel({ store, data }) {
     );
     const pinned = chosen === null ? patchOf(view, asker(view, store.state)) : null;
     const best = map.data.indexOf(Math.max(...map.data));
-    view.place(Math.floor(best / columns), best % columns, pinned);
+    cells.place(Math.floor(best / columns), best % columns, pinned);
     picture.pinned(pinned);
     tell(Math.floor(best / columns), best % columns);
     refresh();
