@@ -35,9 +35,7 @@ function matrix(view, which) {
  * @param {Which} which
  */
 export function asker(view, { query }) {
-  return query !== null && query >= Number(view.class_token) && query < view.rollout.shape[0]
-    ? query
-    : null;
+  return query !== null && query >= Number(view.class_token) && query < view.rollout.shape[0] ? query : null;
 }
 
 /**

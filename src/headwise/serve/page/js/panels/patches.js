@@ -2,10 +2,6 @@
 
 import { button, field, fill, h } from "../dom.js";
 import { paint } from "../heat.js";
-import { oneStop, roving } from "../keys.js";
-import { matrixView } from "../matrix.js";
-import { panel, twin, watch } from "../panel.js";
-import { pictureView, pixelsOf } from "../picture.js";
 import {
   asker,
   looked,
@@ -20,6 +16,10 @@ import {
   weightsTable,
   within,
 } from "../image_view.js";
+import { oneStop, roving } from "../keys.js";
+import { matrixView } from "../matrix.js";
+import { panel, twin, watch } from "../panel.js";
+import { pictureView, pixelsOf } from "../picture.js";
 import { counted, percent, signed } from "../text.js";
 
 /** @typedef {import("../types.js").ImageView} ImageView */
