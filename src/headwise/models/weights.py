@@ -23,6 +23,7 @@ from headwise.files import write_bytes
 from headwise.parsing.json_text import parse_object
 
 _SCALE = ".scale"
+_LONGEST_NAME = 300  # characters
 _FLOATS = ("F32", "BF16", "F16", "F64")  # types that are read, as safetensors names them
 
 
@@ -41,6 +42,9 @@ class Weights:
             stored = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118 - no dictionary
             self._types = {name: part.get_dtype() for name, part in stored.items()}
             self._shapes = {name: tuple(part.get_shape()) for name, part in stored.items()}
+        for name in stored:
+            if not name.isprintable() or len(name) > _LONGEST_NAME:
+                raise CheckpointError(f"{path}: expected names of tensors in print, found {name[:60]!r}")
         self.names = frozenset(name for name in stored if not self._is_scale(name))
         for name in sorted(self.names):
             self._check_type(name)

@@ -19,6 +19,7 @@ from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions
 from headwise.models.transformer import Transformer
+from paths import ROOT
 
 SIZE = 30
 ENDLESS = SearchOptions(beam=4, min_length=bounds.LENGTH)  # hours, unless it is stopped
@@ -116,7 +117,7 @@ def test_an_error_in_one_thread_ends_all_and_is_raised() -> None:
 
 MEMORY = """
 import resource, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from test_native_job import SYMBOLS, SearchOptions, build
 engine = build()
 with open("/proc/self/statm") as file:
@@ -131,7 +132,7 @@ except MemoryError as error:
 
 @linux
 def test_memory_that_runs_out_in_one_thread_ends_all() -> None:
-    command = [sys.executable, "-c", MEMORY, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", MEMORY, str(Path(__file__).parent), str(ROOT / "tests" / "support")]
     # AddressSanitizer ends a process that has no memory left, whoever would catch it.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=environment)

@@ -268,3 +268,12 @@ def test_comparing_takes_no_compiler(architecture: str, tmp_path: Path) -> None:
     ended = subprocess.run(command, check=True, capture_output=True, text=True)
     assert ended.stdout.splitlines()[-1] == "[]"
     assert "expected tensor" in ended.stdout
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x" * 301])
+def test_a_name_that_is_no_line_is_shortened_and_quoted(tmp_path: Path, name: str) -> None:
+    save_file({name: torch.ones(2)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"expected names of tensors in print, found '") as caught:
+        Weights(tmp_path / "model.safetensors")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300

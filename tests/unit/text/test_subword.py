@@ -84,7 +84,7 @@ def test_text_that_looks_special_stays_text(tmp_path: Path) -> None:
 def test_training_is_deterministic_across_processes(tmp_path: Path, joint: Subwords) -> None:
     code = (
         "import sys; from pathlib import Path; from headwise.config import SubwordConfig\n"
-        "from headwise.text.tokens.subwords import Subwords; from tests.unit import test_subword as t\n"
+        "from headwise.text.tokens.subwords import Subwords; import test_subword as t\n"
         "print(Subwords.train(t.ENGLISH, t.GERMAN, SubwordConfig(size=150), Path(sys.argv[1])).digest())"
     )
     run = subprocess.run(
@@ -92,7 +92,7 @@ def test_training_is_deterministic_across_processes(tmp_path: Path, joint: Subwo
         capture_output=True,
         text=True,
         check=True,
-        env={"PYTHONPATH": "."},
+        env={"PYTHONPATH": str(Path(__file__).parent)},
     )
     assert run.stdout.strip() == joint.digest()
     assert run.stderr == ""  # the trainer is quiet
