@@ -25,6 +25,7 @@ FOUND = (
     18642,
     18815,
     20638,
+    27324,
     29648,
 )  # once findings, of the engines or of the judge
 
