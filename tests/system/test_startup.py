@@ -61,6 +61,13 @@ def test_every_command_shows_an_example(name: str, capsys: pytest.CaptureFixture
     assert "Example" in outcome.out or name == "data"  # its subcommands have them
 
 
+def test_training_leaves_the_compiler_of_pytorch_alone(toy: Toy, tmp_path: Path) -> None:
+    arguments = ["train", "-c", str(toy.config), "-o", str(tmp_path / "run"), "--max-steps=1"]
+    names = imported(f"from headwise.cli.main import run; assert run({arguments}) == 0")
+    assert "torch" in names
+    assert "sympy" not in names  # its compiler, torch._dynamo, imports it
+
+
 def stamps(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir() if path.is_file()}
 

@@ -21,6 +21,7 @@ from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.monitor import Monitor, read_metrics
+from headwise.training.optimizer import Adam
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, seed_random
@@ -86,15 +87,7 @@ class Trainer:
         self.options = config.training
         self.model = task.model
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        o = config.optimizer
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            lr=0.0,
-            betas=(o.beta1, o.beta2),
-            eps=o.epsilon,
-            weight_decay=o.weight_decay,
-            fused=True,
-        )
+        self.optimizer = Adam(self.parameters, config.optimizer)
         self.checkpoints = Checkpoints(run)
         self.progress = Progress()
         self.batches = task.batches(self.world.rank, self.world.size)

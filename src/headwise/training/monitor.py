@@ -156,8 +156,13 @@ def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
         return
     with_bleu = [r for r in dev if "bleu" in r]
     timed = any("seconds" in r for r in train + dev)
-    figure = Figure(figsize=(10 + 3.3 * timed, 3.2), layout="constrained")
-    axes = iter(figure.subplots(1, 2 + timed + bool(with_bleu)))
+    charts = 2 + timed + bool(with_bleu)
+    figure = Figure(figsize=(3.4 * charts, 3.2))
+    # Fixed margins: a layout that is computed takes as long as everything else that is drawn.
+    figure.subplots_adjust(
+        left=0.55 / 3.4 / charts, right=1 - 0.1 / 3.4 / charts, bottom=0.16, top=0.9, wspace=0.25
+    )
+    axes = iter(figure.subplots(1, charts))
     _draw_loss(next(axes), train, dev, "step", 1)
     if timed:
         with_time = [[r for r in part if "seconds" in r] for part in (train, dev)]
