@@ -92,7 +92,7 @@ def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytes
 def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]
-    only = ["--only", "headwise:float32", "--batch", "2,1", "--beam", "2"]
+    only = ["--only", "headwise:float32 1x1 native", "--batch", "2,1", "--beam", "2"]
     assert headwise(["bench", "decode", *text, *small, *only, "--json", str(file)]) == 0
     rows = read(file)
     assert [(row["batch"], row["beam"]) for row in rows] == [(2, 2), (1, 1), (1, 2)]
