@@ -1,4 +1,4 @@
-"""Headwise: two text files in, a translator out, and every head in it open to view.
+"""Headwise: train a Transformer on parallel text, translate with it, and inspect every attention head.
 
 `headwise.load("runs/de").translate(["A man rides a horse."])[0].text` is a German sentence.
 """
@@ -23,16 +23,16 @@ def load(
     workers: int = 0,
     shortlist: bool = False,
 ) -> Translator:
-    """Load a trained run; with several runs of the same subwords, they vote as an ensemble.
+    """Load a trained model from its run directory; several runs with the same subwords form an ensemble.
 
-    `precision` is float32, bfloat16, int8, auto for the fastest, or None for what the run is stored in; `engine` is
-    native, pytorch or auto; `workers` is the number of threads that search, 0 for one a processor; `shortlist` takes
-    the shortlist that `headwise shortlist` learned.
+    `precision` is float32, bfloat16, int8, auto for the fastest, or None for the precision the run is stored in;
+    `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
+    `shortlist` enables the lexical shortlist learned by `headwise shortlist`.
 
-    Raises `CheckpointError` where a run is missing or damaged, and `ConfigError` or `DeviceError` where it can't be
-    decoded as asked.
+    Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
+    with these options.
     """
-    from headwise.decoding.translator import Translator  # torch is imported here, not with the package
+    from headwise.decoding.translator import Translator  # imports torch, so not at package import
 
     return Translator.load(
         [run, *more],

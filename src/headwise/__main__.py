@@ -1,10 +1,10 @@
-"""`python -m headwise` is the command `headwise`; torchrun starts it this way."""
+"""Entry point of `python -m headwise`, the same as the command `headwise`; torchrun starts it this way."""
 
 import os
 import sys
 
 if not sys.flags.safe_path and sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(os.curdir):
-    del sys.path[0]  # `python -m` puts the working directory first, where anybody's numpy.py may lie
+    del sys.path[0]  # `python -m` puts the working directory first; a numpy.py there would shadow the package
 
 from headwise.cli.main import main
 

@@ -1,46 +1,44 @@
-"""How large a number may be that a user gives: one place, for configuration keys and for command-line options.
+"""Bounds of the numbers that users set, shared by configuration keys and command-line options.
 
-What a large machine can do stays possible; beyond that a number is a slip of the finger, or somebody's attempt to
-exhaust the machine. A product of numbers that are fine one by one may still be too much: see `headwise.nn.memory`.
+They allow whatever a large machine can do; a larger number is a typing error or an attempt to exhaust the machine.
+Numbers within their bounds may still need too much memory together: see `headwise.nn.memory`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Of a model
+# Models
 WIDTH: Final = 2**20  # d_model, d_ff, d_k, channels: the widest models have 2^14 and 2^17
 HEADS: Final = 2**16
 LAYERS: Final = 1000  # Wang et al. 2022 (DeepNet)
-LENGTH: Final = 2**20  # subwords of a sequence, distances and windows in it
+LENGTH: Final = 2**20  # sequence length in subwords; also relative distances and attention windows
 VOCABULARY: Final = 2**22  # the largest in use have a quarter of a million entries
 KERNEL: Final = 2**12
-PIXELS: Final = 2**14  # an edge of an image
+PIXELS: Final = 2**14  # height or width of an image
 
-# Of training
-COUNT: Final = 2**31 - 1  # steps, lines, tokens: what a 32-bit counter holds
-SEED: Final = 2**43 - 1  # times a million, for every rank's own, it still is a seed of torch's 64 bits
+# Training
+COUNT: Final = 2**31 - 1  # steps, lines, tokens: the largest value of a 32-bit counter
+SEED: Final = 2**43 - 1  # multiplied by a million for a seed per rank, it still fits torch's 64-bit seeds
 MINUTES: Final = 1e7  # nineteen years
-RATE: Final = (
-    1e30  # the learning rate or a factor of it, a weight of a part of the loss; 1e38 is infinite in float32
-)
-SMALLEST: Final = 1e-30  # an epsilon below that is 0 in float32
+RATE: Final = 1e30  # learning rates, factors of them, weights of loss terms; float32 ends at 3.4e38
+SMALLEST: Final = 1e-30  # epsilons; float32 underflows below about 1e-38
 PROCESSES: Final = 4096  # or threads
-CHECKPOINTS: Final = 10_000  # averaged
-WEIGHT: Final = 1e9  # of a file among others, of a penalty
+CHECKPOINTS: Final = 10_000  # checkpoints to average
+WEIGHT: Final = 1e9  # sampling weight of a file, or weight of a penalty
 RATIO: Final = 1e9
 ROTARY_BASE: Final = 1e12
 
-# Of decoding
-BEAM: Final = 1000  # Stahlberg & Byrne 2019 search with 100
-SAMPLES: Final = 100_000  # of one line
-ALPHA: Final = 50.0  # ((5 + |Y|) / 6)^alpha stays within float64 up to LENGTH
+# Decoding
+BEAM: Final = 1000  # beam size; Stahlberg & Byrne 2019 search with 100
+SAMPLES: Final = 100_000  # samples per line
+ALPHA: Final = 50.0  # length penalty; ((5 + |Y|) / 6)^alpha stays within float64 up to LENGTH
 PATIENCE: Final = 1e6  # or infinity
-COLDEST: Final = 1e-6  # temperature; log-probabilities divided by it stay within float32
-HOTTEST: Final = 1e6
+COLDEST: Final = 1e-6  # lowest temperature; log-probabilities divided by it stay within float32
+HOTTEST: Final = 1e6  # highest temperature
 
-# Of analysis, data and benchmarks
-RESAMPLES: Final = 1_000_000  # of a significance test
-BINS: Final = 1000  # of a diagram
-EXAMPLES: Final = 10_000_000  # drawn ones, which are held in memory
+# Analysis, data and benchmarks
+RESAMPLES: Final = 1_000_000  # resamples of a significance test
+BINS: Final = 1000  # bins of a diagram
+EXAMPLES: Final = 10_000_000  # generated examples, which are held in memory
 ROUNDS: Final = 1_000_000

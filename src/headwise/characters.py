@@ -1,4 +1,4 @@
-"""Text that is whole: JSON and file names can hold what no encoding of text can."""
+"""Check that text can be encoded in UTF-8: strings from JSON and file names can hold lone surrogates."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def unwritable(text: str) -> str | None:
-    """Return the first surrogate of a text, as it would be escaped; None where there is none.
+    """Return the first surrogate of a text in escaped form, or None.
 
-    One comes from JSON that escapes half of a character ("\\ud800"), or from a file name that isn't UTF-8, whose bytes
-    Python keeps so ("\\udcff").
+    JSON yields one by escaping half of a surrogate pair ("\\ud800"); Python represents the bytes of a file name that
+    isn't UTF-8 as surrogates ("\\udcff").
     """
-    found = _SURROGATE.search(text)
-    return None if found is None else f"\\u{ord(found[0]):04x}"
+    match = _SURROGATE.search(text)
+    return None if match is None else f"\\u{ord(match[0]):04x}"
 
 
 def check_characters(text: str, place: str) -> str:
-    """Return a text that can be written in UTF-8; raises `DataError` naming the place of one that can't."""
-    found = unwritable(text)
-    if found is not None:
-        raise DataError(f"{place}: expected whole characters, found half of one ({found})")
+    """Return the text if UTF-8 can encode it; otherwise raise `DataError` naming the place."""
+    surrogate = unwritable(text)
+    if surrogate is not None:
+        raise DataError(f"{place}: expected whole characters, found half of one ({surrogate})")
     return text

@@ -1,4 +1,4 @@
-"""Streams in chunks: what is batched is read ahead, and none of it is lost where the rest can't be read."""
+"""Process streams in chunks, without losing items that were read before an error."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ R = TypeVar("R")
 
 
 def chunks(stream: Iterable[T], sizes: Iterable[int]) -> Iterator[list[T]]:
-    """Yield lists of these sizes, the last one shorter.
+    """Yield lists of these sizes; the last one may be shorter.
 
-    Where the stream raises a `HeadwiseError`, what came before it is yielded first, and then the error is raised: a
-    bad line 700 stops nothing before line 700.
+    If the stream raises a `HeadwiseError`, the items before it are yielded first, then the error is raised: with a bad
+    line 700, lines 1 to 699 are still processed.
     """
-    rest = iter(stream)
+    items = iter(stream)
     for size in sizes:
         chunk: list[T] = []
         failure: HeadwiseError | None = None
         try:
-            chunk.extend(itertools.islice(rest, size))
+            chunk.extend(itertools.islice(items, size))
         except HeadwiseError as error:
             failure = error
         if chunk:
@@ -35,24 +35,24 @@ def chunks(stream: Iterable[T], sizes: Iterable[int]) -> Iterator[list[T]]:
 
 
 def results(work: Callable[[Sequence[T]], Sequence[R]], chunk: Sequence[T]) -> Iterator[R]:
-    """Yield what `work` makes of each item of a chunk.
+    """Yield the results of `work` for each item of a chunk.
 
-    Where it raises a `HeadwiseError`, the items are done one by one, so that the results up to the item at fault come
-    before the error. `work` has to give an item the same result in any chunk.
+    If it raises a `HeadwiseError`, the items are processed one by one, so that the results before the faulty item are
+    yielded before the error is raised. The result of an item must not depend on the rest of its chunk.
     """
     try:
-        found = work(chunk)
+        outputs = work(chunk)
     except HeadwiseError:
         if len(chunk) == 1:
             raise
         for item in chunk:
             yield from work([item])
         return
-    yield from found
+    yield from outputs
 
 
 def growing(first: int, most: int) -> Iterator[int]:
-    """Yield sizes that double from `first` up to `most`, so that the first results come soon."""
+    """Yield chunk sizes that double from `first` up to `most`, for a short time to the first result."""
     size = min(first, most)
     while True:
         yield size

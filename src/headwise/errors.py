@@ -1,15 +1,15 @@
-"""Errors that name a user's mistake.
+"""Exceptions for user errors.
 
-Every one of them carries a single sentence that says which file, line or option is at fault, what was
-expected and what was found. The command line prints that sentence and exits with code 2; anything else
-that escapes is a bug of ours and shows its traceback.
+The message of each is a single sentence that names the file, line or option at fault, what was expected and what was
+found. The command line prints that sentence and exits with code 2. Any other exception is a bug in Headwise and shows
+its traceback.
 """
 
 from __future__ import annotations
 
 
 class HeadwiseError(ValueError):
-    """A mistake that the user can mend; its message is one clear sentence."""
+    """Base class of errors that the user can correct; the message is one sentence."""
 
 
 class ConfigError(HeadwiseError):
@@ -17,16 +17,16 @@ class ConfigError(HeadwiseError):
 
 
 class DataError(HeadwiseError):
-    """A text file is missing, empty, unreadable, or doesn't fit its partner."""
+    """An input file is missing, empty, unreadable, or doesn't match its parallel file."""
 
 
 class CheckpointError(HeadwiseError):
-    """A run directory or checkpoint is missing, damaged, or belongs to something else."""
+    """A run directory or checkpoint is missing, damaged, or doesn't match the data, model or configuration."""
 
 
 class DeviceError(HeadwiseError):
-    """The device or precision asked for isn't there."""
+    """The requested device or precision isn't available."""
 
 
 class TrainingError(HeadwiseError):
-    """Training can't continue: the loss is not finite, or the disk is full."""
+    """Training can't continue, for example because the loss is not finite or the disk is full."""

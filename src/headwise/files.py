@@ -1,8 +1,8 @@
-"""Reading and writing files: what goes wrong is one error that names the path, and nothing is left half-written.
+"""Atomic writing of files and directories, and I/O errors that name the path.
 
-Every file or folder is made beside its final place, flushed to the disk, and then renamed: whoever looks sees
-the old one or the new one, whole. What the operating system refuses becomes a `DataError` on reading and a
-`TrainingError` on writing.
+Every file or directory is written under a temporary name in its parent directory, flushed to the disk, and then
+renamed, so that other processes see either the complete old one or the complete new one. An error of the operating
+system becomes a `DataError` on reading and a `TrainingError` on writing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import BinaryIO
 
 from headwise.errors import DataError, TrainingError
 
-_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
-_TEMPORARY = ".partial-"  # in the names of everything that isn't finished yet
-_UMASK = os.umask(0)  # can only be read by setting it, so once, before there are threads
+_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_TEMPORARY = ".partial-"  # part of the name of every temporary file and directory
+_UMASK = os.umask(0)  # reading it means setting it, so this is done once, before threads are started
 os.umask(_UMASK)
 
 
 @contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Turn what can go wrong while reading `path` into a `DataError`."""
+    """Convert errors while reading `path` into a `DataError`."""
     try:
         yield
     except FileNotFoundError:
@@ -44,11 +44,11 @@ def read_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an `OSError` raised inside into a `TrainingError` that names `path` and what is wrong with it."""
+    """Convert an `OSError` inside the block into a `TrainingError` that names `path` and the reason."""
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in _DISK_FULL:
             raise TrainingError(f"{path}: can't be written because the disk is full") from error
         reason = error.strerror or str(error)
         raise TrainingError(f"{path}: can't be written ({reason})") from error
@@ -56,10 +56,10 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a new file for binary writing that takes the place of `path` when the block ends well.
+    """Open a temporary file for binary writing that replaces `path` when the block ends without an exception.
 
-    If the block raises, `path` is left as it was. Raises `TrainingError` where the disk is full or the folder
-    can't be written.
+    If the block raises, `path` is left unchanged. Raises `TrainingError` if the disk is full or the directory isn't
+    writable.
     """
     path = Path(path)
     with disk_errors(path):
@@ -79,25 +79,25 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Replace the file at `path` by `data`, all or nothing; raises `TrainingError`."""
+    """Write `data` to the file at `path` atomically; raises `TrainingError`."""
     with atomic_file(path) as file:
         file.write(data)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Replace the file at `path` by `text` in UTF-8, all or nothing; raises `TrainingError`."""
+    """Write `text` to the file at `path` atomically, in UTF-8; raises `TrainingError`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 @contextmanager
 def atomic_directory(path: str | Path) -> Iterator[Path]:
-    """Give a new empty folder that takes the place of `path` when the block ends well.
+    """Yield a temporary empty directory that replaces `path` when the block ends without an exception.
 
-    Everything written below it is flushed to the disk before the rename. If the block raises, the new folder
-    is removed and `path` is left as it was. A folder that already stands at `path` is replaced.
+    Everything written below it is flushed to the disk before the rename. If the block raises, the temporary directory
+    is removed and `path` is left unchanged. An existing directory at `path` is replaced.
 
     Raises:
-        TrainingError: the disk is full or the parent folder can't be written.
+        TrainingError: the disk is full or the parent directory isn't writable.
     """
     path = Path(path)
     with disk_errors(path):
@@ -107,7 +107,7 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
             yield temporary
             os.chmod(temporary, 0o777 & ~_UMASK)
             _sync_tree(temporary)
-            _put_in_place(temporary, path)
+            _replace_directory(temporary, path)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -116,10 +116,10 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def hold(folder: str | Path) -> Iterator[None]:
-    """Keep other processes that want to `hold` this folder out while the block runs; it is made where it is missing.
+    """Hold an exclusive lock on a directory while the block runs; the directory is created if missing.
 
-    Raises `TrainingError` where another process holds it, or it can't be written. Ends with the process, however
-    that ends. There is no such protection on Windows.
+    Raises `TrainingError` if another process holds the lock, or the directory isn't writable. The operating system
+    releases the lock when the process ends, even by a crash. On Windows there is no lock.
     """
     folder = Path(folder)
     with disk_errors(folder):
@@ -127,7 +127,7 @@ def hold(folder: str | Path) -> Iterator[None]:
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if os.name == "posix":
-            import fcntl  # there is none on Windows
+            import fcntl  # not available on Windows
 
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,9 +139,9 @@ def hold(folder: str | Path) -> Iterator[None]:
 
 
 def remove_directory(path: str | Path) -> None:
-    """Remove a folder, all or nothing for whoever looks for it: a kill on the way leaves no half of it at `path`.
+    """Remove a directory atomically: it is renamed first, so a kill leaves no part of it at `path`.
 
-    What can't be removed stays without an error, as does what isn't there.
+    A missing directory, or one that can't be removed, is no error.
     """
     path = Path(path)
     if path.is_dir():
@@ -150,22 +150,22 @@ def remove_directory(path: str | Path) -> None:
 
 
 def remove_partial(path: str | Path) -> None:
-    """Remove what interrupted calls of this module for `path` left beside it.
+    """Remove the temporary files and directories that interrupted writes of `path` left behind.
 
-    The name may be a pattern; `folder / "*"` stands for everything in a folder.
-    Only call it where no other process can be writing `path` at the same time.
+    The name may be a glob pattern; `folder / "*"` matches everything in a directory.
+    No other process may be writing `path` at the same time.
     """
     path = Path(path)
-    for leftover in path.parent.glob(f".{path.name}{_TEMPORARY}*"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
+    for temporary in path.parent.glob(f".{path.name}{_TEMPORARY}*"):
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
         else:
-            leftover.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def sync_directory(path: str | Path) -> None:
-    """Flush a folder's own entries, so that a rename inside it survives a power cut."""
-    if os.name == "nt":  # Windows can't open a folder; its renames are journaled
+    """Flush a directory's entries to the disk, so that a rename inside it survives a power failure."""
+    if os.name == "nt":  # Windows can't open a directory; its renames are journaled
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -174,7 +174,7 @@ def sync_directory(path: str | Path) -> None:
         os.close(handle)
 
 
-def _put_in_place(new: Path, path: Path) -> None:
+def _replace_directory(new: Path, path: Path) -> None:
     if not path.exists():
         os.rename(new, path)
         return
@@ -184,10 +184,10 @@ def _put_in_place(new: Path, path: Path) -> None:
 
 
 def _move_aside(path: Path) -> Path:
-    """Rename a folder so that nobody finds it any more; returns what is to be removed."""
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
-    os.rename(path, aside / "old")
-    return aside
+    """Move a directory into a new temporary one; returns the temporary directory, for removal."""
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
+    os.rename(path, temporary / "old")
+    return temporary
 
 
 def _sync_tree(root: Path) -> None:

@@ -1,8 +1,8 @@
-"""Python in processes of its own, which import what this one imports and nothing from the working directory.
+"""Start Python child processes that import the same modules as this one, and nothing from the working directory.
 
-Python puts the working directory first on a child's path (`python -m`, `-c`), so that a `numpy.py` that lies there, in
-a folder of somebody else's data, would run. Children are started with `-P` and `PYTHONSAFEPATH`, which their own
-children inherit.
+`python -m` and `-c` put the working directory first on the child's module path, so a `numpy.py` in a directory of
+untrusted data would be executed. Child processes are started with `-P` and `PYTHONSAFEPATH`; their own children
+inherit the latter.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import os
 import sys
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)  # where this package lies
+_PACKAGE = str(Path(__file__).resolve().parent.parent)  # the directory that contains this package
 
 
 def python_command(*arguments: str) -> list[str]:
-    """The command that starts this Python; `arguments` as those of `python`, such as `-m` and a module."""
+    """Return the command that starts this Python interpreter; `arguments` are those of `python`, such as `-m X`."""
     return [sys.executable, "-P", *arguments]
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of a Python child: it finds modules where this process does, the working directory aside.
+    """Return the environment of a Python child process: this process's module path without the working directory.
 
-    A working directory that PYTHONPATH names stays, as whoever set it asks for that.
+    The working directory is kept if PYTHONPATH names it, because then the user asked for it.
     """
     try:
-        here = os.path.realpath(os.getcwd())
+        cwd = os.path.realpath(os.getcwd())
     except FileNotFoundError:  # it was removed
-        here = None
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    asked = {os.path.realpath(entry) for entry in given if entry}
-    path = [entry for entry in sys.path if entry and (os.path.realpath(entry) != here or here in asked)]
+        cwd = None
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    explicit = {os.path.realpath(entry) for entry in entries if entry}
+    path = [entry for entry in sys.path if entry and (os.path.realpath(entry) != cwd or cwd in explicit)]
     if _PACKAGE not in map(os.path.realpath, path):
         path.append(_PACKAGE)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}

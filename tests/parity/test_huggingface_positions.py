@@ -21,7 +21,7 @@ def test_rotary_in_halves_is_llamas() -> None:
     angle = torch.arange(5.0)[:, None] * 10000.0 ** (-torch.arange(0, 8, 2) / 8)
     angle = torch.cat([angle, angle], -1)[None]
     expected, _ = apply_rotary_pos_emb(x, x, angle.cos(), angle.sin())
-    assert_close(Rotary(config, causal=False).turn(x, 0), expected, rtol=1e-5, atol=1e-6)
+    assert_close(Rotary(config, causal=False).rotate(x, 0), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -1,4 +1,4 @@
-"""Attention and the layers around it: tensors in, tensors out, no strings and no vocabularies."""
+"""Attention and the layers around it. The modules take and return tensors; none knows text or vocabularies."""
 
 from headwise.nn import attention_positions, kinds
 

@@ -1,15 +1,15 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1): one function for all kinds.
+"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), and the registry of attention kinds.
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
 
-Every kind is a function of (q, k, v, mask, bias, dropout) registered under its name; `attend` calls it. To add
-one, write the function and put `@register("name")` above it (docs/extend.md). `reference` and `fused` are here, the
-others in `headwise.nn.kinds`. What mixes a sequence in another way than by queries, keys and values is a whole layer,
-a `SequenceMixer` with `@register_layer("name")` above it.
+An attention kind is a function of (q, k, v, mask, bias, dropout), registered under its name; `attend` calls it. To add
+one, write the function and decorate it with `@register("name")` (docs/extend.md). `reference` and `fused` are defined
+here, the others in `headwise.nn.kinds`. A layer that mixes a sequence without queries, keys and values is a
+`SequenceMixer` decorated with `@register_layer("name")`.
 
 Shapes: q (batch, heads, query, d_k), k (batch, heads, key, d_k), v (batch, heads, key, d_v), mask bool and
 bias float broadcastable to (batch, heads, query, key); the result is (batch, heads, query, d_v). Keys and values
-may have fewer heads, of which each serves as many queries' heads in turn (Ainslie et al. 2023, section 2.2).
+may have fewer heads, each shared by a group of consecutive query heads (Ainslie et al. 2023, section 2.2).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
 
-# A kind: (q, k, v, mask, bias, dropout) -> result, shapes as at the top of this file; dropout is 0 outside training.
-# A structured kind gets causal= and options= too, and a `RelativeBias` as it is.
+# (q, k, v, mask, bias, dropout) -> result, shapes as at the top of this file; dropout is 0 outside training.
+# A structured kind also takes causal= and options=, and accepts a `RelativeBias`.
 AttentionKind = Callable[..., Tensor]
 
-# What a kind may lack, in the words of an error message.
+# Features that a kind may lack, with their names in error messages.
 FEATURES = {
     "cross": "cross-attention",
     "pairs": "masks over pairs of query and key",
@@ -51,19 +51,19 @@ FEATURES = {
 
 @dataclass(frozen=True)
 class Registered:
-    """What `model.attention` can name, and what it lacks of `FEATURES`, with the reasons."""
+    """A registered value of `model.attention`; `lacks` maps each of `FEATURES` that it lacks to the reason."""
 
     name: str
     lacks: Mapping[str, str]
 
     def require(self, feature: str, what: str, hint: str = "") -> None:
-        """Raise `ConfigError` naming this kind, `what` it can't be combined with, and why, where it lacks `feature`."""
+        """Raise `ConfigError` if it lacks `feature`, naming this kind, `what` needs the feature, and the reason."""
         if feature in self.lacks:
             reason = self.lacks[feature]
             raise ConfigError(f"model.attention={self.name} can't be combined with {what}: {reason}{hint}")
 
     def require_all(self, *, role: Role, dropout: float, positions: AttentionPositions | None) -> None:
-        """Raise `ConfigError` where it lacks what a layer of this role, dropout and positions needs."""
+        """Raise `ConfigError` if it lacks a feature that a layer with this role, dropout and positions needs."""
         if role == "cross":
             self.require("cross", "cross-attention", "; model.cross_attention can name another kind for that")
         if dropout:
@@ -80,14 +80,14 @@ class Layer(Registered):
     make: Callable[..., SequenceMixer]
 
     def build(self, config: ModelConfig, role: Role, positions: AttentionPositions | None) -> SequenceMixer:
-        """Make the layer; raises `ConfigError` where it lacks what is asked of it."""
+        """Build the layer; raises `ConfigError` if it lacks a feature that the configuration needs."""
         self.require_all(role=role, dropout=config.attention_dropout, positions=positions)
         return self.make(config, causal=role == "causal")
 
 
 @dataclass(frozen=True)
 class Kind(Registered):
-    """A registered kind; see `register`."""
+    """A registered attention kind; see `register`."""
 
     function: AttentionKind
     structured: bool
@@ -107,7 +107,7 @@ class Kind(Registered):
         causal: bool,
         options: AttentionOptions,
     ) -> Tensor:
-        """Compute all weights, (batch, heads, query, key), by the kind's definition, whatever that costs."""
+        """Return the dense attention weights (batch, heads, query, key) by the kind's definition, at quadratic cost."""
         queries, keys = q.size(-2), k.size(-2)
         allowed = self.pattern(queries, keys, causal=causal, options=options, device=q.device)
         return self.weights(q, k, combine(mask, allowed), dense_bias(bias, queries, keys))
@@ -122,12 +122,12 @@ LayerClass = TypeVar("LayerClass", bound=type[SequenceMixer])
 def all_pairs(
     queries: int, keys: int, *, causal: bool, options: AttentionOptions, device: torch.device | None = None
 ) -> Tensor | None:
-    """Allow every pair, or those that are causal: the pattern of a kind that has none of its own."""
+    """Return the default pattern: every pair of query and key is allowed (None), or every causal pair."""
     return causal_mask(queries, keys, device=device) if causal else None
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """softmax(Q Kᵀ / √d_k + bias) with masked keys at exactly 0; (batch, heads, query, key)."""
+    """Return softmax(Q Kᵀ / √d_k + bias), (batch, heads, query, key), with masked keys at exactly 0."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
@@ -150,71 +150,78 @@ def register(
 ) -> Callable[[AttentionKind], AttentionKind]:
     """Register an attention kind under `name`.
 
-    `lacks` says for each of `FEATURES` that the kind can't have, why not: a model that asks for it fails when it is
-    built. A `structured` kind is told whether it is causal instead of getting a mask for that (with fewer queries
-    than keys, the queries are the last), gets the model's `options`, masks in four dimensions, and position biases as
-    `RelativeBias`, so that it needn't write out all pairs. Another kind may have a function (q, k, v, dropout) for
-    `causal` self-attention without anything else masked or added. `pattern` (the pairs it allows) and `weights`
-    (from q, k, mask and bias) define it in full for those who look at its weights. A recurrent kind has its own
-    `cache`, and `advance`, which continues it.
+    Args:
+        name: the value of `model.attention`.
+        structured: whether the function avoids dense (query, key) tensors. It then takes `causal` instead of a causal
+            mask (with fewer queries than keys, the queries are the last positions), the model's `options`, masks in
+            four dimensions, and position biases as `RelativeBias`.
+        causal: for a kind that isn't structured, a function (q, k, v, dropout) for causal self-attention without
+            another mask and without a bias.
+        pattern: the pairs of query and key that the kind allows.
+        weights: the dense attention weights from q, k, mask and bias; with `pattern`, the kind's definition, which
+            is used when its weights are recorded.
+        cache: the decoding cache; a recurrent kind has its own.
+        advance: for a recurrent kind, the step from its cache.
+        lacks: for each of `FEATURES` that the kind doesn't support, the reason; a model that needs one fails when it
+            is built.
     """
     reasons = {"weights": "its weights are never written out"} if lacks is None else dict(lacks)
 
-    def keep(function: AttentionKind) -> AttentionKind:
-        _keep(Kind(name, reasons, function, structured, causal, pattern, weights, cache, advance))
+    def decorator(function: AttentionKind) -> AttentionKind:
+        _add(Kind(name, reasons, function, structured, causal, pattern, weights, cache, advance))
         return function
 
-    return keep
+    return decorator
 
 
 def register_layer(name: str, *, lacks: Mapping[str, str]) -> Callable[[LayerClass], LayerClass]:
-    """Register a `SequenceMixer` that stands in the place of self-attention; `lacks` is as for `register`.
+    """Register a `SequenceMixer` that replaces self-attention; `lacks` is as for `register`.
 
-    It is called with (config, causal=).
+    The class is called with (config, causal=).
     """
 
-    def keep(layer: LayerClass) -> LayerClass:
-        _keep(Layer(name, dict(lacks), layer))
+    def decorator(layer: LayerClass) -> LayerClass:
+        _add(Layer(name, dict(lacks), layer))
         return layer
 
-    return keep
+    return decorator
 
 
-def _keep(kind: Kind | Layer) -> None:
+def _add(kind: Kind | Layer) -> None:
     assert set(kind.lacks) <= set(FEATURES), f"attention kind {kind.name} lacks something unknown"
     assert kind.name not in _KINDS, f"attention kind {kind.name} is registered twice"
     _KINDS[kind.name] = kind
 
 
 def registered(name: str, key: str = "model.attention") -> Kind | Layer:
-    """Look a name up; raises `ConfigError` naming the known ones, so that a model fails when it is built."""
+    """Return the kind or layer of a name; raises `ConfigError` with the known names, when a model is built."""
     if name not in _KINDS:
         raise ConfigError(f"{key}: expected one of {', '.join(sorted(_KINDS))}, found {name!r}")
     return _KINDS[name]
 
 
 def attention_kind(name: str, key: str = "model.attention") -> Kind:
-    """Look a function of queries, keys and values up; raises `ConfigError` where there is none of that name."""
-    known = registered(name, key)
-    if isinstance(known, Layer):
+    """Return the attention kind of a name; raises `ConfigError` if it is unknown or a layer."""
+    kind = registered(name, key)
+    if isinstance(kind, Layer):
         raise ConfigError(
             f"{key}: expected a kind with queries, keys and values, found {name}, which has none"
         )
-    return known
+    return kind
 
 
 def attention_kinds() -> tuple[Kind, ...]:
-    """Return all functions of queries, keys and values, by name."""
+    """Return all attention kinds (without layers), sorted by name."""
     return tuple(kind for kind in all_registered() if isinstance(kind, Kind))
 
 
 def all_registered() -> tuple[Kind | Layer, ...]:
-    """Return all that `model.attention` can name, by name."""
+    """Return all registered values of `model.attention`, sorted by name."""
     return tuple(_KINDS[name] for name in sorted(_KINDS))
 
 
 def pairs_refused(name: str) -> ValueError:
-    """Return the error for a mask over pairs given to a kind that takes masks over keys only."""
+    """Return the error for a mask over (query, key) pairs passed to a kind that takes masks over keys only."""
     return ValueError(
         f"expected a mask over keys (batch, heads, 1, key) for {name} attention, found one over pairs: "
         f"{registered(name).lacks['pairs']}"
@@ -233,39 +240,39 @@ def attend(
     causal: bool = False,
     options: AttentionOptions | None = None,
 ) -> Tensor:
-    """Attend with the named kind; a query that may attend to nothing gets zeros.
+    """Attend with the named kind; a query without any allowed key gets zeros.
 
-    With `causal`, query i sees no key after its own position, the queries being the last of the positions. Raises
+    With `causal`, a query attends to no key after its own position; the queries are the last positions. Raises
     `ConfigError` for an unknown kind.
     """
-    known = attention_kind(kind)
-    if known.structured:
+    entry = attention_kind(kind)
+    if entry.structured:
         k, v = share_heads(q, k, v)
         mask = None if mask is None else _four_dimensional(mask)
         bias = _four_dimensional(bias) if isinstance(bias, Tensor) else bias
         options = options or _DEFAULT_OPTIONS
-        return known.function(q, k, v, mask, bias, dropout, causal=causal, options=options)
+        return entry.function(q, k, v, mask, bias, dropout, causal=causal, options=options)
     queries, keys = q.size(-2), k.size(-2)
-    if causal and known.causal is not None and mask is None and bias is None and queries == keys > 1:
-        return known.causal(q, *share_heads(q, k, v), dropout)
+    if causal and entry.causal is not None and mask is None and bias is None and queries == keys > 1:
+        return entry.causal(q, *share_heads(q, k, v), dropout)
     bias = dense_bias(bias, queries, keys)
     if causal and queries > 1:
         mask = combine(mask, causal_mask(queries, keys, device=q.device))
     if q.size(1) != k.size(1) and queries == 1 and mask is None:
-        # One new token: the heads that share keys stand as queries to them, and no key is copied.
+        # A single new token: the query heads of a group become queries of their shared head, so no key is copied.
         folded = q.reshape(q.size(0), k.size(1), -1, q.size(-1))
         bias = None if bias is None else bias.reshape(bias.size(0), k.size(1), -1, keys)
-        return known.function(folded, k, v, None, bias, dropout).reshape(*q.shape[:3], v.size(-1))
+        return entry.function(folded, k, v, None, bias, dropout).reshape(*q.shape[:3], v.size(-1))
     k, v = share_heads(q, k, v)
-    return known.function(q, k, v, mask, bias, dropout)
+    return entry.function(q, k, v, mask, bias, dropout)
 
 
 def share_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Repeat each head of keys and values for the queries' heads that share it."""
+    """Repeat each key/value head for the group of query heads that shares it."""
     if q.size(1) == k.size(1):
         return k, v
-    times = q.size(1) // k.size(1)
-    return k.repeat_interleave(times, dim=1), v.repeat_interleave(times, dim=1)
+    group = q.size(1) // k.size(1)
+    return k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
 
 
 def _four_dimensional(x: Tensor) -> Tensor:
@@ -276,18 +283,18 @@ def _four_dimensional(x: Tensor) -> Tensor:
 def reference(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
 ) -> Tensor:
-    """Compute the paper's formula, as written; the weights are there to be looked at."""
+    """Compute the paper's formula as written, with dense attention weights."""
     weights = attention_weights(q, k, mask, bias)
     return drop(weights, dropout, training=dropout > 0) @ v
 
 
-# Up to this many keys, plain matrix products beat torch's fused CPU kernel, whose backward pass is
+# Up to this many keys, plain matrix products are faster than torch's fused CPU kernel, whose backward pass is
 # several times slower for short sentences (benchmarks/README.md).
 _FUSED_FROM_KEYS_ON_CPU = 128
 
 
 def _fused_causal(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
-    """Causal self-attention in memory linear in its length: no mask is written out for torch's kernel."""
+    """Causal self-attention; long sequences use torch's kernel without a dense mask, in linear memory."""
     if _short(k):
         return fused(q, k, v, causal_mask(q.size(-2), device=q.device), None, dropout)
     return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
@@ -301,17 +308,17 @@ def _short(k: Tensor) -> bool:
 def fused(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
 ) -> Tensor:
-    """Compute the same function the fastest way known here.
+    """Compute the same function as `reference` by the fastest implementation.
 
-    Long sequences and GPUs go to torch's scaled_dot_product_attention; short ones on a CPU to plain products with
-    the mask added to the scores, which is what that kernel's speed depends on there.
+    Long sequences, and all sequences on a GPU, use torch's scaled_dot_product_attention; short ones on a CPU use plain
+    matrix products with an additive mask, which are faster there.
     """
     added = _additive(mask, bias, q.dtype)
     if _short(k):
         scores = (q * q.size(-1) ** -0.5) @ k.transpose(-2, -1)
         if added is not None:
             scores = scores + added
-        # In float32: over rows as short as these torch's bfloat16 softmax takes 3 to 9 times as long, both ways.
+        # In float32: over rows this short, torch's bfloat16 softmax takes 3 to 9 times as long, forward and backward.
         weights = scores.softmax(dim=-1, dtype=sum_dtype(scores)).to(v.dtype)
         out = drop(weights, dropout, training=dropout > 0) @ v
     else:
@@ -324,7 +331,7 @@ def fused(
 def _additive(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None:
         return None if bias is None else bias.to(dtype)
-    # Large and finite, so that a row without any key stays free of NaN until it is zeroed.
+    # Large but finite, so that a query without any allowed key gets no NaN before its output is set to zero.
     lowest = torch.finfo(dtype).min / 2
     if bias is not None:
         return bias.to(dtype).masked_fill(~mask, lowest)
@@ -332,5 +339,5 @@ def _additive(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> T
 
 
 def _may_have_empty_rows(mask: Tensor) -> bool:
-    """Tell without waiting for the device whether some query may attend to nothing (unknown on a GPU)."""
+    """Return whether some query has no allowed key; True on a GPU, where checking would need a synchronization."""
     return mask.device.type != "cpu" or not bool(mask.any(dim=-1).all())

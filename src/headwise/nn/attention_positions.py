@@ -1,6 +1,6 @@
-"""Positions inside self-attention: rotations of queries and keys, and biases on the scores.
+"""Position encodings inside self-attention: rotations of queries and keys, and biases on the scores.
 
-p is the position of a query, j that of a key; everything here depends on j - p alone.
+p is the position of a query, j that of a key; the attention scores depend on positions only through j - p.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from headwise.nn.relative import RelativeBias
 
 
 def distances(reach: int, device: torch.device | None = None) -> Tensor:
-    """Return -reach … reach, what the last dimension of a `RelativeBias` stands for."""
+    """Return the distances -reach … reach, which index the last dimension of a `RelativeBias`."""
     return torch.arange(-reach, reach + 1, device=device)
 
 
 @register_positions("rotary")
 class Rotary(AttentionPositions):
-    """Turn pair i of a query or key at position p by p · base^(-2i / d_k) (Su et al. 2021, equations 14, 15, 34).
+    """Rotary position embedding (RoPE, Su et al. 2021, equations 14, 15, 34).
 
-    A product of two turned vectors depends on the difference of their positions only. Raises `ConfigError` for an
-    odd d_k.
+    Pair i of a query or key at position p is rotated by the angle p · base^(-2i / d_k), so that the product of two
+    rotated vectors depends on the difference of their positions only. Raises `ConfigError` for an odd d_k.
     """
 
     needs = frozenset({"rotation"})
@@ -43,23 +43,23 @@ class Rotary(AttentionPositions):
         self.register_buffer("frequency", options.base**-exponent, persistent=False)
         self.frequency: Tensor
 
-    def turn(self, x: Tensor, start: int) -> Tensor:  # noqa: D102
-        time = torch.arange(start, start + x.size(2), dtype=torch.float64, device=x.device)
-        angle = time[:, None] * self.frequency  # (time, d_k / 2)
+    def rotate(self, x: Tensor, start: int) -> Tensor:  # noqa: D102
+        position = torch.arange(start, start + x.size(2), dtype=torch.float64, device=x.device)
+        angle = position[:, None] * self.frequency  # (time, d_k / 2)
         cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         if self.halves:
             first, second = x.chunk(2, dim=-1)
         else:
             first, second = x[..., 0::2], x[..., 1::2]
-        turned = (first * cosine - second * sine, first * sine + second * cosine)
-        return torch.cat(turned, dim=-1) if self.halves else torch.stack(turned, dim=-1).flatten(-2)
+        rotated = (first * cosine - second * sine, first * sine + second * cosine)
+        return torch.cat(rotated, dim=-1) if self.halves else torch.stack(rotated, dim=-1).flatten(-2)
 
 
 def alibi_slopes(heads: int) -> list[float]:
     """Return the slope of each head (Press et al. 2022, section 3): 2^(-8/n), 2^(-16/n), … for n heads.
 
-    For other numbers than powers of two, the authors take those of the next lower power n, and then every second one
-    of 2n's.
+    For a number that isn't a power of two, the authors use the slopes of the next lower power n, then every second
+    slope of 2n.
     """
     lower = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * i / lower) for i in range(1, lower + 1)]
@@ -68,7 +68,7 @@ def alibi_slopes(heads: int) -> list[float]:
 
 @register_positions("alibi")
 class ALiBi(AttentionPositions):
-    """Subtract slope · |p - j| from the scores (Press et al. 2022, equation in section 3); nothing is learned."""
+    """ALiBi: subtract slope · |p - j| from the scores (Press et al. 2022, equation in section 3); no parameters."""
 
     needs = frozenset({"bias"})
 
@@ -85,8 +85,8 @@ class ALiBi(AttentionPositions):
 def t5_bucket(distance: Tensor, *, causal: bool, buckets: int, reach: int) -> Tensor:
     """Return the bucket of each distance j - p (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets (of each direction's, where there are two) hold one distance each; the others widen
-    logarithmically up to `reach`, beyond which all share the last.
+    Without `causal`, each direction has half of the buckets. In a direction, half of the buckets hold one distance
+    each; the others widen logarithmically up to `reach`, and all longer distances share the last one.
     """
     if causal:
         later, length = torch.zeros_like(distance), -distance.clamp(max=0)
@@ -94,7 +94,7 @@ def t5_bucket(distance: Tensor, *, causal: bool, buckets: int, reach: int) -> Te
         buckets //= 2
         later, length = (distance > 0).long() * buckets, distance.abs()
     single = buckets // 2
-    # In float32, as all published weights were trained with: buckets begin at rounded powers.
+    # In float32, as for all published weights: rounding decides where a bucket begins.
     widening = (length.clamp(min=1).float() / single).log() / math.log(reach / single) * (buckets - single)
     wide = (single + widening.long()).clamp(max=buckets - 1)
     return later + torch.where(length < single, length, wide)
@@ -102,7 +102,7 @@ def t5_bucket(distance: Tensor, *, causal: bool, buckets: int, reach: int) -> Te
 
 @register_positions("t5")
 class T5Buckets(AttentionPositions):
-    """Add a learned number for each head and bucket of distances, one table a stack (Raffel et al. 2020, 2.1)."""
+    """T5: add a learned bias per head and distance bucket, one table per stack (Raffel et al. 2020, section 2.1)."""
 
     needs = frozenset({"bias"})
 
@@ -121,9 +121,9 @@ class T5Buckets(AttentionPositions):
 
 @register_positions("relative")
 class Relative(AttentionPositions):
-    """Add a learned vector for each clipped distance to the keys, and if asked to the values (Shaw et al. 2018).
+    """Add a learned vector per clipped distance to the keys, and optionally to the values (Shaw et al. 2018).
 
-    e = q (k + a^K)ᵀ / √d_k and z = Σ α (v + a^V) (equations 3 and 4), with tables of each layer's own.
+    e = q (k + a^K)ᵀ / √d_k and z = Σ α (v + a^V) (equations 3 and 4), with separate tables in each layer.
     """
 
     variants = MappingProxyType({"with values": {"values": True}})
@@ -146,7 +146,7 @@ class Relative(AttentionPositions):
         return RelativeBias(q @ self.keys.to(q.dtype).transpose(-2, -1) * q.size(-1) ** -0.5)
 
     def values(self, weights: Tensor) -> Tensor:
-        """Σ_j α_pj a^V of j - p, by adding up the weights of each distance first; (batch, heads, query, d_v)."""
+        """Return Σ_j α_pj a^V_{j-p}, (batch, heads, query, d_v), by first summing the weights of each distance."""
         assert self.added is not None
         queries, keys = weights.shape[-2:]
         rows = torch.arange(queries, device=weights.device)[:, None] + keys - queries

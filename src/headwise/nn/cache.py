@@ -1,4 +1,4 @@
-"""Keys and values kept between decoding steps, so that each step computes only its own token."""
+"""Key/value cache: each decoding step computes keys and values of its own token only."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from torch import Tensor
 
 
 class Cache(Protocol):
-    """What decoding knows of a kind's memory: how many positions it has seen, and how beams move."""
+    """Interface of the decoding caches: the number of cached positions, and the reordering of beams."""
 
     length: int
 
     def select(self, rows: Tensor) -> None:
-        """Make row r continue what row rows[r] was."""
+        """Reorder the cache: its row r becomes what row rows[r] was."""
         ...
 
 
 class KeyValueCache:
-    """Grows by one position a step inside buffers allocated once.
+    """Keys and values of all past positions, in preallocated buffers.
 
-    keys (rows, heads, capacity, d_k) and values (rows, heads, capacity, d_v); the first `length` are filled.
-    The buffers double when they are full.
+    keys (rows, heads, capacity, d_k) and values (rows, heads, capacity, d_v), rows = sentences × beams; the first
+    `length` positions are filled. The buffers at least double when they are full.
     """
 
     def __init__(self, capacity: int = 32) -> None:
@@ -31,7 +31,7 @@ class KeyValueCache:
         self._values: Tensor | None = None
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add (rows, heads, new, d) to the end; returns views of everything kept so far."""
+        """Append new positions (rows, heads, new, d); returns views of all keys and all values so far."""
         new = keys.size(2)
         if self._keys is None or self._values is None:
             self._keys = self._empty_like(keys)
@@ -47,7 +47,7 @@ class KeyValueCache:
         return self._keys[:, :, :end], self._values[:, :, :end]
 
     def select(self, rows: Tensor) -> None:
-        """Make row r continue what row rows[r] was."""
+        """Reorder the cache: its row r becomes what row rows[r] was."""
         if self._keys is None or self._values is None:
             return
         self._keys = self._selected(self._keys, rows)

@@ -16,7 +16,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 
 class NormalizedLinear(nn.Linear):
-    """x Wᵀ + b with a normalized weight, N(0, gain / inputs) at the start (Gehring et al. 2017, section 3.5)."""
+    """x Wᵀ + b with weight normalization, initialized from N(0, gain / inputs) (Gehring et al. 2017, section 3.5)."""
 
     def __init__(self, inputs: int, outputs: int, gain: float = 1.0) -> None:
         super().__init__(inputs, outputs)
@@ -29,9 +29,9 @@ class NormalizedLinear(nn.Linear):
 
 
 class GatedConvolution(nn.Module):
-    """A convolution and its gate, (batch, time, channels) to (batch, time - kernel + 1, channels).
+    """Convolution with a gated linear unit, (batch, time, channels) to (batch, time - kernel + 1, channels).
 
-    Whoever calls it puts the padding around: on both sides in an encoder, before the first position in a decoder.
+    The caller pads the input: on both sides in an encoder, before the first position in a decoder.
     `keep` is the probability with which dropout keeps an input; half of the outputs are gates, hence the 4.
     """
 
@@ -47,11 +47,11 @@ class GatedConvolution(nn.Module):
 
 
 def half_variance(x: Tensor, y: Tensor) -> Tensor:
-    """(x + y) √0.5: as large as its parts, where they are equally large (Gehring et al. 2017, section 3.4)."""
+    """(x + y) √0.5: keeps the variance of two terms of equal variance (Gehring et al. 2017, section 3.4)."""
     return (x + y) * math.sqrt(0.5)
 
 
 def scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """Return x, to the bit, with its gradient multiplied by `factor`."""
+    """Return x bit for bit, with its gradient multiplied by `factor`."""
     constant = x.detach()
     return constant + (x - constant) * factor

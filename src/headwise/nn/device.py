@@ -1,4 +1,4 @@
-"""Which device and which arithmetic to compute with."""
+"""Choice of device and precision, number of threads, and memory of the process."""
 
 from __future__ import annotations
 
@@ -15,56 +15,56 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def find_device(name: str = "auto") -> torch.device:
-    """Return the device called `name`: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the first GPU there is.
+    """Return the device `name`: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the first GPU, else the CPU.
 
-    Raises `DeviceError` where it isn't there, naming those that are.
+    Raises `DeviceError` if it isn't available, naming the devices that are.
     """
-    there = ["cpu"]
+    available = ["cpu"]
     if torch.cuda.is_available():
-        there += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        available += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():
-        there += ["mps"]
+        available += ["mps"]
     if name == "auto":
-        return torch.device(there[1] if len(there) > 1 else "cpu")
-    if name not in there:
+        return torch.device(available[1] if len(available) > 1 else "cpu")
+    if name not in available:
         raise DeviceError(
-            f"device: expected auto or one of {', '.join(there)} on this machine, found {name!r}"
+            f"device: expected auto or one of {', '.join(available)} on this machine, found {name!r}"
         )
     return torch.device(name)
 
 
 def use_threads(count: int) -> None:
-    """Let PyTorch use `count` threads for one product; 0 leaves the number to it."""
+    """Set the number of threads of PyTorch's operations; 0 keeps PyTorch's default."""
     if count:
         torch.set_num_threads(count)
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Tell whether bfloat16 matrix products run in hardware on `device`.
+    """Return whether `device` has hardware support for bfloat16 matrix products.
 
-    A processor that `ATEN_CPU_CAPABILITY` makes act as an older one has what the older one has.
+    If `ATEN_CPU_CAPABILITY` limits the instruction set to one below AVX-512, the answer is False.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
-        # torch (2.7 to 2.13) keeps these to itself; a version without them is taken for a processor without them.
+        # Private functions of torch (2.7 to 2.13); if a version lacks them, no support is assumed.
         probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-        there = any(getattr(torch.cpu, probe, bool)() for probe in probes)
-        return there and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+        supported = any(getattr(torch.cpu, probe, bool)() for probe in probes)
+        return supported and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     return False
 
 
 def find_precision(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of the activations; `auto` is bfloat16 where `device` multiplies it in hardware.
+    """Return the dtype of the activations; `auto` is bfloat16 if `device` supports it in hardware, else float32.
 
-    Raises `ConfigError` for a name that isn't known.
+    Raises `ConfigError` for an unknown name.
     """
     if name == "auto":
         return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
@@ -74,32 +74,32 @@ def find_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def sum_dtype(x: torch.Tensor) -> torch.dtype:
-    """Return the dtype to sum in: float32, or float64 where `x` is."""
+    """Return the dtype of sums over `x`: float32, or float64 if `x` is float64."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
-# Parameters of glibc's mallopt, and how much it may keep.
+# Parameters of glibc's mallopt, and their values in bytes.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT, _LARGEST_KEPT = 2**31 - 1, 2**25  # bytes; the second is the most that glibc accepts
+_TRIM_BYTES, _MMAP_BYTES = 2**31 - 1, 2**25  # 2**25 is the largest mmap threshold that glibc accepts
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep the memory that tensors leave for those to come; returns whether that is possible here.
+    """Make glibc keep freed memory in the process for later tensors; returns whether that is possible here.
 
-    A training step frees hundreds of megabytes and asks for them again. glibc would give them back to the system in
-    between, and every page of them be fetched and cleared anew: 7 % of a small model's time.
+    A training step frees hundreds of megabytes and allocates them again. By default glibc returns them to the system
+    in between, which then has to map and clear every page again: 7 % of a small model's time.
     """
     mallopt = _from_libc("mallopt")
     return mallopt is not None and bool(
-        mallopt(_M_TRIM_THRESHOLD, _KEPT) and mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)
+        mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES) and mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
     )
 
 
 def give_back_freed_memory() -> None:
-    """Give the system the memory that this process has no use for at the moment, where that is possible.
+    """Return unused memory of this process to the system, if glibc is there.
 
-    Batches of ever other shapes leave gaps between what stays (oneDNN keeps a thousand compiled products), so that
-    the memory of a training grows for thousands of steps. Now and then this costs nothing that can be noticed.
+    Batches of varying shapes fragment the heap around long-lived allocations (oneDNN caches a thousand compiled
+    products), so the memory of a training run grows for thousands of steps. An occasional call has no noticeable cost.
     """
     trim = _from_libc("malloc_trim")
     if trim is not None:
@@ -107,5 +107,5 @@ def give_back_freed_memory() -> None:
 
 
 def _from_libc(name: str) -> Callable[..., int] | None:
-    """Return a function of glibc's; None where there is another C library."""
+    """Return a function of the C library, or None if it has none of that name or the system isn't Linux."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None

@@ -1,4 +1,4 @@
-"""Looking ids up in a table of embeddings."""
+"""Embedding lookup."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headwise.errors import DataError
 
 
 def look_up(ids: Tensor, table: Tensor) -> Tensor:
-    """Return the rows (…, d_model) of a table (size, d_model) that ids (…) name.
+    """Return the embeddings (…, d_model) of ids (…) from a table (size, d_model).
 
-    Raises `DataError` for an id that the table hasn't. On a GPU the device itself stops the process instead, as to
-    look would mean to wait for it.
+    Raises `DataError` for an id outside the table. On a GPU, a device-side assertion ends the process instead, because
+    checking the ids would need a synchronization.
     """
     try:
         return functional.embedding(ids, table)

@@ -1,7 +1,7 @@
-"""The parts around attention: linear maps, feed-forward, normalization, residual sub-layers.
+"""The layers around attention: linear maps, feed-forward networks, normalization, residual connections.
 
-Parameters stay in float32. The activations' dtype decides the arithmetic: with bfloat16 activations the
-weights are rounded to bfloat16 for the product, and their gradients are accumulated in float32.
+Parameters stay in float32. The dtype of the activations decides the arithmetic: with bfloat16 activations the weights
+are cast to bfloat16 for the product, and their gradients are accumulated in float32.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Linear(nn.Linear):
-    """x Wᵀ + b in the dtype of the input; Xavier-uniform weights and zero biases at the start."""
+    """x Wᵀ + b in the dtype of the input, with Xavier-uniform weights and zero biases initially."""
 
     def reset_parameters(self) -> None:
-        """Initialize as Glorot & Bengio 2010 do."""
+        """Initialize the weights as in Glorot & Bengio 2010."""
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -38,7 +38,7 @@ class Linear(nn.Linear):
 
 
 class LayerNorm(nn.LayerNorm):
-    """Normalize over the last dimension by √(σ² + ε) (Ba et al. 2016), in the dtype of the input."""
+    """Layer normalization over the last dimension by √(σ² + ε) (Ba et al. 2016), in the dtype of the input."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: D102
         weight, bias = self.weight.to(input.dtype), self.bias.to(input.dtype)
@@ -46,7 +46,7 @@ class LayerNorm(nn.LayerNorm):
 
 
 class RMSNorm(nn.RMSNorm):
-    """Divide by √(mean x² + ε) over the last dimension (Zhang & Sennrich 2019), in the dtype of the input."""
+    """Division by √(mean x² + ε) over the last dimension (Zhang & Sennrich 2019), in the dtype of the input."""
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         assert self.weight is not None
@@ -80,7 +80,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """The connection around a sub-layer (section 5.4, and 3.1 for the order).
+    """The residual connection around a sub-layer (section 5.4; section 3.1 for the order).
 
     x = post_norm(add(x, sublayer(pre_norm(x)))). Post-norm, as in the paper: Norm(x + Dropout(Sublayer(x))). Pre-norm:
     x + Dropout(Sublayer(Norm(x))). `Norm` is LayerNorm(x) unless another `normalization` is given.
@@ -93,13 +93,13 @@ class Residual(nn.Module):
         self.dropout = drop
 
     def pre_norm(self, x: Tensor) -> Tensor:
-        """What the sub-layer reads."""
+        """Return the sub-layer's input: normalized x with pre-norm, x itself with post-norm."""
         return self.norm(x) if self.pre else x
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        """x + Dropout(y), where y is the sub-layer's result, in one pass."""
+        """Return x + Dropout(y) in one pass, with y the output of the sub-layer."""
         return dropout_add(y, x, self.dropout, self.training)
 
     def post_norm(self, x: Tensor) -> Tensor:
-        """What the next sub-layer gets."""
+        """Return the input of the next sub-layer: normalized x with post-norm, x itself with pre-norm."""
         return x if self.pre else self.norm(x)

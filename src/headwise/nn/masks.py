@@ -1,4 +1,4 @@
-"""Masks: boolean, True = may attend, broadcastable to (batch, heads, query, key)."""
+"""Attention masks: boolean, True = may attend, broadcastable to (batch, heads, query, key)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from torch import Tensor
 
 
 def padding_mask(keep: Tensor) -> Tensor:
-    """Let every query see the real tokens only.
+    """Return the padding mask (batch, 1, 1, key): every query attends to real tokens only.
 
-    keep: (batch, key) bool, True where a token is real. Returns (batch, 1, 1, key).
+    keep: (batch, key) bool, True = real token.
     """
     return keep[:, None, None, :]
 
 
 def causal_mask(queries: int, keys: int | None = None, *, device: torch.device | None = None) -> Tensor:
-    """Let query i see keys 0..i (section 3.1: "preventing positions from attending to subsequent positions").
+    """Return the causal mask (1, 1, query, key): query i attends to keys 0..i.
 
-    With more keys than queries the queries are the last positions. Returns (1, 1, query, key).
+    Section 3.1: "preventing positions from attending to subsequent positions". With more keys than queries, the
+    queries are the last positions.
     """
     keys = queries if keys is None else keys
     allowed = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
@@ -25,16 +26,17 @@ def causal_mask(queries: int, keys: int | None = None, *, device: torch.device |
 
 
 def prefix_mask(prefix: Tensor, queries: int, keys: int) -> Tensor:
-    """Let query i see keys 0..i, and all of the first prefix[b] keys (Raffel et al. 2020, section 3.2.1).
+    """Return the prefix-LM mask (batch, 1, query, key) (Raffel et al. 2020, section 3.2.1).
 
-    prefix: (batch,) lengths; the queries are the last positions. Returns (batch, 1, query, key).
+    Query i attends to keys 0..i and to all of the first prefix[b] keys. prefix: (batch,) lengths; the queries are the
+    last positions.
     """
-    ahead = torch.arange(keys, device=prefix.device) < prefix[:, None]  # (batch, key)
-    return causal_mask(queries, keys, device=prefix.device) | ahead[:, None, None, :]
+    in_prefix = torch.arange(keys, device=prefix.device) < prefix[:, None]  # (batch, key)
+    return causal_mask(queries, keys, device=prefix.device) | in_prefix[:, None, None, :]
 
 
 def combine(*masks: Tensor | None) -> Tensor | None:
-    """Return the conjunction of the masks that are given, or None where none is."""
+    """Return the conjunction of the masks that aren't None, or None if all are."""
     result: Tensor | None = None
     for mask in masks:
         if mask is not None:

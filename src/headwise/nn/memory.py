@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, asked before it is built: numbers that are fine one by one may not be together."""
+"""Check that a model fits in memory, before it is built: sizes within their bounds may be too large together."""
 
 from __future__ import annotations
 
@@ -12,61 +12,59 @@ from torch import nn
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 
-TRAINING = (
-    16  # bytes of a parameter in training: itself, its gradient, and Adam's two moments, each in float32
-)
-LOADING = 4  # … and where it is only used
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
+TRAINING = 16  # bytes per parameter in training: parameter, gradient and two Adam moments, each in float32
+LOADING = 4  # bytes per parameter in inference
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def machine_memory() -> int | None:
-    """Return the bytes that a process may have here, swap space included; None where that can't be told."""
+    """Return the bytes of memory available to a process, swap space included; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         sizes = {
             name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)
         }
-        found = [sizes["MemTotal"] + sizes["SwapTotal"]]
+        limits = [sizes["MemTotal"] + sizes["SwapTotal"]]
     except (OSError, KeyError, ValueError, IndexError):
         try:
-            found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+            limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
         except (AttributeError, OSError, ValueError):
             return None
-    for file in map(Path, _LIMITS):
+    for file in map(Path, _CONTAINER_LIMITS):
         try:
-            found.append(int(file.read_text()))
-        except (OSError, ValueError):  # there is none, or it is "max"
+            limits.append(int(file.read_text()))
+        except (OSError, ValueError):  # no such file, or its content is "max"
             continue
-    return min(found)
+    return min(limits)
 
 
 def check_fits(
     build: Callable[[], nn.Module], config: ModelConfig, vocabulary: int, device: torch.device, *, each: int
 ) -> None:
-    """Raise `ConfigError` where a model needs more memory than there is, at `each` bytes a parameter.
+    """Raise `ConfigError` if a model needs more memory than is available, at `each` bytes per parameter.
 
-    `build` is called with torch's meta device, and only for a configuration that by a rough count might not fit: the
-    first model built so costs two seconds. The `vocabulary` is that of the rough count.
+    `build` is called on torch's meta device, and only if an upper bound of the parameter count doesn't fit, because
+    the first model on that device costs two seconds. `vocabulary` is the vocabulary size for the upper bound.
     """
     bounds = [(machine_memory(), LOADING if device.type == "cuda" else each, "this machine")]
     if device.type == "cuda":
         bounds.append((torch.cuda.get_device_properties(device).total_memory, each, str(device)))
     for memory, size, place in bounds:
-        if memory is None or _at_most(config, vocabulary) * size <= memory:
+        if memory is None or _upper_bound(config, vocabulary) * size <= memory:
             continue
         with torch.device("meta"):
             model = build()
-        numbers = sum(p.numel() for p in model.parameters())
-        constants = sum(b.numel() * b.element_size() for b in model.buffers())
-        if numbers * size + constants > memory:
+        parameters = sum(p.numel() for p in model.parameters())
+        buffer_bytes = sum(b.numel() * b.element_size() for b in model.buffers())
+        if parameters * size + buffer_bytes > memory:
             raise ConfigError(
-                f"model: expected one that fits the {_gigabytes(memory)} of {place}, found {numbers:,} parameters, "
-                f"which need {_gigabytes(numbers * size + constants)}"
+                f"model: expected one that fits the {_gigabytes(memory)} of {place}, found {parameters:,} parameters, "
+                f"which need {_gigabytes(parameters * size + buffer_bytes)}"
             )
 
 
-def _at_most(config: ModelConfig, vocabulary: int) -> int:
-    """Count parameters and constants generously, whatever the architecture and the kinds of attention."""
+def _upper_bound(config: ModelConfig, vocabulary: int) -> int:
+    """Return an upper bound of the number of parameters and constants, for any architecture and kind of attention."""
     width = max(
         config.d_model,
         config.heads * max(config.key_size, config.value_size),

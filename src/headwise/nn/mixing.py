@@ -1,4 +1,4 @@
-"""What lets the positions of a sequence see each other: self-attention, or a layer that stands in its place."""
+"""Base class of sequence mixers: self-attention, and layers that replace it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch import Tensor, nn
 
 from headwise.nn.cache import Cache
 
-# Over its own sequence, over its own sequence up to each position, or over another sequence.
+# Bidirectional self-attention, causal self-attention, or attention over another sequence.
 Role = Literal["self", "causal", "cross"]
 
 
 class SequenceMixer(nn.Module):
-    """The part of a layer that looks at other positions than each one's own."""
+    """The sub-layer that exchanges information between positions."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """Mix x (batch, time, d_model), and what the cache holds of earlier positions, under a mask over keys."""
+        """Mix x (batch, time, d_model) with itself and the cached earlier positions, under a mask over keys."""
         raise NotImplementedError
 
     def new_cache(self, capacity: int = 32) -> Cache:
-        """Return an empty cache for mixing step by step; `capacity` is a length hint."""
+        """Return an empty cache for incremental decoding; `capacity` is a length hint."""
         raise NotImplementedError

@@ -2,9 +2,9 @@
 
     MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O,  head_i = Attention(Q W^Q_i, K W^K_i, V W^V_i)
 
-The paper's W^Q_1 … W^Q_h stand side by side in one `query` weight, and so for keys and values, which may have fewer
-heads: then h / key_value_heads queries share a key and value head (grouped queries, Ainslie et al. 2023), or all share
-one (multi-query, Shazeer 2019).
+The paper's W^Q_1 … W^Q_h are concatenated in one `query` weight; keys and values likewise. Keys and values may have
+fewer heads: then h / key_value_heads query heads share a key/value head (grouped-query attention, Ainslie et al. 2023),
+or all share one (multi-query attention, Shazeer 2019).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
 
-# Called with the weights (batch, heads, query, key); what it returns is used in their place.
+# Called with the attention weights (batch, heads, query, key); the weights that it returns replace them.
 Probe = Callable[[Tensor], Tensor]
 
 
 class Probed(nn.Module):
-    """An attention whose weights can be recorded and intervened on: it passes them through `probe`, where one is set.
+    """Base class of attention modules whose weights can be recorded and replaced by a `probe`.
 
-    `continues` says that the next call's queries follow those of the call before: a decoder that attends step by
-    step is recorded as if it had attended once.
+    `continues` states that the queries of the next call follow those of the previous one, so that a decoder that
+    attends step by step is recorded as one call.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Probed(nn.Module):
 
 @dataclass(frozen=True)
 class Attended:
-    """All that went into one call of multi-head attention, for those who look at each product.
+    """The intermediate tensors of one call of multi-head attention, for inspection.
 
-    q, k, v (batch, heads, time, d_k and d_v), turned by their positions where these are rotary; mask and bias
-    broadcastable to (batch, heads, query, key); weights (batch, heads, query, key) as the probe left them; heads
-    (batch, heads, query, d_v), what W^O gets.
+    q, k, v (batch, heads, time, d_k and d_v), after the rotation if positions are rotary; mask and bias
+    broadcastable to (batch, heads, query, key); weights (batch, heads, query, key), after the probe and dropout; heads
+    (batch, heads, query, d_v), the input of W^O.
     """
 
     q: Tensor
@@ -63,14 +63,13 @@ class Attended:
 
 
 class MultiHeadAttention(Probed, SequenceMixer):
-    """Self-attention where only x is given; attention over `memory` (x's keys and values) otherwise.
+    """Multi-head self-attention (`forward`), or attention over an encoded source (`cross_attend`).
 
-    In the role `causal` no position sees a later one, and no mask need say so. `positions` act in self-attention
-    only. `probe` sees, and may replace, the attention weights: this is how they are recorded and intervened on;
-    `watch` sees all that went into them. With one of them set the weights are written out by the definition of the
-    kind, whatever that costs.
+    In the role `causal`, no position attends to a later one; this needs no mask. `positions` act in self-attention
+    only. `probe` receives the attention weights and returns those to use; `watch` receives the intermediate tensors.
+    If either is set, the dense weights are computed by the definition of the kind, at quadratic cost.
 
-    Raises `ConfigError` for an unknown kind, and for one that can't do what the other arguments ask of it.
+    Raises `ConfigError` for an unknown kind, and for one that lacks a feature that the other arguments need.
     """
 
     def __init__(
@@ -108,11 +107,11 @@ class MultiHeadAttention(Probed, SequenceMixer):
         self.watch: Callable[[Attended], None] | None = None
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """Attend from x to x, and to what the cache holds; x and the result are (batch, time, d_model)."""
+        """Attend from x to x and to the cached positions; x and the result are (batch, time, d_model)."""
         q, k, v = self._project(x, self.query, self.key, self.value)
         if self.positions is not None:
             start = 0 if cache is None else cache.length
-            q, k = self.positions.turn(q, start), self.positions.turn(k, start)
+            q, k = self.positions.rotate(q, start), self.positions.rotate(k, start)
         if isinstance(cache, KeyValueCache):
             k, v = cache.append(k, v)
         elif cache is not None:
@@ -121,7 +120,7 @@ class MultiHeadAttention(Probed, SequenceMixer):
         return self._attend(q, k, v, mask, bias)
 
     def cross_attend(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None) -> Tensor:
-        """Attend from x (batch, query, d_model) to keys and values made by `project_memory`."""
+        """Attend from x (batch, query, d_model) to the keys and values from `project_memory`."""
         (q,) = self._project(x, self.query)
         return self._attend(q, *memory, mask, None)
 
@@ -131,7 +130,7 @@ class MultiHeadAttention(Probed, SequenceMixer):
         return k, v
 
     def new_cache(self, capacity: int = 32) -> Cache:
-        """Return an empty cache for self-attention, step by step; a probe, which looks back, needs all keys kept."""
+        """Return an empty cache for self-attention; with a probe always a key/value cache, as it needs all keys."""
         return attention_kind(self.kind).cache(capacity) if self.probe is None else KeyValueCache(capacity)
 
     def _attend(
@@ -157,21 +156,21 @@ class MultiHeadAttention(Probed, SequenceMixer):
         rate: float,
         added: AttentionPositions | None,
     ) -> Tensor:
-        """Attend product by product, for a probe or a watch, or for positions that add values of their own."""
+        """Attend with dense weights, for a probe, a watch, or positions that add vectors to the values."""
         k, v = share_heads(q, k, v)
-        known, causal, options = attention_kind(self.kind), self.causal, self.options
-        weights = known.written_out(q, k, mask, bias, causal=causal, options=options)
+        kind, causal, options = attention_kind(self.kind), self.causal, self.options
+        weights = kind.written_out(q, k, mask, bias, causal=causal, options=options)
         weights = weights if self.probe is None else self.probe(weights)
         weights = drop(weights, rate, self.training)
         heads = weights @ v if added is None else weights @ v + added.values(weights)
         if self.watch is not None:
-            allowed = known.pattern(q.size(2), k.size(2), causal=causal, options=options, device=q.device)
-            seen = (combine(mask, allowed), dense_bias(bias, q.size(2), k.size(2)))
-            self.watch(Attended(q, k, v, *seen, weights, heads))
+            allowed = kind.pattern(q.size(2), k.size(2), causal=causal, options=options, device=q.device)
+            mask_and_bias = (combine(mask, allowed), dense_bias(bias, q.size(2), k.size(2)))
+            self.watch(Attended(q, k, v, *mask_and_bias, weights, heads))
         return heads
 
     def _advance(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
-        """Continue a recurrent kind, whose past keys are gone."""
+        """Advance a recurrent kind by new positions; its past keys aren't stored."""
         advance = attention_kind(self.kind).advance
         assert advance is not None, f"{self.kind} has a cache of its own and nothing to continue it"
         if self.probe is not None:
@@ -182,7 +181,7 @@ class MultiHeadAttention(Probed, SequenceMixer):
         return self.output(heads.transpose(1, 2).flatten(2))  # from (batch, query, heads * d_v)
 
     def _project(self, x: Tensor, *maps: Linear) -> list[Tensor]:
-        """Apply several linear maps as one product and split the result into heads."""
+        """Apply several linear maps as one matrix product, and split each result into heads."""
         dtype = x.dtype
         if len(maps) == 1:
             joined = maps[0](x)
@@ -199,18 +198,18 @@ class MultiHeadAttention(Probed, SequenceMixer):
 def recording(module: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Record the weights of every attention inside `module`, by its dotted name, one entry per call.
 
-    Each entry is (batch, heads, query, key). Probes set before are called first and stay in place afterwards. A layer
-    that has no weights (`state_space`) has no entry.
+    Each entry is (batch, heads, query, key). Probes that are already set are called first, and are restored
+    afterwards. A layer without attention weights (`state_space`) has no entry.
     """
     records: dict[str, list[Tensor]] = {}
-    before: list[tuple[Probed, Probe | None]] = []
+    originals: list[tuple[Probed, Probe | None]] = []
 
-    def keep(name: str, part: Probed) -> Probe:
+    def recorder(name: str, part: Probed) -> Probe:
         entries = records.setdefault(name, [])
-        earlier = part.probe
+        original = part.probe
 
         def probe(weights: Tensor) -> Tensor:
-            weights = weights if earlier is None else earlier(weights)
+            weights = weights if original is None else original(weights)
             if part.continues:
                 entries[-1] = torch.cat([entries[-1], weights.detach()], dim=2)
             else:
@@ -222,9 +221,9 @@ def recording(module: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     try:
         for name, part in module.named_modules():
             if isinstance(part, Probed):
-                before.append((part, part.probe))
-                part.probe = keep(name, part)
+                originals.append((part, part.probe))
+                part.probe = recorder(name, part)
         yield records
     finally:
-        for part, earlier in before:
-            part.probe = earlier
+        for part, original in originals:
+            part.probe = original

@@ -3,9 +3,9 @@
 PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
 PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
 
-An encoding either has a table, which is added to the embeddings, or acts inside self-attention (then it is an
-`AttentionPositions` in `headwise.nn.attention_positions`). To add one, put `@register_table("name")` above a function
-from (length, d_model) to a table, or `@register_positions("name")` above a subclass of `AttentionPositions`.
+An encoding is either a table that is added to the embeddings, or acts inside self-attention (then it is an
+`AttentionPositions` in `headwise.nn.attention_positions`). To add one, decorate a function from (length, d_model) to a
+table with `@register_table("name")`, or a subclass of `AttentionPositions` with `@register_positions("name")`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ TableMaker = Callable[[int, int], Tensor | None]
 
 
 class AttentionPositions(nn.Module):
-    """Positions that act inside self-attention, by turning queries and keys or by a bias on the scores.
+    """Base class of position encodings inside self-attention, by rotating queries and keys or biasing the scores.
 
-    `needs` names those of `headwise.nn.attention.FEATURES` that a kind of attention must have for it; `variants` are
-    options, by a label, with which it needs others; `shared` says that the layers of a stack use one instance.
+    `needs` names the `headwise.nn.attention.FEATURES` that an attention kind must support; `variants` maps labels to
+    options with which the encoding needs other features; `shared` states that the layers of a stack share an instance.
     """
 
-    name = ""  # set where it is registered
+    name = ""  # set by `register_positions`
     needs: frozenset[str] = frozenset()
     variants: Mapping[str, dict[str, bool]] = MappingProxyType({})
     shared = True
@@ -40,22 +40,22 @@ class AttentionPositions(nn.Module):
     def __init__(self, config: ModelConfig, *, causal: bool) -> None:
         super().__init__()
 
-    def turn(self, x: Tensor, start: int) -> Tensor:
-        """Turn queries or keys (batch, heads, time, d_k) at positions start, start + 1, …"""
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        """Rotate queries or keys (batch, heads, time, d_k) at positions start, start + 1, …"""
         return x
 
     def bias(self, q: Tensor, keys: int) -> RelativeBias | None:
-        """Return what is added to the scores of q (batch, heads, query, d_k), the last of `keys` positions."""
+        """Return the bias on the scores of q (batch, heads, query, d_k), the last of `keys` positions."""
         return None
 
     def values(self, weights: Tensor) -> Tensor:
-        """Return what is added to the result for these weights, where `weights` is among the needs."""
+        """Return the term added to the attention output for these weights; called if `weights` is in `needs`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A registered encoding: one of the two is there, or neither for no positions at all."""
+    """A registered encoding, which has either a `table` or a class `inside` self-attention."""
 
     name: str
     table: TableMaker | None = None
@@ -68,51 +68,51 @@ Inside = TypeVar("Inside", bound=type[AttentionPositions])
 Maker = TypeVar("Maker", bound=TableMaker)
 
 
-def _keep(encoding: Encoding) -> None:
+def _add(encoding: Encoding) -> None:
     assert encoding.name not in _ENCODINGS, f"position encoding {encoding.name} is registered twice"
     _ENCODINGS[encoding.name] = encoding
 
 
 def register_table(name: str) -> Callable[[Maker], Maker]:
-    """Register positions that are added to the embeddings: (length, d_model) -> (length, d_model) or None.
+    """Register an encoding added to the embeddings: a function (length, d_model) -> table (length, d_model) or None.
 
     A table that is a `Parameter` is learned.
     """
 
-    def keep(function: Maker) -> Maker:
-        _keep(Encoding(name, table=function))
+    def decorator(function: Maker) -> Maker:
+        _add(Encoding(name, table=function))
         return function
 
-    return keep
+    return decorator
 
 
 def register_positions(name: str) -> Callable[[Inside], Inside]:
-    """Register positions that act inside self-attention."""
+    """Register an encoding that acts inside self-attention."""
 
-    def keep(inside: Inside) -> Inside:
+    def decorator(inside: Inside) -> Inside:
         inside.name = name
-        _keep(Encoding(name, inside=inside))
+        _add(Encoding(name, inside=inside))
         return inside
 
-    return keep
+    return decorator
 
 
 def position_encoding(name: str) -> Encoding:
-    """Look an encoding up; raises `ConfigError` naming the known ones."""
+    """Return the encoding of a name; raises `ConfigError` with the known names."""
     if name not in _ENCODINGS:
         raise ConfigError(f"model.positions: expected one of {', '.join(sorted(_ENCODINGS))}, found {name!r}")
     return _ENCODINGS[name]
 
 
 def position_encodings() -> tuple[Encoding, ...]:
-    """Return all encodings, by name."""
+    """Return all encodings, sorted by name."""
     return tuple(_ENCODINGS[name] for name in sorted(_ENCODINGS))
 
 
 def attention_positions(config: ModelConfig, layers: int, *, causal: bool) -> list[AttentionPositions | None]:
-    """Return what acts inside the self-attention of each of a stack's layers; None where nothing does.
+    """Return the positions inside self-attention for each layer of a stack; None if the encoding has none.
 
-    Raises `ConfigError` for an unknown encoding, or one that the shape of the model has no place for.
+    Raises `ConfigError` for an unknown encoding, or one that doesn't fit the model's shape.
     """
     inside = position_encoding(config.positions).inside
     if inside is None:
@@ -124,7 +124,7 @@ def attention_positions(config: ModelConfig, layers: int, *, causal: bool) -> li
 
 @register_table("sinusoidal")
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """Return the paper's table, (length, d_model) float32, computed in float64."""
+    """Return the paper's sinusoids, (length, d_model) float32, computed in float64."""
     position = torch.arange(length, dtype=torch.float64)[:, None]
     frequency = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     table = torch.empty(length, d_model, dtype=torch.float64)
@@ -136,7 +136,7 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 def shift_matrix(offset: int, d_model: int) -> Tensor:
     """Return M with PE(pos + offset) = M PE(pos) for every pos (section 3.5), (d_model, d_model) float64.
 
-    By the addition theorems, M turns each pair (sin, cos) by offset · frequency: [[cos, sin], [-sin, cos]].
+    By the addition theorems, M rotates each pair (sin, cos) by offset · frequency: [[cos, sin], [-sin, cos]].
     """
     angle = offset * 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     even = torch.arange(0, d_model, 2)
@@ -149,7 +149,7 @@ def shift_matrix(offset: int, d_model: int) -> Tensor:
 
 @register_table("learned")
 def learned(length: int, d_model: int) -> nn.Parameter:
-    """Return a table to be learned (Table 3, row E), as random as the embeddings are."""
+    """Return a learned table (Table 3, row E), with the embeddings' initialization."""
     table = nn.Parameter(torch.empty(length, d_model))
     nn.init.normal_(table, std=d_model**-0.5)
     return table
@@ -157,11 +157,11 @@ def learned(length: int, d_model: int) -> nn.Parameter:
 
 @register_table("none")
 def none(length: int, d_model: int) -> None:
-    """Return no table: without positions, attention can't tell one order from another."""
+    """Return no table: without positions, attention doesn't depend on the order of tokens."""
 
 
 class Positions(nn.Module):
-    """Adds to the embeddings the table of an encoding that has one; the others leave them as they are."""
+    """Add the encoding's table to the embeddings; an encoding without a table leaves them unchanged."""
 
     def __init__(self, kind: str, length: int, d_model: int) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Positions(nn.Module):
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Add positions start, start+1, … to x (batch, time, d_model).
 
-        Raises ValueError where the sequence runs past the table.
+        Raises ValueError if the sequence is longer than the table.
         """
         if self.table is None:
             return x

@@ -1,4 +1,4 @@
-"""A bias that depends on the distance between query and key, kept in linear memory."""
+"""Relative position bias: a bias on the scores by the distance of query and key, stored in linear memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 class RelativeBias:
     """bias[b, h, i, j] = table[b, h, i, clip(j - p, -reach, reach) + reach], with p the position of query i.
 
-    table is (batch or 1, heads, query or 1, 2 · reach + 1). The queries are the last of the positions, as in
+    table is (batch or 1, heads, query or 1, 2 · reach + 1). The queries are the last positions, as in
     `headwise.nn.masks.causal_mask`: p = i + keys - queries.
     """
 
@@ -20,11 +20,11 @@ class RelativeBias:
 
     @property
     def reach(self) -> int:
-        """The distance from which on all distances are one."""
+        """The maximum distance; longer ones are clipped to it."""
         return self.table.size(-1) // 2
 
     def at(self, rows: Tensor, distance: Tensor) -> Tensor:
-        """Look up queries `rows` (…, query) at `distance` (…, query, key); (batch, heads, …, query, key)."""
+        """Return the bias (batch, heads, …, query, key) of queries `rows` (…, query) at `distance` (…, query, key)."""
         index = distance.clamp(-self.reach, self.reach) + self.reach
         if self.table.size(2) == 1:
             return self.table[:, :, 0][..., index]
@@ -32,12 +32,12 @@ class RelativeBias:
         return per_query.gather(-1, index.expand(*per_query.shape[:-1], index.size(-1)))
 
     def dense(self, queries: int, keys: int) -> Tensor:
-        """Write the bias out, (batch or 1, heads, query, key)."""
+        """Return the dense bias, (batch or 1, heads, query, key)."""
         rows = torch.arange(queries, device=self.table.device)
         cols = torch.arange(keys, device=self.table.device)
         return self.at(rows, cols - (rows + keys - queries)[:, None])
 
 
 def dense_bias(bias: Tensor | RelativeBias | None, queries: int, keys: int) -> Tensor | None:
-    """Return a bias as one tensor, for formulas that want all scores at once."""
+    """Return a bias as a dense tensor, for code that computes all scores at once."""
     return bias.dense(queries, keys) if isinstance(bias, RelativeBias) else bias

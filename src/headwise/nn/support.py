@@ -1,4 +1,4 @@
-"""Which attention kind works with what: read from the registries, for the documentation and its test."""
+"""Feature table of the attention kinds, from the registries, for the documentation and its test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwise.nn.positions import position_encoding, position_encodings
 
 
 def support_table() -> str:
-    """Return a Markdown table, a row a kind, and below it the reason for every `no`."""
+    """Return a Markdown table with a row per kind, followed by the reason for every `no`."""
     columns = [
         ("self-attention", None),
         ("causal", None),
@@ -22,8 +22,8 @@ def support_table() -> str:
         ("recorded weights", "probe"),
     ]
     positions = list(_positions())
-    heads = [name for name, _ in columns] + [f"`{name}`" for name, _ in positions]
-    lines = [f"| kind | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    header = [name for name, _ in columns] + [f"`{name}`" for name, _ in positions]
+    lines = [f"| kind | {' | '.join(header)} |", "|---" * (len(header) + 1) + "|"]
     for kind in all_registered():
         cells = [_cell(kind, frozenset({feature} if feature else ())) for _, feature in columns]
         cells += [_cell(kind, needs) for _, needs in positions]
@@ -37,7 +37,7 @@ def support_table() -> str:
 
 
 def _positions() -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield every choice of positions and what it needs of a kind."""
+    """Yield every position encoding, with its variants, and the features that it needs."""
     for encoding in position_encodings():
         yield encoding.name, _needs(encoding.name, {})
         if encoding.inside is not None:

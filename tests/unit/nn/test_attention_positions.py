@@ -56,10 +56,10 @@ def test_rotary_scores_depend_on_distances_only(pairs: str) -> None:
     q, k = torch.randn(1, 2, 6, 8, dtype=torch.float64), torch.randn(1, 2, 6, 8, dtype=torch.float64)
 
     def scores(start: int) -> Tensor:
-        return rotary.turn(q, start) @ rotary.turn(k, start).transpose(-2, -1)
+        return rotary.rotate(q, start) @ rotary.rotate(k, start).transpose(-2, -1)
 
     assert_close(scores(0), scores(1000), rtol=1e-9, atol=1e-9)
-    shifted = rotary.turn(q, 1) @ rotary.turn(k, 0).transpose(-2, -1)
+    shifted = rotary.rotate(q, 1) @ rotary.rotate(k, 0).transpose(-2, -1)
     assert not torch.allclose(scores(0), shifted)
 
 
@@ -67,7 +67,7 @@ def test_rotary_is_the_papers_rotation_in_the_plane() -> None:
     """Su et al. 2021, section 3.2.1: in two dimensions, multiplication of complex numbers by e^(i m θ)."""
     rotary = inside("rotary", base=100.0)
     x = torch.randn(1, 2, 5, 8, dtype=torch.float64)
-    found = torch.view_as_complex(rotary.turn(x, 3).unflatten(-1, (4, 2)).contiguous())
+    found = torch.view_as_complex(rotary.rotate(x, 3).unflatten(-1, (4, 2)).contiguous())
     plane = torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous())
     for m in range(5):
         for i in range(4):

@@ -1,8 +1,8 @@
 """Local and strided attention (Child et al. 2019, "Generating Long Sequences with Sparse Transformers", section 4.3).
 
-Query i sees key j where |i - j| < local, or where i - j is a multiple of stride; causally, only where j <= i. Both
+Query i attends to key j if |i - j| < local, or if i - j is a multiple of stride; causally, only if j <= i. Both
 parts share one softmax (the paper's merged head). With a stride near √n, time and memory grow with n · √n: all
-queries with the same remainder modulo stride see the same keys, so each remainder is one block.
+queries with the same remainder modulo stride attend to the same distant keys, so each remainder is one block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwise.nn.relative import RelativeBias
 def far_layout(
     queries: int, keys: int, local: int, stride: int, *, causal: bool, device: torch.device | None = None
 ) -> Layout:
-    """Lay out the pairs whose distance is a multiple of stride and at least local, a block a remainder."""
+    """Return the layout of the pairs at a distance of at least local that is a multiple of stride."""
     blocks = torch.arange(min(stride, queries), device=device)[:, None]
     rows = blocks + stride * torch.arange(-(-queries // stride), device=device)
     positions = rows + keys - queries
@@ -32,7 +32,7 @@ def far_layout(
 def pattern(
     queries: int, keys: int, *, causal: bool, options: AttentionOptions, device: torch.device | None = None
 ) -> Tensor:
-    """Write out which pairs are allowed, (1, 1, query, key)."""
+    """Return the allowed pairs as a dense mask, (1, 1, query, key)."""
     i = torch.arange(queries, device=device)[:, None] + keys - queries
     j = torch.arange(keys, device=device)[None]
     sparse = options.block_sparse
@@ -60,7 +60,7 @@ def block_sparse(
     causal: bool,
     options: AttentionOptions,
 ) -> Tensor:
-    """Attend to near keys and to every stride-th one; queries are the last of the positions."""
+    """Attend to the local keys and to every stride-th key; queries are the last positions."""
     queries, keys = q.size(2), k.size(2)
     sparse = options.block_sparse
     near = near_layout(queries, keys, sparse.local, causal=causal, device=q.device)

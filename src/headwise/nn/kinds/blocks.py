@@ -1,7 +1,7 @@
-"""Softmax attention over a part of the pairs, block by block, so that only that part costs time and memory.
+"""Softmax attention over a subset of the (query, key) pairs, computed in blocks at the cost of that subset only.
 
-Queries are gathered into blocks; each block has its own list of keys. Two parts with disjoint pairs (near and
-far, say) are merged as if one softmax had run over both: numerators and denominators add up.
+Queries are gathered into blocks; each block has its own list of keys. Parts with disjoint pairs (for example near and
+far ones) are merged as if one softmax had run over both: numerators and denominators are added.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from headwise.nn.relative import RelativeBias
 
 @dataclass(frozen=True)
 class Layout:
-    """Which pairs are computed.
+    """The (query, key) pairs to compute, in blocks.
 
-    rows (blocks, height) holds the number of each query, or of the first ones, exactly once; numbers past the
-    last query are padding.
-    cols (blocks, width) holds numbers of keys; those outside the sequence are padding. allowed
-    (blocks, height, width) says which pairs of a block count.
+    rows (blocks, height): query indices; each query, or each of the first ones, appears exactly once, and indices past
+    the last query are padding. cols (blocks, width): key indices; those outside the sequence are padding. allowed
+    (blocks, height, width): True for the pairs of a block that are attended.
     """
 
     rows: Tensor
@@ -33,7 +32,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Part:
-    """Softmax before its division: Σ exp(s - peak) v, Σ exp(s - peak), and the peak, each (…, query, d_v or 1)."""
+    """Unnormalized softmax attention, each (…, query, d_v or 1).
+
+    numerator: Σ exp(s - peak) v; denominator: Σ exp(s - peak); peak: the maximum score.
+    """
 
     numerator: Tensor
     denominator: Tensor
@@ -51,7 +53,7 @@ def attend_blocks(
 ) -> Part:
     """Attend over the pairs of a layout; shapes as in `headwise.nn.attention`, with mask and bias in four dimensions.
 
-    Takes time and memory in proportion to blocks · height · width.
+    Time and memory are proportional to blocks · height · width.
     """
     queries, keys = q.size(2), k.size(2)
     rows, cols = layout.rows.clamp(max=queries - 1), layout.cols.clamp(0, keys - 1)
@@ -66,34 +68,34 @@ def attend_blocks(
         scores = scores + bias.at(rows, distance).to(scores.dtype)
     elif bias is not None:
         scores = scores + _pick(bias, rows, cols).to(scores.dtype)
-    # Finite, so that rows without any key stay free of NaN.
+    # Finite, so that queries without any allowed key get no NaN.
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min / 2)
     peak = scores.detach().amax(dim=-1, keepdim=True)
     weights = (scores - peak).exp().masked_fill(~allowed, 0.0)  # (batch, heads, blocks, height, width)
     numerator = drop(weights, dropout, training=dropout > 0) @ values_by_block
-    order = layout.rows.flatten().argsort()[:queries]  # where each query stands among the blocks
+    order = layout.rows.flatten().argsort()[:queries]  # index of each query among the rows of the blocks
     parts = (numerator, weights.sum(-1, keepdim=True), peak)
     return Part(*(part.flatten(2, 3).index_select(2, order) for part in parts))
 
 
 def merge(parts: Sequence[Part]) -> Tensor:
-    """Divide, over all parts together; a query that sees nothing in any of them gets zeros."""
+    """Normalize over all parts together; a query without any allowed key gets zeros."""
     peak = torch.stack([part.peak for part in parts]).amax(0)
-    shares = [(part.peak - peak).exp() for part in parts]
-    numerator = sum(part.numerator * share for part, share in zip(parts, shares, strict=True))
-    denominator = sum(part.denominator * share for part, share in zip(parts, shares, strict=True))
+    scales = [(part.peak - peak).exp() for part in parts]
+    numerator = sum(part.numerator * scale for part, scale in zip(parts, scales, strict=True))
+    denominator = sum(part.denominator * scale for part, scale in zip(parts, scales, strict=True))
     assert isinstance(numerator, Tensor)
     assert isinstance(denominator, Tensor)
     return numerator / denominator.masked_fill(denominator == 0, 1.0)
 
 
 def _gather(x: Tensor, index: Tensor) -> Tensor:
-    """Take positions (blocks, size) of x (batch, heads, time, d): (batch, heads, blocks, size, d)."""
+    """Gather positions (blocks, size) of x (batch, heads, time, d); returns (batch, heads, blocks, size, d)."""
     return x.index_select(2, index.flatten()).unflatten(2, index.shape)
 
 
 def _pick(x: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-    """Take pairs of x (…, query or 1, key or 1): (…, blocks, height or 1, width or 1)."""
+    """Gather pairs of x (…, query or 1, key or 1); returns (…, blocks, height or 1, width or 1)."""
     row = rows[:, :, None] if x.size(2) > 1 else rows.new_zeros(1, 1, 1)
     col = cols[:, None, :] if x.size(3) > 1 else cols.new_zeros(1, 1, 1)
     return x[:, :, row, col]

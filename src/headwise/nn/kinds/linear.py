@@ -2,8 +2,9 @@
 
     out_i = φ(q_i) Σ_j φ(k_j)ᵀ v_j / φ(q_i) Σ_j φ(k_j)ᵀ,   φ(x) = elu(x) + 1
 
-over all j, or over j <= i in the causal form, where the sums are the state of a recurrence: decoding carries
-d_k · (d_v + 1) numbers a head, however long the sequence. Values get a column of ones, whose sum is the denominator.
+over all j, or over j <= i in the causal form, where the sums are the state of a recurrence: the decoding state has
+d_k · (d_v + 1) numbers per head, for any length of sequence. A column of ones is appended to the values; its sum is
+the denominator.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from headwise.nn.relative import RelativeBias
 
 
 class LinearState:
-    """The sums Σ φ(k)ᵀ [v, 1] of all positions so far, (rows, heads, d_k, d_v + 1): a cache that doesn't grow."""
+    """Cache of constant size: the sums Σ φ(k)ᵀ [v, 1] over all positions so far, (rows, heads, d_k, d_v + 1)."""
 
     def __init__(self, capacity: int = 0) -> None:
         self.length = 0
         self.sums: Tensor | None = None
 
     def select(self, rows: Tensor) -> None:
-        """Make row r continue what row rows[r] was."""
+        """Reorder the cache: its row r becomes what row rows[r] was."""
         if self.sums is not None:
             self.sums = self.sums.index_select(0, rows)
 
 
 def features(x: Tensor) -> Tensor:
-    """φ(x) = elu(x) + 1, in at least float32, since sums over a sequence follow."""
+    """Return φ(x) = elu(x) + 1, at least in float32, because it is summed over the sequence."""
     return functional.elu(x if x.dtype == torch.float64 else x.float()) + 1
 
 
 def weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Write out φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j), (batch, heads, query, key)."""
+    """Return the dense weights φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j), (batch, heads, query, key)."""
     assert bias is None
     products = features(q) @ features(k).transpose(-2, -1)
     if mask is not None:
@@ -48,7 +49,7 @@ def weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> T
 def advance(
     q: Tensor, k: Tensor, v: Tensor, cache: LinearState, mask: Tensor | None, options: AttentionOptions
 ) -> Tensor:
-    """Continue the recurrence with new positions; all of q, k, v are (rows, heads, new, d)."""
+    """Advance the recurrence by new positions; q, k and v are (rows, heads, new, d)."""
     out, cache.sums = _scan(features(q), *_keys_and_values(k, v, mask), options.linear.chunk, cache.sums)
     cache.length += q.size(2)
     return out.to(q.dtype)
@@ -82,7 +83,7 @@ def linear(
     causal: bool,
     options: AttentionOptions,
 ) -> Tensor:
-    """Attend in time and memory linear in the keys; queries are the last of the positions."""
+    """Attend in time and memory linear in the number of keys; queries are the last positions."""
     if bias is not None:
         raise ValueError(f"linear attention takes no bias: {_NO_SCORES}")
     queries, earlier = features(q), k.size(2) - q.size(2)
@@ -96,7 +97,7 @@ def linear(
 
 
 def _keys_and_values(k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return φ(k), with 0 where masked, and [v, 1]."""
+    """Return φ(k), set to 0 where masked, and [v, 1]."""
     keys = features(k)
     if mask is not None:
         if mask.size(2) > 1:
@@ -111,7 +112,7 @@ def _divide(sums: Tensor) -> Tensor:
 
 
 def _scan(q: Tensor, k: Tensor, v: Tensor, chunk: int, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Run the causal form from `state`: products inside each chunk, and the sums of all chunks before it.
+    """Run the causal form from `state`: matrix products within each chunk, plus the sums over all earlier chunks.
 
     q, k are features; returns the result (batch, heads, time, d_v) and the state after the last position.
     """
@@ -123,6 +124,6 @@ def _scan(q: Tensor, k: Tensor, v: Tensor, chunk: int, state: Tensor | None) -> 
     sums = k.transpose(-2, -1) @ v  # (batch, heads, chunks, d_k, d_v + 1)
     if state is None:
         state = torch.zeros_like(sums[:, :, 0])
-    before = torch.cat([state[:, :, None], sums], dim=2).cumsum(2)
-    out = _divide(inside + q @ before[:, :, :-1]).flatten(2, 3)[:, :, :time]
-    return out, before[:, :, -1]
+    states = torch.cat([state[:, :, None], sums], dim=2).cumsum(2)
+    out = _divide(inside + q @ states[:, :, :-1]).flatten(2, 3)[:, :, :time]
+    return out, states[:, :, -1]

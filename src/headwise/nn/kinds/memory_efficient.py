@@ -1,8 +1,8 @@
 """Exact softmax attention in linear memory (Rabe & Staats 2021; Dao et al. 2022, "FlashAttention", algorithms 1 and 4).
 
-Scores are made a tile at a time. While the tiles of a row pass, only its highest score m, its denominator
-l = Σ exp(s - m) and its numerator Σ exp(s - m) v are kept, and rescaled whenever m rises. The backward pass makes
-each tile again from what was kept: P = exp(S - log-sum-exp), dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)).
+Scores are computed one tile at a time. Over the tiles of a query, only the maximum score m, the denominator
+l = Σ exp(s - m) and the numerator Σ exp(s - m) v are stored, and rescaled whenever m increases. The backward pass
+recomputes each tile from the saved log-sum-exp: P = exp(S - log-sum-exp), dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headwise.nn.relative import RelativeBias
 
 
 @dataclass(frozen=True)
-class _Job:
-    """What is the same for all tiles. `relative`: the bias is the table of a `RelativeBias`."""
+class _Tiling:
+    """Sizes and options common to all tiles. `relative`: the bias is the table of a `RelativeBias`."""
 
     queries: int
     keys: int
@@ -38,13 +38,13 @@ class _Job:
             yield slice(start, min(start + self.chunk, self.queries))
 
     def cols(self, rows: slice) -> Iterator[slice]:
-        """Tiles of keys that some query of `rows` may see."""
+        """Yield the tiles of keys that some query of `rows` may attend to."""
         end = min(self.keys, rows.stop + self.keys - self.queries) if self.causal else self.keys
         for start in range(0, end, self.chunk):
             yield slice(start, min(start + self.chunk, end))
 
     def distance(self, rows: slice, cols: slice, device: torch.device) -> Tensor:
-        """Key's minus query's position, (row, col)."""
+        """Return the position of the key minus that of the query, (row, col)."""
         i = torch.arange(rows.start, rows.stop, device=device) + self.keys - self.queries
         return torch.arange(cols.start, cols.stop, device=device) - i[:, None]
 
@@ -56,14 +56,17 @@ class _Job:
         return tile
 
     def bias(self, part: Tensor, rows: slice, cols: slice) -> Tensor:
-        """Tile of the bias; `part` is already cut to the rows."""
+        """Return a tile of the bias; `part` is the bias of the rows."""
         if not self.relative:
             return _cut(part, 3, cols)
-        numbers = torch.arange(rows.stop - rows.start, device=part.device)
-        return RelativeBias(part).at(numbers, self.distance(rows, cols, part.device))
+        indices = torch.arange(rows.stop - rows.start, device=part.device)
+        return RelativeBias(part).at(indices, self.distance(rows, cols, part.device))
 
-    def kept(self, weights: Tensor, rows: slice, cols: slice) -> Tensor:
-        """Dropout's factors of a tile, 0 or 1 / (1 - p): the same in the backward pass, since the tile has a seed."""
+    def dropout_factors(self, weights: Tensor, rows: slice, cols: slice) -> Tensor:
+        """Return the dropout factors of a tile, 0 or 1 / (1 - p).
+
+        The generator is seeded per tile, so the backward pass draws the same factors.
+        """
         generator = torch.Generator(weights.device).manual_seed(
             self.seed + rows.start * self.keys + cols.start
         )
@@ -76,59 +79,61 @@ def _cut(x: Tensor, dim: int, part: slice) -> Tensor:
 
 
 class _Chunked(torch.autograd.Function):
-    """Saves its inputs, its result and one number a query."""
+    """Tiled attention, which saves its inputs, its result and one log-sum-exp per query for the backward pass."""
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tiling: _Tiling
     ) -> Tensor:
         out = v.new_empty(*q.shape[:3], v.size(3))
         log_sum = q.new_empty(*q.shape[:3], 1, dtype=sum_dtype(q))
-        for rows in job.rows():
-            out[:, :, rows], log_sum[:, :, rows] = _forward_rows(q, k, v, mask, bias, job, rows)
+        for rows in tiling.rows():
+            out[:, :, rows], log_sum[:, :, rows] = _forward_rows(q, k, v, mask, bias, tiling, rows)
         ctx.save_for_backward(q, k, v, mask, bias, out, log_sum)
-        ctx.job = job
+        ctx.tiling = tiling
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, mask, bias, out, log_sum = ctx.saved_tensors
-        job: _Job = ctx.job
+        tiling: _Tiling = ctx.tiling
         dq, dk, dv = (torch.zeros_like(x, dtype=sum_dtype(x)) for x in (q, k, v))
         db = torch.zeros_like(bias, dtype=sum_dtype(bias)) if ctx.needs_input_grad[4] else None
-        for rows in job.rows():
+        for rows in tiling.rows():
             delta = (gradient[:, :, rows] * out[:, :, rows]).to(log_sum.dtype).sum(-1, keepdim=True)
             bias_rows = None if bias is None else _cut(bias, 2, rows)
-            all_scores = None if db is None or bias_rows is None else _RowBias(bias_rows, job, rows)
-            for cols in job.cols(rows):
-                scores = _scores(q, k, mask, bias_rows, job, rows, cols)
+            bias_gradient = (
+                None if db is None or bias_rows is None else _BiasGradient(bias_rows, tiling, rows)
+            )
+            for cols in tiling.cols(rows):
+                scores = _scores(q, k, mask, bias_rows, tiling, rows, cols)
                 weights = (scores - log_sum[:, :, rows]).exp()
-                if (allowed := job.allowed(mask, rows, cols, q.device)) is not None:
+                if (allowed := tiling.allowed(mask, rows, cols, q.device)) is not None:
                     weights = weights.masked_fill(~allowed, 0.0)
                 d_weights = (gradient[:, :, rows] @ v[:, :, cols].transpose(-2, -1)).to(weights.dtype)
-                used = weights
-                if job.dropout:
-                    kept = job.kept(weights, rows, cols)
-                    used, d_weights = weights * kept, d_weights * kept
+                dropped = weights
+                if tiling.dropout:
+                    factors = tiling.dropout_factors(weights, rows, cols)
+                    dropped, d_weights = weights * factors, d_weights * factors
                 d_scores = weights * (d_weights - delta)  # (batch, heads, row, col)
                 scaled = (d_scores * q.size(-1) ** -0.5).to(q.dtype)
-                dv[:, :, cols] += used.to(q.dtype).transpose(-2, -1) @ gradient[:, :, rows]
+                dv[:, :, cols] += dropped.to(q.dtype).transpose(-2, -1) @ gradient[:, :, rows]
                 dq[:, :, rows] += scaled @ k[:, :, cols]
                 dk[:, :, cols] += scaled.transpose(-2, -1) @ q[:, :, rows]
-                if all_scores is not None:
-                    all_scores.add(d_scores, cols)
-            if db is not None and all_scores is not None:
-                _cut(db, 2, rows).add_(all_scores.gradient())
-        to_bias = None if bias is None or db is None else db.to(bias.dtype)
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, to_bias, None
+                if bias_gradient is not None:
+                    bias_gradient.add(d_scores, cols)
+            if db is not None and bias_gradient is not None:
+                _cut(db, 2, rows).add_(bias_gradient.result())
+        d_bias = None if bias is None or db is None else db.to(bias.dtype)
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, d_bias, None
 
 
-class _RowBias:
-    """Gathers the gradient of the scores of some rows, (batch, heads, row, key), and leads it back to the bias."""
+class _BiasGradient:
+    """Accumulates the gradient of the scores of some rows, (batch, heads, row, key), and backpropagates to the bias."""
 
-    def __init__(self, part: Tensor, job: _Job, rows: slice) -> None:
-        self.part, self.job, self.rows = part, job, rows
+    def __init__(self, part: Tensor, tiling: _Tiling, rows: slice) -> None:
+        self.part, self.tiling, self.rows = part, tiling, rows
         self.tiles: list[Tensor] = []
         self.end = 0
 
@@ -136,46 +141,46 @@ class _RowBias:
         self.tiles.append(d_scores)
         self.end = cols.stop
 
-    def gradient(self) -> Tensor:
+    def result(self) -> Tensor:
         leaf = self.part.detach().requires_grad_()
         d_scores = torch.cat(self.tiles, dim=3)
         with torch.enable_grad():
-            written = self.job.bias(leaf, self.rows, slice(0, self.end)).expand_as(d_scores)
-            (result,) = torch.autograd.grad(written, leaf, d_scores.to(leaf.dtype))
+            dense = self.tiling.bias(leaf, self.rows, slice(0, self.end)).expand_as(d_scores)
+            (result,) = torch.autograd.grad(dense, leaf, d_scores.to(leaf.dtype))
         return result
 
 
 def _scores(
-    q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job, rows: slice, cols: slice
+    q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, tiling: _Tiling, rows: slice, cols: slice
 ) -> Tensor:
-    """Scores of a tile, with a large negative number where masked; `bias` is already cut to the rows."""
+    """Return the scores of a tile, with a large negative number where masked; `bias` is the bias of the rows."""
     scores = ((q[:, :, rows] * q.size(-1) ** -0.5) @ k[:, :, cols].transpose(-2, -1)).to(sum_dtype(q))
     if bias is not None:
-        scores = scores + job.bias(bias, rows, cols).to(scores.dtype)
-    if (allowed := job.allowed(mask, rows, cols, q.device)) is not None:
+        scores = scores + tiling.bias(bias, rows, cols).to(scores.dtype)
+    if (allowed := tiling.allowed(mask, rows, cols, q.device)) is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min / 2)
     return scores
 
 
 def _forward_rows(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, job: _Job, rows: slice
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tiling: _Tiling, rows: slice
 ) -> tuple[Tensor, Tensor]:
-    """Return the result (batch, heads, row, d_v) and the log-sum-exp (batch, heads, row, 1) of some queries."""
+    """Return the output (batch, heads, row, d_v) and the log-sum-exp (batch, heads, row, 1) of the queries `rows`."""
     bias = None if bias is None else _cut(bias, 2, rows)
     shape = (*q.shape[:2], rows.stop - rows.start)
     numerator = q.new_zeros(*shape, v.size(3), dtype=sum_dtype(q))
     denominator = q.new_zeros(*shape, 1, dtype=sum_dtype(q))
     peak = torch.full_like(denominator, torch.finfo(denominator.dtype).min / 2)
-    for cols in job.cols(rows):
-        scores = _scores(q, k, mask, bias, job, rows, cols)
-        higher = torch.maximum(peak, scores.amax(-1, keepdim=True))
-        weights, fade = (scores - higher).exp(), (peak - higher).exp()
-        if (allowed := job.allowed(mask, rows, cols, q.device)) is not None:
+    for cols in tiling.cols(rows):
+        scores = _scores(q, k, mask, bias, tiling, rows, cols)
+        new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
+        weights, rescale = (scores - new_peak).exp(), (peak - new_peak).exp()
+        if (allowed := tiling.allowed(mask, rows, cols, q.device)) is not None:
             weights = weights.masked_fill(~allowed, 0.0)
-        used = weights * job.kept(weights, rows, cols) if job.dropout else weights
-        numerator = numerator * fade + used.to(v.dtype) @ v[:, :, cols]
-        denominator = denominator * fade + weights.sum(-1, keepdim=True)
-        peak = higher
+        dropped = weights * tiling.dropout_factors(weights, rows, cols) if tiling.dropout else weights
+        numerator = numerator * rescale + dropped.to(v.dtype) @ v[:, :, cols]
+        denominator = denominator * rescale + weights.sum(-1, keepdim=True)
+        peak = new_peak
     denominator = denominator.masked_fill(denominator == 0, 1.0)
     return (numerator / denominator).to(v.dtype), peak + denominator.log()
 
@@ -192,8 +197,8 @@ def memory_efficient(
     causal: bool,
     options: AttentionOptions,
 ) -> Tensor:
-    """Compute what `reference` computes, in memory linear in queries and keys (a mask's and a bias's own aside)."""
-    job = _Job(
+    """Compute the same function as `reference`, in memory linear in queries and keys, besides mask and bias."""
+    tiling = _Tiling(
         queries=q.size(2),
         keys=k.size(2),
         chunk=options.memory_efficient.chunk,
@@ -202,5 +207,5 @@ def memory_efficient(
         dropout=dropout,
         seed=int(torch.randint(2**62, ()).item()) if dropout else 0,
     )
-    numbers = bias.table if isinstance(bias, RelativeBias) else bias
-    return _Chunked.apply(q, k, v, mask, numbers, job)  # type: ignore[no-any-return]
+    bias_tensor = bias.table if isinstance(bias, RelativeBias) else bias
+    return _Chunked.apply(q, k, v, mask, bias_tensor, tiling)  # type: ignore[no-any-return]

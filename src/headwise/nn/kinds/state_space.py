@@ -1,17 +1,17 @@
-"""A diagonal state space in the place of self-attention: S4D (Gu et al. 2022, "On the Parameterization and
+"""S4D, a diagonal state space layer in place of self-attention (Gu et al. 2022, "On the Parameterization and
 Initialization of Diagonal State Space Models").
 
-Each channel of the input runs through a linear system of its own (section 3, with zero-order hold):
+Each channel of the input goes through its own linear system (section 3, with zero-order hold):
 
     x_k = Ā x_{k-1} + B̄ u_k,   y_k = 2 Re(C x_k) + D u_k,   Ā = exp(ΔA),   B̄ = (Ā - 1) / A
 
-A is diagonal and complex, and stands for itself and its conjugate; B is 1, since C can hold its part. Then all
-channels meet in GLU(W gelu(y)). Causally the state is all that decoding carries, however long the sequence; over a
-whole sequence, a second system runs from its end to its beginning.
+A is diagonal and complex, and represents itself and its conjugate; B is 1, because C can absorb it. Then the channels
+are mixed by GLU(W gelu(y)). In the causal form, the state is the whole decoding cache, for any length of sequence; in
+the bidirectional form, a second system runs from the end of the sequence to its beginning.
 
-Training takes the same recurrence a chunk at a time, so that it is matrix products: inside a chunk y is a convolution
-with K_k = 2 Re(C Ā^k B̄), and only the states between chunks follow each other. (Section 3 convolves whole sequences
-by Fourier transforms instead, whose rounding lets a little of the future into the past.)
+Training computes the same recurrence in chunks, by matrix products: within a chunk, y is a convolution with
+K_k = 2 Re(C Ā^k B̄), and only the states between chunks are sequential. (Section 3 convolves whole sequences by Fourier
+transforms instead, whose rounding errors leak a little of the future into the past.)
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ _NO_PAIRS = "it has no scores or weights of pairs of positions"
 
 
 class StateSpaceCache:
-    """The state x after all positions so far, (channels, rows, states): a cache that doesn't grow."""
+    """Cache of constant size: the state x after all positions so far, (channels, rows, states)."""
 
     def __init__(self) -> None:
         self.length = 0
         self.state: Tensor | None = None
 
     def select(self, rows: Tensor) -> None:
-        """Make row r continue what row rows[r] was."""
+        """Reorder the cache: its row r becomes what row rows[r] was."""
         if self.state is not None:
             self.state = self.state.index_select(1, rows)
 
 
 class _Chunk(NamedTuple):
-    """The recurrence over a chunk of positions as matrices, a leading dimension of channels; inputs are rows."""
+    """The recurrence over a chunk of positions as matrices of each channel, which multiply inputs as row vectors.
+
+    `write` and `read` hold the real parts of the states, then the imaginary ones.
+    """
 
     inside: Tensor  # (channel, chunk, chunk): from inputs to outputs
-    write: (
-        Tensor  # (channel, chunk, 2 · states): from inputs to the state after them, real and imaginary parts
-    )
-    read: Tensor  # (channel, 2 · states, chunk): from the state before them to outputs
+    write: Tensor  # (channel, chunk, 2 · states): from inputs to the state after the chunk
+    read: Tensor  # (channel, 2 · states, chunk): from the state before the chunk to outputs
     powers: Tensor  # (channel, states, chunk + 1) complex: Ā^k
 
 
@@ -71,7 +72,7 @@ class _Chunk(NamedTuple):
 class StateSpace(SequenceMixer):
     """S4D over each of d_model channels, then GLU; x and the result are (batch, time, d_model).
 
-    Without `causal` it reads the sequence in both directions. Where the mask is False the input counts as 0.
+    Without `causal` it is bidirectional. Where the mask is False, the input is set to 0.
     """
 
     def __init__(self, config: ModelConfig, *, causal: bool) -> None:
@@ -91,7 +92,7 @@ class StateSpace(SequenceMixer):
         nn.init.normal_(self.readout, std=math.sqrt(0.5))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """Continue from the cache if there is one; of a mask (batch, 1, 1, key) the last `time` keys are x's.
+        """Mix x, continuing from the cache if given; the last `time` keys of a mask (batch, 1, 1, key) are those of x.
 
         Raises ValueError for a mask over pairs.
         """
@@ -108,13 +109,13 @@ class StateSpace(SequenceMixer):
             y, _ = self._scan(u, None)
         else:
             both, _ = self._scan(torch.cat([u, u.flip(2)]), None)
-            forth, back = both.chunk(2)
-            y = forth + back.flip(2)
+            left_to_right, right_to_left = both.chunk(2)
+            y = left_to_right + right_to_left.flip(2)
         y = y + self.skip.to(u.dtype)[:, None, None] * u
         return functional.glu(self.output(functional.gelu(y).permute(1, 2, 0).to(x.dtype)))
 
     def new_cache(self, capacity: int = 32) -> Cache:
-        """Return an empty state. Raises ValueError in an encoder, whose second system begins at the end."""
+        """Return an empty cache; raises ValueError in an encoder, because it also reads from the end."""
         if self.directions == 2:
             raise ValueError(
                 "expected a causal state space to decode step by step, found one that reads both ways"
@@ -129,18 +130,18 @@ class StateSpace(SequenceMixer):
         if state is None:
             state = system.powers.new_zeros(channels, batch, system.powers.size(1))
         chunks = functional.pad(u, (0, -time % chunk)).unflatten(2, (-1, chunk))
-        written = _complex(_each(chunks, system.write))  # (channel, batch, chunks, states)
-        before = [state]
-        for part in written.unbind(2)[:-1]:
-            before.append(system.powers[:, None, :, chunk] * before[-1] + part)
-        states = torch.stack(before, dim=2)
-        y = _each(chunks, system.inside) + _each(_real(states), system.read)
-        rest = time - chunk * (chunks.size(2) - 1)  # positions of the last chunk, without padding
-        last = _complex(_each(chunks[:, :, -1:, :rest], system.write[:, chunk - rest :])).squeeze(2)
-        return y.flatten(2)[..., :time], system.powers[:, None, :, rest] * before[-1] + last
+        updates = _complex(_per_channel(chunks, system.write))  # (channel, batch, chunks, states)
+        initial = [state]  # the state before each chunk
+        for update in updates.unbind(2)[:-1]:
+            initial.append(system.powers[:, None, :, chunk] * initial[-1] + update)
+        states = torch.stack(initial, dim=2)
+        y = _per_channel(chunks, system.inside) + _per_channel(_real(states), system.read)
+        rest = time - chunk * (chunks.size(2) - 1)  # length of the last chunk, without padding
+        last = _complex(_per_channel(chunks[:, :, -1:, :rest], system.write[:, chunk - rest :])).squeeze(2)
+        return y.flatten(2)[..., :time], system.powers[:, None, :, rest] * initial[-1] + last
 
     def _system(self, chunk: int, dtype: torch.dtype) -> _Chunk:
-        """Discretize, and write the recurrence over `chunk` positions out; channels of all directions in a row."""
+        """Discretize, and return the recurrence over `chunk` positions; the channels of both directions are stacked."""
         decay, frequency, readout = (
             p.to(dtype).flatten(0, 1) for p in (self.log_decay, self.frequency, self.readout)
         )
@@ -159,15 +160,15 @@ class StateSpace(SequenceMixer):
 
 
 def _frequencies(states: int, start: str) -> Tensor:
-    """Im A at the start (section 4): πn for `linear`, N/π (N / (2n + 1) - 1) for `inverse`, N = 2 · states."""
+    """Return the initial Im A (section 4): πn for `linear`, N/π (N / (2n + 1) - 1) for `inverse`, N = 2 · states."""
     n = torch.arange(states, dtype=torch.float64)
     if start == "linear":
         return (math.pi * n).float()
     return (2 * states / math.pi * (2 * states / (2 * n + 1) - 1)).float()
 
 
-def _each(x: Tensor, matrices: Tensor) -> Tensor:
-    """Multiply x (channel, batch, chunks, n) with each channel's matrix (channel, n, m)."""
+def _per_channel(x: Tensor, matrices: Tensor) -> Tensor:
+    """Multiply x (channel, batch, chunks, n) by the matrix of each channel, (channel, n, m)."""
     return (x.flatten(1, 2) @ matrices).unflatten(1, x.shape[1:3])
 
 

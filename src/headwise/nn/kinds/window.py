@@ -1,7 +1,7 @@
 """Sliding-window attention with global tokens (Beltagy et al. 2020, "Longformer", section 3.1).
 
-Query i sees key j where |i - j| < size. The first `globals` positions see every key and are seen by every query;
-causally, all of this only where j <= i. Time and memory grow with query · (size + globals).
+Query i attends to key j if |i - j| < size. The first `globals` positions attend to every key, and every query attends
+to them; causally, all of this only if j <= i. Time and memory grow with query · (size + globals).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from headwise.nn.attention import register
 from headwise.nn.kinds.blocks import Layout, attend_blocks, merge
 from headwise.nn.relative import RelativeBias
 
-_LOWEST_BLOCK = 32  # smaller blocks spend more on overhead than they save
+_SMALLEST_BLOCK = 32  # the overhead of smaller blocks exceeds their savings
 
 
 def near_layout(
     queries: int, keys: int, size: int, *, causal: bool, first: int = 0, device: torch.device | None = None
 ) -> Layout:
-    """Lay out the pairs with |i - j| < size, j <= i where causal, among the keys from `first` on."""
-    height = min(queries, max(size, _LOWEST_BLOCK))
+    """Return the layout of the pairs with |i - j| < size (and j <= i if causal) among the keys from `first` on."""
+    height = min(queries, max(size, _SMALLEST_BLOCK))
     blocks = -(-queries // height)
     width = height + size - 1 if causal else height + 2 * (size - 1)
     starts = torch.arange(blocks, device=device)[:, None] * height
@@ -34,7 +34,7 @@ def near_layout(
 
 
 def with_globals(layout: Layout, queries: int, keys: int, count: int, *, causal: bool) -> Layout:
-    """Let every block see the first `count` keys too."""
+    """Add the first `count` keys to every block of a layout."""
     blocks, height = layout.rows.shape
     cols = torch.arange(count, device=layout.rows.device).expand(blocks, count)
     positions = layout.rows + keys - queries
@@ -47,7 +47,7 @@ def with_globals(layout: Layout, queries: int, keys: int, count: int, *, causal:
 def pattern(
     queries: int, keys: int, *, causal: bool, options: AttentionOptions, device: torch.device | None = None
 ) -> Tensor:
-    """Write out which pairs a window allows, (1, 1, query, key)."""
+    """Return the allowed pairs as a dense mask, (1, 1, query, key)."""
     i = torch.arange(queries, device=device)[:, None] + keys - queries
     j = torch.arange(keys, device=device)[None]
     window = options.window
@@ -76,19 +76,19 @@ def window(
     causal: bool,
     options: AttentionOptions,
 ) -> Tensor:
-    """Attend within the window; queries are the last of the positions."""
+    """Attend within the window and to the global tokens; queries are the last positions."""
     queries, keys = q.size(2), k.size(2)
     size, count = options.window.size, min(options.window.globals, keys)
     layout = near_layout(queries, keys, size, causal=causal, first=count, device=q.device)
     layout = with_globals(layout, queries, keys, count, causal=causal)
     out = merge([attend_blocks(q, k, v, mask, bias, dropout, layout)])
-    seeing_all = 0 if causal else max(0, count - (keys - queries))  # queries at global positions
-    if not seeing_all:
+    global_queries = 0 if causal else max(0, count - (keys - queries))
+    if not global_queries:
         return out
-    whole = Layout(
-        torch.arange(seeing_all, device=q.device)[None],
+    dense = Layout(
+        torch.arange(global_queries, device=q.device)[None],
         torch.arange(keys, device=q.device)[None],
-        torch.ones(1, seeing_all, keys, dtype=torch.bool, device=q.device),
+        torch.ones(1, global_queries, keys, dtype=torch.bool, device=q.device),
     )
-    first = merge([attend_blocks(q, k, v, mask, bias, dropout, whole)])
-    return torch.cat([first, out[:, :, seeing_all:]], dim=2)
+    first = merge([attend_blocks(q, k, v, mask, bias, dropout, dense)])
+    return torch.cat([first, out[:, :, global_queries:]], dim=2)

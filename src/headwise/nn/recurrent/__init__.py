@@ -1,1 +1,1 @@
-"""Layers of recurrent encoder-decoders: one recurrent layer, and attention before heads."""
+"""Layers of recurrent encoder-decoders: LSTM and GRU layers, and single-head attention over the source."""

@@ -1,4 +1,4 @@
-"""Attention before heads: one distribution over the source for each target position.
+"""Attention of recurrent encoder-decoders: one distribution over the source for each target position.
 
     a_ij = softmax_j(score(s_i, h_j)),  c_i = Σ_j a_ij h_j
 
@@ -22,22 +22,22 @@ from headwise.nn.multihead import Probed
 
 
 class SourceAttention(Probed):
-    """Attends with the scores that a subclass gives; the weights, (batch, 1, target, source), pass the probe."""
+    """Attention over the source with the scores of a subclass; a probe gets the weights (batch, 1, target, source)."""
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
 
     def project_memory(self, states: Tensor) -> Tensor:
-        """Turn an encoded source (batch, source, memory_size) into keys, once for all steps."""
+        """Return the keys of an encoded source (batch, source, memory_size), computed once for all steps."""
         raise NotImplementedError
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Score every key for every query, (batch, target, source)."""
+        """Return the scores of all queries and keys, (batch, target, source)."""
         raise NotImplementedError
 
     def forward(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Return the contexts (batch, target, value_size), zeros where the mask leaves nothing."""
+        """Return the context vectors (batch, target, value_size), zeros if all keys are masked."""
         weights = masked_softmax(self.scores(query, keys), mask[:, None])
         if self.probe is not None:
             weights = self.probe(weights[:, None]).squeeze(1)
@@ -45,7 +45,7 @@ class SourceAttention(Probed):
 
 
 class AdditiveAttention(SourceAttention):
-    """vᵀ tanh(W s + U h), with the hidden layer as wide as the keys."""
+    """Additive attention, with scores vᵀ tanh(W s + U h); the hidden layer is as wide as the keys."""
 
     def __init__(self, query_size: int, memory_size: int, size: int, dropout: float = 0.0) -> None:
         super().__init__(dropout)
@@ -57,13 +57,13 @@ class AdditiveAttention(SourceAttention):
         return self.key(states)
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:  # noqa: D102
-        # One query at a time: all at once would hold (batch, target, source, size).
+        # One query at a time, because all at once would need a tensor (batch, target, source, size).
         hidden = (torch.tanh(one[:, None] + keys) for one in self.query(query).unbind(1))
         return torch.stack([self.score(one).squeeze(-1) for one in hidden], dim=1)
 
 
 class MultiplicativeAttention(SourceAttention):
-    """Scores sᵀ W h; W is applied to the source, once."""
+    """Multiplicative attention, with scores sᵀ W h; W is applied to the source once."""
 
     def __init__(self, query_size: int, memory_size: int, size: int, dropout: float = 0.0) -> None:
         super().__init__(dropout)
@@ -78,7 +78,7 @@ class MultiplicativeAttention(SourceAttention):
 
 
 class DotAttention(SourceAttention):
-    """Scores sᵀ h, without parameters or scale (Gehring et al. 2017, section 3.3)."""
+    """Dot-product attention, with scores sᵀ h, without parameters or scale (Gehring et al. 2017, section 3.3)."""
 
     def project_memory(self, states: Tensor) -> Tensor:  # noqa: D102
         return states
@@ -87,7 +87,7 @@ class DotAttention(SourceAttention):
         return query @ keys.transpose(1, 2)
 
 
-# How a score is called in a configuration: (query size, memory size, hidden size, dropout) -> attention.
+# From the name in the configuration to a function (query size, memory size, hidden size, dropout) -> attention.
 SCORES: dict[str, Callable[[int, int, int, float], SourceAttention]] = {
     "additive": AdditiveAttention,
     "multiplicative": MultiplicativeAttention,
@@ -95,11 +95,11 @@ SCORES: dict[str, Callable[[int, int, int, float], SourceAttention]] = {
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last dimension with exactly 0 where mask is False; a row without any True is all 0."""
+    """Return the softmax over the last dimension, exactly 0 where mask is False; all 0 if no key is allowed."""
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
     return weights.masked_fill(~mask, 0.0)
 
 
 def beams_as_queries(x: Tensor, sentences: int) -> Tensor:
-    """View rows (sentences * beams, size) as (sentences, beams, size): beams are queries to one shared memory."""
+    """View x (sentences · beams, size) as (sentences, beams, size): the beams of a sentence query one memory."""
     return x.view(sentences, -1, x.size(-1))

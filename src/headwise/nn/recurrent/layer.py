@@ -1,9 +1,9 @@
 """One recurrent layer: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014).
 
-Parameters are torch.nn.LSTM's and torch.nn.GRU's, in float32; the arithmetic follows the dtype of the input.
+The parameters are those of torch.nn.LSTM and torch.nn.GRU, in float32; the arithmetic uses the dtype of the input.
 
-Shape legend: batch or rows = sequences, time = positions, size = width of a state. A state is a tuple of its parts:
-(h, c) for an LSTM, (h,) for a GRU.
+Shape legend: batch or rows = sequences, time = positions, size = width of a state. A state is a tuple: (h, c) for an
+LSTM, (h,) for a GRU.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ _CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GR
 
 
 class Recurrence(nn.Module):
-    """A layer that reads a padded batch (`encode`), a batch of equal lengths (`run`) or one position (`step`).
+    """LSTM or GRU layer over a padded batch (`encode`), a batch of equal lengths (`run`) or one position (`step`).
 
-    Weights and biases start uniform within ±1/√size.
+    Weights and biases are initialized uniformly within ±1/√size.
     """
 
     def __init__(self, cell: str, input_size: int, size: int, *, bidirectional: bool = False) -> None:
         super().__init__()
         self.size = size
         self.bidirectional = bidirectional
-        self.parts = 2 if cell == "lstm" else 1  # of a state
+        self.parts = 2 if cell == "lstm" else 1  # tensors of a state
         self.rnn = _CELLS[cell](input_size, size, bidirectional=bidirectional)
 
     def weights(self, dtype: torch.dtype) -> list[Tensor]:
-        """Return input and state weights, then their biases, of each direction, in `dtype`."""
+        """Return the input and state weights, then their biases, of each direction, cast to `dtype`."""
         return [weight.to(dtype) for direction in self.rnn.all_weights for weight in direction]
 
     def encode(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Parts]:
-        """Read each sequence x (batch, time, input_size) up to its length (batch,), which lies on the CPU.
+        """Run over each sequence of x (batch, time, input_size) up to its length; lengths (batch,) are on the CPU.
 
-        Returns outputs (batch, time, directions * size), zeros after a sequence's end, and the final state of each
-        direction, parts (batch, directions, size): forward's after the last position, backward's after the first.
+        Returns the outputs (batch, time, directions * size), zeros after the end of a sequence, and the final states,
+        tensors (batch, directions, size): forward after the last position, backward after the first.
         """
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         directions = 2 if self.bidirectional else 1
@@ -55,7 +55,7 @@ class Recurrence(nn.Module):
         return states, tuple(part[:, packed.unsorted_indices].transpose(0, 1) for part in final)
 
     def run(self, x: Tensor, state: Parts) -> Tensor:
-        """Read all of x (batch, time, input_size) from a state on; returns outputs (batch, time, size)."""
+        """Run over x (batch, time, input_size) from an initial state; returns the outputs (batch, time, size)."""
         start = tuple(part[None].contiguous() for part in state)
         options = (self.weights(x.dtype), True, 1, 0.0, self.training, False, True)
         if self.parts == 2:
@@ -64,15 +64,15 @@ class Recurrence(nn.Module):
 
     @staticmethod
     def step(x: Tensor, state: Parts, weights: list[Tensor]) -> Parts:
-        """Read one position x (rows, input_size) with what `weights` gave; the new state, whose h is the output."""
+        """Run one position x (rows, input_size), given `weights(dtype)`; returns the new state (h is the output)."""
         if len(state) == 2:
             return torch.lstm_cell(x, state, *weights)
         return (torch.gru_cell(x, state[0], *weights),)
 
 
 def reverse(x: Tensor, mask: Tensor) -> Tensor:
-    """Turn each sequence of x (batch, time, size) around; padding, where mask (batch, time) is False, stays behind."""
-    place = torch.arange(x.size(1), device=x.device)
-    turned = mask.sum(1, keepdim=True) - 1 - place  # (batch, time)
-    index = torch.where(mask, turned, place)
+    """Reverse each sequence of x (batch, time, size); padding, where mask (batch, time) is False, stays at the end."""
+    position = torch.arange(x.size(1), device=x.device)
+    reversed_position = mask.sum(1, keepdim=True) - 1 - position  # (batch, time)
+    index = torch.where(mask, reversed_position, position)
     return x.gather(1, index[:, :, None].expand_as(x))
