@@ -1,1 +1,1 @@
-"""Architectures behind one protocol: `headwise.models.base.Seq2Seq`."""
+"""Architectures behind one protocol: `headwise.models.base.Seq2Seq`, and models of single texts and images."""

@@ -1,7 +1,7 @@
-"""The protocol that every sequence-to-sequence model keeps.
+"""The protocol of all sequence-to-sequence models.
 
-Search, scoring, serving and analysis know only this: `encode` a source once, `start` a decoding state, `step` it
-one token at a time, and `forward` for teacher forcing. The state is opaque.
+Search, scoring, serving and analysis use only this protocol: `encode` a source once, `start` a decoding state, `step`
+it one token at a time, and `forward` for teacher forcing. The state is opaque to them.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Memory:
 
 
 class State(ABC):
-    """What a model carries from one decoding step to the next, for rows = sentences x beams."""
+    """Decoding state that a model passes from one step to the next, for rows = sentences × beams."""
 
     @abstractmethod
     def reorder(self, rows: Tensor) -> State:
-        """Let row r continue what row rows[r] was; beams move only within their sentence."""
+        """Reorder the beams: row r becomes what row rows[r] was; beams move only within their sentence."""
 
     @abstractmethod
     def keep(self, sentences: Tensor) -> State:
-        """Keep these sentences with all their beams, in this order."""
+        """Keep only these sentences, with all their beams, in this order."""
 
 
 class Seq2Seq(nn.Module, ABC):
-    """A model that maps source ids to target ids.
+    """Base class of sequence-to-sequence models, from source ids to target ids.
 
     `compute_dtype` is the dtype of the activations; parameters stay in float32. `unused` names the keys of the model
-    configuration that mean nothing to an architecture, so that nobody believes to have set something.
+    configuration that have no effect on an architecture; setting one is an error.
     """
 
     unused: ClassVar[tuple[str, ...]] = ()
@@ -50,46 +50,46 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
-        """Encode ids (batch, source) whose real tokens mask (batch, source) marks True."""
+        """Encode ids (batch, source); mask (batch, source) is True at real tokens."""
 
     @abstractmethod
     def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> State:
-        """Begin decoding with `beams` rows a sentence, sentence by sentence; `capacity` is a length hint."""
+        """Return the initial state, with `beams` consecutive rows per sentence; `capacity` is a length hint."""
 
     @abstractmethod
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Feed one token a row (rows,); returns float32 log-probabilities (rows, target_size) of the next."""
+        """Feed one token per row (rows,); returns float32 log-probabilities (rows, target_size) of the next token."""
 
     @abstractmethod
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:
-        """Teacher-force target_input (batch, target) over a memory; hidden states (batch, target, d_model)."""
+        """Decode target_input (batch, target) with teacher forcing; returns hidden states (batch, target, d_model)."""
 
     @property
     @abstractmethod
     def output_weight(self) -> Tensor:
-        """The projection to the target vocabulary, (target_size, d_model), for losses fused with it."""
+        """Weight of the output projection, (target_size, d_model), for losses fused with the projection."""
 
     def forward(self, source: Tensor, source_mask: Tensor, target_input: Tensor) -> Tensor:
-        """Encode and teacher-force; returns hidden states (batch, target, d_model)."""
+        """Encode, and decode with teacher forcing; returns hidden states (batch, target, d_model)."""
         return self.decode(self.encode(source, source_mask), target_input)
 
     def project(self, hidden: Tensor) -> Tensor:
-        """Logits (…, target_size) of hidden states (…, d_model)."""
+        """Return the logits (…, target_size) of hidden states (…, d_model)."""
         return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype))
 
     @property
     def device(self) -> torch.device:
-        """Where ids must be for this model to read them."""
+        """Device of the parameters, on which the ids must be."""
         return next(self.parameters()).device
 
     def own_search(self, options: object) -> Callable[..., Any] | None:
-        """Return an engine's own search of many sentences, which takes the place of one step after the other.
+        """Return an engine's own batched search, which replaces the step-by-step search; None if there is none.
 
-        `options` are `headwise.decoding.options.SearchOptions`. None where the model has no search for these.
+        `options` are `headwise.decoding.options.SearchOptions`; the engine may not support all of them.
         """
         return None
 
     @property
     def readable(self) -> Seq2Seq:
-        """The model whose attention can be looked at: itself, or for an engine the one that it stands for."""
+        """The model whose attention can be recorded: itself, or the PyTorch model that an engine was made from."""
         return self

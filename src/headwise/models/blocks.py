@@ -1,6 +1,6 @@
-"""What a Transformer is built from, with every choice of the configuration made in one place.
+"""Builders of the Transformer's sub-layers from the configuration.
 
-The encoder-decoder, decoder-only and encoder-only models all take their parts from here.
+The encoder-decoder, decoder-only and encoder-only models all use them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from headwise.nn.positions import AttentionPositions
 def attention(
     config: ModelConfig, role: Role, positions: AttentionPositions | None = None
 ) -> MultiHeadAttention:
-    """Return one attention; raises `ConfigError` for a kind that can't be combined with the rest."""
-    other = config.cross_attention if role == "cross" else None
+    """Return a multi-head attention; raises `ConfigError` for a kind that doesn't support the configuration."""
+    cross_kind = config.cross_attention if role == "cross" else None
     return MultiHeadAttention(
         config.d_model,
         config.heads,
@@ -27,7 +27,7 @@ def attention(
         value_size=config.value_size,
         key_value_heads=config.key_value_heads,
         bias=config.attention_bias,
-        kind=other or config.attention,
+        kind=cross_kind or config.attention,
         role=role,
         dropout=config.attention_dropout,
         options=config.attention_options,
@@ -36,15 +36,15 @@ def attention(
 
 
 def self_attention(config: ModelConfig, role: Role, positions: AttentionPositions | None) -> SequenceMixer:
-    """Return what mixes a layer's own sequence: attention, or the layer that `config.attention` names instead."""
-    known = registered(config.attention)
-    if isinstance(known, Layer):
-        return known.build(config, role, positions)
+    """Return the self-attention of a layer, or the layer that `config.attention` names in its place."""
+    kind = registered(config.attention)
+    if isinstance(kind, Layer):
+        return kind.build(config, role, positions)
     return attention(config, role, positions)
 
 
 def feed_forward(config: ModelConfig) -> FeedForward:
-    """Return one feed-forward network."""
+    """Return a feed-forward network."""
     return FeedForward(
         config.d_model,
         config.d_ff,
@@ -56,16 +56,16 @@ def feed_forward(config: ModelConfig) -> FeedForward:
 
 
 def normalization(config: ModelConfig) -> nn.Module:
-    """Return one normalization over d_model."""
+    """Return a normalization over d_model."""
     return NORMALIZATIONS[config.normalization](config.d_model, config.norm_epsilon)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
-    """Return what stands after the last layer of a stack: a normalization where the layers have theirs inside."""
-    wanted = config.norm == "pre" if config.final_norm is None else config.final_norm
-    return normalization(config) if wanted else nn.Identity()
+    """Return the normalization after the last layer of a stack, by default with pre-norm only; else the identity."""
+    enabled = config.norm == "pre" if config.final_norm is None else config.final_norm
+    return normalization(config) if enabled else nn.Identity()
 
 
 def residual(config: ModelConfig) -> Residual:
-    """Return the connection around one sub-layer."""
+    """Return the residual connection around a sub-layer."""
     return Residual(config.d_model, config.norm, config.dropout, normalization(config))

@@ -1,4 +1,4 @@
-"""From a configuration to a model, and from a run directory to a trained one."""
+"""Build untrained models from a configuration, and load trained ones from a run directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Built = TypeVar("Built", bound=torch.nn.Module)
 
 Model = TypeVar("Model", bound=nn.Module)
 
-# A new architecture is one file and one line here; it is called with (model configuration, source size, target size).
+# The registry of architectures: classes called with (model configuration, source size, target size).
+# A new architecture is a file and a line here.
 ARCHITECTURES: dict[str, type[Seq2Seq]] = {
     "transformer": Transformer,
     "recurrent": RecurrentSeq2Seq,
@@ -36,8 +37,8 @@ ARCHITECTURES: dict[str, type[Seq2Seq]] = {
 def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
     """Build an untrained model for vocabularies of these sizes.
 
-    Raises `ConfigError` where the architecture is unknown, where a key is set that means nothing to it, or where the
-    vocabularies don't fit the sharing asked for.
+    Raises `ConfigError` if the architecture is unknown, if a key is set that has no effect on it, or if the
+    vocabularies don't fit `share_embeddings`.
     """
     if config.architecture not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
@@ -49,30 +50,32 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
             "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
             f"found {source_size} source and {target_size} target subwords"
         )
-    return _fitting(lambda: architecture(config, source_size, target_size), config, source_size, target_size)
+    return _build_checked(
+        lambda: architecture(config, source_size, target_size), config, source_size, target_size
+    )
 
 
 def build_decoder_only(config: ModelConfig, size: int) -> DecoderOnly:
     """Build an untrained decoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
     check_shape(config, DecoderOnly.unused, "a decoder-only model")
-    return _fitting(lambda: DecoderOnly(config, size), config, size)
+    return _build_checked(lambda: DecoderOnly(config, size), config, size)
 
 
 def build_encoder_only(config: ModelConfig, size: int) -> EncoderOnly:
     """Build an untrained encoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
     check_shape(config, EncoderOnly.unused, "an encoder-only model")
-    return _fitting(lambda: EncoderOnly(config, size), config, size)
+    return _build_checked(lambda: EncoderOnly(config, size), config, size)
 
 
-def _fitting(build: Callable[[], Built], config: ModelConfig, *sizes: int) -> Built:
-    """Build a model that fits the memory; raises `ConfigError` for one that doesn't."""
-    if torch.empty(0).device.type != "meta":  # where it is only counted
+def _build_checked(build: Callable[[], Built], config: ModelConfig, *sizes: int) -> Built:
+    """Build a model; raises `ConfigError` if it doesn't fit in memory."""
+    if torch.empty(0).device.type != "meta":  # on the meta device, parameters take no memory
         check_fits(build, config, max(sizes), torch.device("cpu"), each=LOADING)
     return build()
 
 
 def check_shape(config: ModelConfig, unused: Iterable[str], what: str) -> None:
-    """Raise `ConfigError` where a Transformer without two sides is to be another architecture, or has unused keys."""
+    """Raise `ConfigError` if a model without encoder and decoder isn't a Transformer, or sets `unused` keys."""
     if config.architecture != "transformer":
         raise ConfigError(
             f"model.architecture: expected transformer for {what}, found {config.architecture!r}"
@@ -81,7 +84,7 @@ def check_shape(config: ModelConfig, unused: Iterable[str], what: str) -> None:
 
 
 def _refuse_unused(config: ModelConfig, unused: Iterable[str], what: str) -> None:
-    """Refuse keys that mean nothing to a model."""
+    """Raise `ConfigError` if a key is set that has no effect on a model."""
     for key in unused:
         if getattr(config, key) != ModelConfig.model_fields[key].default:
             raise ConfigError(
@@ -89,13 +92,13 @@ def _refuse_unused(config: ModelConfig, unused: Iterable[str], what: str) -> Non
             )
 
 
-_DRAWING = (nn.init.normal_, nn.init.uniform_, torch.Tensor.normal_, torch.Tensor.uniform_)
+_RANDOM_INIT = (nn.init.normal_, nn.init.uniform_, torch.Tensor.normal_, torch.Tensor.uniform_)
 
 
 class _Weightless(TorchFunctionMode):
-    """Modules are built with parameters that have shapes and no memory, and nothing is drawn for them.
+    """Mode in which modules are built with parameters without memory, and random initialization is skipped.
 
-    `torch.device("meta")` does more, for which PyTorch imports its compiler: 2.5 seconds and 80 MiB.
+    `torch.device("meta")` as a context does more, for which PyTorch imports its compiler: 2.5 seconds and 80 MiB.
     """
 
     def __torch_function__(
@@ -105,19 +108,19 @@ class _Weightless(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        named = kwargs or {}
-        if func in _DRAWING:
-            return args[0] if args else named["tensor"]
+        keywords = kwargs or {}
+        if func in _RANDOM_INIT:
+            return args[0] if args else keywords["tensor"]
         if func in (torch.empty, torch.zeros, torch.ones):
-            named = named | {"device": "meta"}
-        return func(*args, **named)
+            keywords = keywords | {"device": "meta"}
+        return func(*args, **keywords)
 
 
 def fitting(make: Callable[[], nn.Module], path: Path) -> Weights:
-    """Open a safetensors file whose tensors have the shapes of the model that `make` builds, and no others.
+    """Open a safetensors file, and check that it has exactly the tensors of the model that `make` builds.
 
-    The model is built without memory, so that nothing that a configuration asks for is taken before the file has
-    shown that it holds it. Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
+    The model is built without memory, so that no memory is allocated for a configuration before the file is known to
+    match it. Raises `CheckpointError` naming the file and the first tensor that doesn't match.
     """
     weights = Weights(path)
     with _Weightless():
@@ -126,7 +129,7 @@ def fitting(make: Callable[[], nn.Module], path: Path) -> Weights:
 
 
 def load_filled(make: Callable[[], Model], path: Path) -> Model:
-    """Build a model and fill it from a safetensors file that fits it; raises `CheckpointError` as `fitting` does."""
+    """Build a model and load its parameters from a safetensors file; raises `CheckpointError` like `fitting`."""
     weights = fitting(make, path)
     model = make()
     weights.fill(dict(model.named_parameters()))
@@ -134,9 +137,9 @@ def load_filled(make: Callable[[], Model], path: Path) -> Model:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill a model that is there already from a safetensors file; shared tensors are stored once.
+    """Load the parameters of an existing model from a safetensors file; shared tensors are stored once.
 
-    Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
+    Raises `CheckpointError` naming the file and the first tensor that doesn't match.
     """
     weights = Weights(path)
     weights.check(_shapes(model))
@@ -145,9 +148,9 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:
     """Load the trained model of a run directory, on the CPU, in evaluation mode."""
-    found = config or Config.load(run / "config.yaml")
+    run_config = config or Config.load(run / "config.yaml")
     return load_filled(
-        lambda: build_model(found.model, source_size, target_size), run / "model.safetensors"
+        lambda: build_model(run_config.model, source_size, target_size), run / "model.safetensors"
     ).eval()
 
 

@@ -1,13 +1,13 @@
-"""Two encoders that put images and texts into one space (CLIP, Radford et al. 2021, section 2).
+"""Dual encoder of images and texts with a contrastive loss (CLIP, Radford et al. 2021, section 2).
 
     I = normalize(W_i mean(image encoder's states)),  T = normalize(W_t mean(text encoder's states))
     logits = e^s I Tᵀ;  loss = ½ (cross-entropy over each row + cross-entropy over each column)
 
-Where CLIP reads off a class token and an end symbol, here the means over patches and over words are taken. Both maps
-are linear, so that every similarity is a sum over pairs of a word and a patch (`ImageText.shares`): what of the image
-a word stands for can be looked at without approximation.
+CLIP pools with a class token and an end symbol; here the means over patches and over words are taken. Both projections
+are linear, so every similarity is an exact sum of contributions of (word, patch) pairs (`ImageText.shares`).
 
-Shape legend: batch = pairs, patches and words = time on either side, d = width of the common space.
+Shape legend: batch = pairs, patches = positions of the image, words = positions of the text, d = width of the common
+space.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from headwise.models.vision import VisionTransformer
 from headwise.nn.layers import Linear
 
 _UNUSED = (*EncoderOnly.unused, "share_embeddings", "segments")
-_LARGEST = math.log(100.0)  # of the learned logarithm of the scale (section 2.5)
+_MAX_LOG_SCALE = math.log(100.0)  # upper bound of the learned logarithm of the scale (section 2.5)
 
 
 class ImageText(nn.Module):
-    """An encoder of images and one of texts, of the same shape, and the learned scale of their similarities."""
+    """An image encoder and a text encoder with the same configuration, and a learned scale of the similarities."""
 
     def __init__(
         self, config: ModelConfig, shape: tuple[int, int, int], side: int, vocabulary: int, width: int
@@ -54,25 +54,25 @@ class ImageText(nn.Module):
 
     @property
     def scale(self) -> Tensor:
-        """What similarities are multiplied by, the inverse of the temperature; at most 100."""
-        return self.log_scale.clamp(max=_LARGEST).exp()
+        """Scale of the similarities: the inverse of the softmax temperature, at most 100."""
+        return self.log_scale.clamp(max=_MAX_LOG_SCALE).exp()
 
     def image_vectors(self, images: Tensor) -> Tensor:
-        """Vectors of length 1, (batch, d) float32, of images (batch, channels, height, width)."""
+        """Return unit vectors (batch, d) float32 of images (batch, channels, height, width)."""
         return _unit(self.image_projection(self.vision(images).mean(dim=1)))
 
     def text_vectors(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Vectors of length 1, (batch, d) float32, of tokens (batch, words); mask is True where they are real."""
+        """Return unit vectors (batch, d) float32 of tokens (batch, words); mask is True at real tokens."""
         return _unit(self.text_projection(pool(self.text(tokens, mask), mask, "mean")))
 
     def forward(self, images: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Logits (image, text) of every image with every text."""
+        """Return the logits (image, text) of every image with every text."""
         return self.scale * self.image_vectors(images) @ self.text_vectors(tokens, mask).T
 
     def shares(self, image: Tensor, tokens: Tensor) -> Tensor:
-        """What each pair of a word and a patch adds to the similarity of one text and one image: (words, patches).
+        """Return the contributions (words, patches) of word-patch pairs to the similarity of a text and an image.
 
-        `image` is (channels, height, width), `tokens` (words,). The sum is the cosine of their vectors.
+        `image` is (channels, height, width), `tokens` (words,). The contributions add up to the cosine of the vectors.
         """
         patches = self.image_projection(self.vision(image[None])[0]).float()  # (patches, d)
         words = self.text_projection(self.text(tokens[None])[0]).float()
@@ -81,10 +81,10 @@ class ImageText(nn.Module):
 
 
 def contrastive_loss(logits: Tensor) -> Tensor:
-    """Sum over a batch of the symmetric cross-entropy of logits (image, text), whose diagonal holds the pairs."""
-    own = torch.arange(len(logits), device=logits.device)
-    by_image = functional.cross_entropy(logits, own, reduction="sum")
-    return (by_image + functional.cross_entropy(logits.T, own, reduction="sum")) / 2
+    """Return the symmetric cross-entropy of logits (image, text), pairs on the diagonal, summed over the batch."""
+    targets = torch.arange(len(logits), device=logits.device)
+    by_image = functional.cross_entropy(logits, targets, reduction="sum")
+    return (by_image + functional.cross_entropy(logits.T, targets, reduction="sum")) / 2
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -1,16 +1,16 @@
 """Convolutional sequence to sequence learning (ConvS2S, Gehring et al. 2017), in the paper's order.
 
     embeddings   e_j = w_j + p_j, on both sides (section 3.1)
-    blocks       x ← (GLU(conv(x)) + x) √0.5, in the decoder over what is already said (section 3.2)
+    blocks       x ← (GLU(conv(x)) + x) √0.5, causal in the decoder (section 3.2)
     attention    in every decoder layer l: d_i = (W h_i + b + g_i) √0.5, a_ij = softmax_j(d_i · z_j),
-                 c_i = m √(1/m) Σ_j a_ij (z_j + e_j) √0.5, and (h_i + W c_i) √0.5 goes on (sections 3.3 and 3.4)
+                 c_i = m √(1/m) Σ_j a_ij (z_j + e_j) √0.5, and (h_i + W c_i) √0.5 is the output (sections 3.3 and 3.4)
 
 z is the encoder's output, g the decoder's embeddings, m the number of source tokens. The paper halves the variance of
-residual sums; the sums inside attention are treated alike, as its authors' own program does. Each of L attentions
-sends gradients to the encoder, which are divided by L, the source embeddings' aside (section 3.4).
+residual sums; the sums inside attention are scaled in the same way, as in the authors' implementation. The gradients of
+the L attentions to the encoder are divided by L, except those to the source embeddings (section 3.4).
 
 Shape legend: batch = sentences, source/target = time, d_model = width of embeddings, channels = width of blocks,
-rows = sentences x beams.
+rows = sentences × beams.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from headwise.nn.recurrent.attention import DotAttention
 
 @dataclass(frozen=True)
 class ConvolutionalMemory(Memory):
-    """The encoder's output z in `states`; `values` (batch, source, d_model) are (z + e) √0.5."""
+    """An encoded source: `states` is the encoder's output z, `values` (batch, source, d_model) is (z + e) √0.5."""
 
     values: Tensor
 
 
 @dataclass(frozen=True)
 class ConvolutionalState(State):
-    """For each layer the last inputs of its convolution, and the source for each sentence (beams share it)."""
+    """Decoding state: the last inputs of each layer's convolution per row, and the source per sentence."""
 
     windows: tuple[Tensor, ...]  # (rows, kernel - 1, channels) each
-    position: int  # tokens fed so far
+    position: int  # number of tokens fed so far
     memory: ConvolutionalMemory
     beams: int
 
@@ -52,13 +52,15 @@ class ConvolutionalState(State):
 
     def keep(self, sentences: Tensor) -> ConvolutionalState:  # noqa: D102
         rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
-        old = self.memory
-        memory = ConvolutionalMemory(old.states[sentences], old.mask[sentences], old.values[sentences])
+        memory = self.memory
+        memory = ConvolutionalMemory(
+            memory.states[sentences], memory.mask[sentences], memory.values[sentences]
+        )
         return replace(self.reorder(rows.flatten()), memory=memory)
 
 
 class ConvolutionalDecoderLayer(nn.Module):
-    """A causal block with its own step of attention (section 3.3)."""
+    """A causal convolution block with its own attention over the source (section 3.3)."""
 
     def __init__(self, d_model: int, channels: int, kernel: int, drop: float, attention_drop: float) -> None:
         super().__init__()
@@ -69,35 +71,35 @@ class ConvolutionalDecoderLayer(nn.Module):
         self.dropout = drop
 
     def forward(
-        self, x: Tensor, before: Tensor, embedded: Tensor, memory: ConvolutionalMemory
+        self, x: Tensor, window: Tensor, embedded: Tensor, memory: ConvolutionalMemory
     ) -> tuple[Tensor, Tensor]:
-        """Go on from x (rows, time, channels), whose inputs `before` (rows, kernel - 1, channels) are known.
+        """Run over x (rows, time, channels), preceded by the inputs `window` (rows, kernel - 1, channels).
 
-        Returns the output, and the last inputs to remember for what comes next.
+        Returns the output, and the window for the next positions.
         """
-        seen = torch.cat([before, dropout(x, self.dropout, self.training)], dim=1)
-        h = self.convolution(seen)  # (rows, time, channels)
+        inputs = torch.cat([window, dropout(x, self.dropout, self.training)], dim=1)
+        h = self.convolution(inputs)  # (rows, time, channels)
         query = half_variance(self.query(h), embedded)  # (rows, time, d_model)
         sentences = len(memory.mask)
         queries = query.reshape(sentences, -1, query.size(-1))
         context = self.cross_attention(queries, memory.states, memory.values, memory.mask)
-        size = memory.mask.sum(1)[:, None, None].to(context.dtype)  # m, in each sentence
-        context = (context * size.sqrt()).view_as(query)  # m √(1/m) = √m
+        length = memory.mask.sum(1)[:, None, None].to(context.dtype)  # m of each sentence
+        context = (context * length.sqrt()).view_as(query)  # m √(1/m) = √m
         h = half_variance(h, self.output(context))
-        return half_variance(h, x), seen[:, x.size(1) :]
+        return half_variance(h, x), inputs[:, x.size(1) :]
 
 
 class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
-    """ConvS2S, with positions learned for each side.
+    """ConvS2S, with learned positions for source and target.
 
-    Dropout falls on the embeddings, the inputs of the convolutions and the decoder's output (section 4.2).
+    Dropout is applied to the embeddings, the inputs of the convolutions and the decoder's output (section 4.2).
     """
 
     unused = (*TRANSFORMER_ONLY, "recurrent")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        self._start_embeddings(0.1)  # Gehring et al. 2017, section 3.5
+        self._init_embeddings(0.1)  # Gehring et al. 2017, section 3.5
         d_model, kernel = config.d_model, config.convolutional.kernel
         channels, keep = config.convolutional.channels or d_model, 1 - config.dropout
         self.channels, self.kernel = channels, kernel
@@ -122,11 +124,11 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
         embedded = self._drop(self.source_positions(self._look_up(self.source_embedding, source)))
         real = mask[:, :, None]
         x = self.encoder_input(embedded)  # (batch, source, channels)
-        side = self.kernel // 2
+        padding = self.kernel // 2
         for layer in self.encoder:
-            # Zeros stand for whatever lies outside the sentence.
-            inside = self._drop(x).masked_fill(~real, 0.0)
-            x = half_variance(layer(functional.pad(inside, (0, 0, side, side))), x)
+            # Inputs outside the sentence are zeros.
+            inputs = self._drop(x).masked_fill(~real, 0.0)
+            x = half_variance(layer(functional.pad(inputs, (0, 0, padding, padding))), x)
         z = scale_gradient(self.encoder_output(x), 1 / len(self.decoder))  # (batch, source, d_model)
         return ConvolutionalMemory(z, mask, half_variance(z, embedded))
 
@@ -136,8 +138,8 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
 
     def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> ConvolutionalState:  # noqa: D102
         assert isinstance(memory, ConvolutionalMemory)
-        nothing = memory.states.new_zeros(len(memory.mask) * beams, self.kernel - 1, self.channels)
-        return ConvolutionalState((nothing,) * len(self.decoder), 0, memory, beams)
+        window = memory.states.new_zeros(len(memory.mask) * beams, self.kernel - 1, self.channels)
+        return ConvolutionalState((window,) * len(self.decoder), 0, memory, beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:  # noqa: D102
         assert isinstance(state, ConvolutionalState)
@@ -145,14 +147,14 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
         return self.project(hidden.squeeze(1)).float().log_softmax(dim=-1), state
 
     def _advance(self, tokens: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
-        """Feed tokens (rows, time); returns hidden states (rows, time, d_model) and the state after them."""
+        """Feed tokens (rows, time); returns the hidden states (rows, time, d_model) and the new state."""
         embedded = self._look_up(self.target_embedding, tokens)
         embedded = self._drop(self.target_positions(embedded, state.position))
         x = self.decoder_input(embedded)  # (rows, time, channels)
         windows = []
-        for layer, before in zip(self._decoder_layers(), state.windows, strict=True):
-            x, window = layer(x, before, embedded, state.memory)
-            windows.append(window)
+        for layer, window in zip(self._decoder_layers(), state.windows, strict=True):
+            x, next_window = layer(x, window, embedded, state.memory)
+            windows.append(next_window)
         state = replace(state, windows=tuple(windows), position=state.position + tokens.size(1))
         return self._drop(self.decoder_output(x)), state
 

@@ -1,9 +1,9 @@
-"""What a model costs: its parameters (see docs/parameters.md), and its floating-point operations, by formula.
+"""Number of parameters (see docs/parameters.md) and of floating-point operations of a model, by formula.
 
-An operation is a multiplication of a matrix product, or the addition after it.
-Softmax, normalization, activations and the cell's own few products are left out, as is usual. The backward pass
-computes two products for each of the forward pass, hence `training_flops` is three times `forward_flops`. A test holds
-the formulas against what torch counts.
+Only matrix products are counted, multiplications and additions separately. Softmax, normalization, activations and the
+elementwise products of LSTM and GRU cells are ignored, as usual. The backward pass computes two products for each one
+of the forward pass, so `training_flops` is three times `forward_flops`. A test compares the formulas with torch's
+counter.
 
 n source tokens, m target tokens, end symbols included; d = d_model.
 """
@@ -14,27 +14,27 @@ from torch import nn
 
 from headwise.config import Config, ModelConfig
 
-TRAINING = 3  # passes of the forward pass's cost
+TRAINING = 3  # cost of forward and backward pass, in forward passes
 
 
 def forward_flops(model: ModelConfig, target_size: int, n: int, m: int) -> int:
-    """Count one forward pass over one sentence pair, the projection to the vocabulary included."""
-    body = {
+    """Return the operations of a forward pass over one sentence pair, including the output projection."""
+    count_layers = {
         "transformer": _transformer,
         "recurrent": _recurrent,
         "convolutional": _convolutional,
     }[model.architecture]
-    return body(model, n, m) + 2 * m * model.d_model * target_size
+    return count_layers(model, n, m) + 2 * m * model.d_model * target_size
 
 
 def training_flops(config: Config, target_tokens: float, sentence: int) -> float:
-    """Count a training over so many target tokens in sentences of a typical length."""
+    """Return the operations of training on `target_tokens` tokens, in pairs with `sentence` tokens on each side."""
     pair = forward_flops(config.model, config.subwords.size, sentence, sentence)
     return TRAINING * pair / sentence * target_tokens
 
 
 def attention_flops(model: ModelConfig, queries: int, keys: int) -> int:
-    """Count one multi-head attention: projections, scores, and the sum of values."""
+    """Return the operations of one multi-head attention: projections, scores, and weighted sum of the values."""
     d, h, g = model.d_model, model.heads, model.key_value_heads or model.heads
     d_k, d_v = model.key_size, model.value_size
     projections = queries * d * h * (d_k + d_v) + keys * d * g * (d_k + d_v)
@@ -42,7 +42,7 @@ def attention_flops(model: ModelConfig, queries: int, keys: int) -> int:
 
 
 def _transformer(model: ModelConfig, n: int, m: int) -> int:
-    feed_forward = 4 * model.d_model * model.d_ff  # a token
+    feed_forward = 4 * model.d_model * model.d_ff  # per token
     encoder = attention_flops(model, n, n) + n * feed_forward
     decoder = attention_flops(model, m, m) + attention_flops(model, m, n) + m * feed_forward
     return model.encoder_layers * encoder + model.decoder_layers * decoder
@@ -54,20 +54,20 @@ def _recurrent(model: ModelConfig, n: int, m: int) -> int:
     gates = {"lstm": 4, "gru": 3}[options.cell]
 
     def layer(inputs: int) -> int:
-        return 2 * gates * size * (inputs + size)  # a token
+        return 2 * gates * size * (inputs + size)  # per token
 
     total, width = 0, d
-    for number in range(model.encoder_layers):
-        both = options.reading == "both" or (options.reading == "both-first" and number == 0)
-        total += n * layer(width) * (2 if both else 1)
-        bridges = (2 if options.cell == "lstm" else 1) if both else 0
+    for index in range(model.encoder_layers):
+        bidirectional = options.reading == "both" or (options.reading == "both-first" and index == 0)
+        total += n * layer(width) * (2 if bidirectional else 1)
+        bridges = (2 if options.cell == "lstm" else 1) if bidirectional else 0
         total += bridges * 2 * size * size
-        width = 2 * size if both else size
+        width = 2 * size if bidirectional else size
     memory = width if options.attention != "none" else 0
-    entering = memory if options.query == "previous" else 0
-    fed = d if options.input_feeding else 0
-    for number in range(model.decoder_layers):
-        total += m * layer((size if number else d + fed) + entering)
+    context_input = memory if options.query == "previous" else 0
+    feed_input = d if options.input_feeding else 0
+    for index in range(model.decoder_layers):
+        total += m * layer((size if index else d + feed_input) + context_input)
     if options.attention != "none":
         total += 2 * n * memory * size + 2 * m * n * (size + memory)  # keys; scores and contexts
         if options.attention == "additive":
@@ -84,28 +84,28 @@ def _recurrent(model: ModelConfig, n: int, m: int) -> int:
 def _convolutional(model: ModelConfig, n: int, m: int) -> int:
     d = model.d_model
     channels = model.convolutional.channels or d
-    block = 2 * model.convolutional.kernel * channels * 2 * channels  # a token
-    ends = 4 * d * channels  # into the channels and out of them, a token
-    attention = m * ends + 4 * m * n * d
+    block = 2 * model.convolutional.kernel * channels * 2 * channels  # per token
+    projections = 4 * d * channels  # from d_model to channels and back, per token
+    attention = m * projections + 4 * m * n * d
     return (
-        n * ends
-        + m * ends
+        n * projections
+        + m * projections
         + model.encoder_layers * n * block
         + model.decoder_layers * (m * block + attention)
     )
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Count the parameters, shared ones once."""
+    """Return the number of parameters; shared ones count once."""
     return sum(p.numel() for p in model.parameters())
 
 
 def parameter_formula(model: ModelConfig, source_size: int, target_size: int) -> int:
-    """Count the parameters of an encoder-decoder Transformer by formula.
+    """Return the number of parameters of an encoder-decoder Transformer by formula.
 
-    Per encoder layer: attention d·(h + g)·(d_k + d_v) with g heads of keys and values, feed-forward
+    Per encoder layer: attention d·(h + g)·(d_k + d_v) with g key/value heads, feed-forward
     2·d·d_ff + d_ff + d (gated: d·d_ff + d_ff more), two norms 4·d (rms: 2·d); per decoder layer one more attention and
-    one more norm; embeddings once per vocabulary that isn't shared; and what positions learn.
+    one more norm; embeddings once per vocabulary that isn't shared; and learned positions.
     """
     d, h, g = model.d_model, model.heads, model.key_value_heads or model.heads
     attention = d * (h + g) * (model.key_size + model.value_size)
@@ -132,12 +132,12 @@ def parameter_formula(model: ModelConfig, source_size: int, target_size: int) ->
 
 def _learned_positions(model: ModelConfig) -> int:
     relative, t5 = model.position_options.relative, model.position_options.t5
-    a_distance = (model.heads if relative.per_head else 1) * (
+    per_distance = (model.heads if relative.per_head else 1) * (
         model.key_size + (model.value_size if relative.values else 0)
     )
     learned = {
         "learned": model.max_length * model.d_model,
-        "relative": (model.encoder_layers + model.decoder_layers) * (2 * relative.reach + 1) * a_distance,
-        "t5": 2 * t5.buckets * model.heads,  # a table for each of the two stacks
+        "relative": (model.encoder_layers + model.decoder_layers) * (2 * relative.reach + 1) * per_distance,
+        "t5": 2 * t5.buckets * model.heads,  # one table per stack
     }
     return learned.get(model.positions, 0)

@@ -1,8 +1,8 @@
-"""The decoder-only Transformer: GPT's layers are the paper's encoder layers (section 3.1) made causal.
+"""The decoder-only Transformer (GPT): the paper's encoder layers (section 3.1) with a causal mask.
 
 Radford et al. 2018 and 2019 (GPT, GPT-2); Touvron et al. 2023 (Llama) with `normalization: rms`, `positions: rotary`,
-`gated` feed-forward and `key_value_heads`. As a prefix language model (Raffel et al. 2020, section 3.2.1) it reads the
-first tokens of each row in both directions.
+`gated` feed-forward and `key_value_heads`. As a prefix language model (Raffel et al. 2020, section 3.2.1), attention is
+bidirectional over the first tokens of each row.
 
 Shape legend: batch = rows = texts, time = tokens, d_model = width.
 """
@@ -24,27 +24,27 @@ from headwise.nn.positions import attention_positions
 
 
 class DecoderState:
-    """What has been read of every row: a cache for each layer."""
+    """Decoding state: a cache for each layer."""
 
     def __init__(self, caches: list[Cache]) -> None:
         self.caches = caches
 
     @property
     def position(self) -> int:
-        """Tokens read so far."""
+        """Number of tokens read so far."""
         return self.caches[0].length
 
     def select(self, rows: Tensor) -> DecoderState:
-        """Let row r continue what row rows[r] was; there may be fewer or more rows than before."""
+        """Reorder the caches: row r becomes what row rows[r] was; the number of rows may change."""
         for cache in self.caches:
             cache.select(rows)
         return self
 
 
 class DecoderOnly(SingleText):
-    """Predicts each token from those before it; `decoder_layers` of them.
+    """Causal language model with `decoder_layers` layers, or a prefix language model with `prefix`.
 
-    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together.
+    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't be combined.
     """
 
     unused = ("encoder_layers", "cross_attention", "segments", "recurrent", "convolutional")
@@ -59,23 +59,23 @@ class DecoderOnly(SingleText):
         self.norm = final_norm(config)
 
     def forward(self, tokens: Tensor, prefix: Tensor | None = None) -> Tensor:
-        """Hidden states (batch, time, d_model) of tokens (batch, time); those at t know tokens 0 … t alone.
+        """Return the hidden states (batch, time, d_model) of tokens (batch, time); position t attends to tokens 0 … t.
 
-        `prefix` (batch,) says, for a model with `prefix`, how many first tokens of each row all positions see.
-        Padding on the right needs no mask, as nothing before it looks there.
+        For a model with `prefix`, `prefix` (batch,) is the number of first tokens of each row that all positions attend
+        to. Padding on the right needs no mask, because no earlier position attends to it.
         """
         return self._read(tokens, self._mask(tokens, 0, prefix))
 
     def start(self, capacity: int = 32) -> DecoderState:
-        """Begin to read; `capacity` is a hint of how many tokens there will be."""
+        """Return an empty decoding state; `capacity` is a hint of the number of tokens."""
         return DecoderState([layer.self_attention.new_cache(capacity) for layer in self._layers()])
 
     def step(
         self, tokens: Tensor, state: DecoderState, prefix: Tensor | None = None
     ) -> tuple[Tensor, DecoderState]:
-        """Read more tokens (rows, new); returns float32 log-probabilities (rows, size) of what follows the last.
+        """Feed new tokens (rows, new); returns float32 log-probabilities (rows, size) of the next token.
 
-        A `prefix` (rows,), if any, is read whole in the first step.
+        A `prefix` (rows,), if any, must be fed completely in the first step.
         """
         mask = self._mask(tokens, state.position, prefix)
         hidden = self._read(tokens, mask, state)[:, -1]
@@ -83,12 +83,12 @@ class DecoderOnly(SingleText):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether reading on takes ever more memory, as every earlier token is kept."""
+        """Whether the decoding state grows with the text, because a layer has a key/value cache."""
         return any(isinstance(cache, KeyValueCache) for cache in self.start().caches)
 
     @property
     def bounded(self) -> bool:
-        """Whether no position from `max_length` on can be read."""
+        """Whether texts are limited to `max_length` tokens, by a table of positions."""
         return self.positions.table is not None
 
     def _read(self, tokens: Tensor, mask: Tensor | None, state: DecoderState | None = None) -> Tensor:

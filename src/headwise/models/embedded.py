@@ -1,4 +1,4 @@
-"""What all models share: embeddings of both sides and the output projection."""
+"""Base class of the sequence-to-sequence models: source and target embeddings, and the output projection."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from headwise.models.base import Seq2Seq
 from headwise.nn.dropout import dropout
 from headwise.nn.embedding import look_up
 
-# Keys that mean something to the Transformer alone. (The other models leave its d_ff and heads unread, too, but
-# these belong to the sizes that presets set.)
+# Keys that have an effect on the Transformer only. (The other models ignore d_ff and heads, too, but these belong to
+# the sizes that presets set.)
 TRANSFORMER_ONLY = (
     "d_k",
     "d_v",
@@ -37,7 +37,7 @@ TRANSFORMER_ONLY = (
 
 
 class EmbeddedSeq2Seq(Seq2Seq):
-    """A model whose embeddings, as wide as its hidden states, are shared as `share_embeddings` says."""
+    """Base class of models with embeddings of width d_model, shared according to `share_embeddings`."""
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -52,8 +52,8 @@ class EmbeddedSeq2Seq(Seq2Seq):
         if config.share_embeddings == "none":
             self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
 
-    def _start_embeddings(self, std: float) -> None:
-        """Draw all embeddings, and an output projection with weights of its own, from a normal distribution."""
+    def _init_embeddings(self, std: float) -> None:
+        """Initialize the embeddings, and an output projection that isn't shared, from a normal distribution."""
         for name, parameter in self.named_parameters():
             if name.startswith(("source_embedding", "target_embedding", "output_projection")):
                 nn.init.normal_(parameter, std=std)
@@ -65,7 +65,7 @@ class EmbeddedSeq2Seq(Seq2Seq):
         return self.target_embedding.weight
 
     def _look_up(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
-        """Look tokens (…) up; (…, d_model) in the activations' dtype."""
+        """Return the embeddings (…, d_model) of tokens (…), in the dtype of the activations."""
         return look_up(tokens, embedding.weight).to(self.compute_dtype)
 
     def _drop(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The encoder-only Transformer (BERT, Devlin et al. 2019): the paper's encoder over one text, or what is embedded.
+"""The encoder-only Transformer (BERT, Devlin et al. 2019): the paper's encoder over one text or other embeddings.
 
 Shape legend: batch = texts, time = tokens (or patches), d_model = width.
 """
@@ -16,9 +16,9 @@ from headwise.nn.positions import attention_positions
 
 
 class Encoder(nn.Module):
-    """A stack of `encoder_layers` that look in both directions, and the last normalization.
+    """A stack of `encoder_layers` bidirectional layers, and the final normalization.
 
-    What comes in is embedded already, so that it may be text, or patches of an image.
+    The input is embeddings, of tokens or of image patches.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -28,7 +28,7 @@ class Encoder(nn.Module):
         self.norm = final_norm(config)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x (batch, time, d_model); mask (batch, time) bool, True = real. Returns hidden states like x."""
+        """Encode x (batch, time, d_model) to hidden states of the same shape; mask (batch, time) bool, True = real."""
         attendable = None if mask is None else padding_mask(mask)
         for layer in self.layers:
             x = layer(x, attendable)
@@ -36,9 +36,9 @@ class Encoder(nn.Module):
 
 
 class EncoderOnly(SingleText):
-    """Hidden states of every token, each of which knows all others; heads are in `headwise.models.output_heads`.
+    """Bidirectional encoder from tokens to hidden states; output heads are in `headwise.models.output_heads`.
 
-    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together.
+    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't be combined.
     """
 
     unused = ("decoder_layers", "cross_attention", "prefix", "recurrent", "convolutional")
@@ -48,9 +48,9 @@ class EncoderOnly(SingleText):
         self.encoder = Encoder(config)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """Hidden states (batch, time, d_model) of tokens (batch, time).
+        """Return the hidden states (batch, time, d_model) of tokens (batch, time).
 
-        mask (batch, time) bool is True where a token is real (None: all are); segments (batch, time) are ids below
-        `model.segments` (None: all 0).
+        mask (batch, time) bool is True at real tokens (None: all are real); segments (batch, time) are segment ids,
+        less than `model.segments` (None: all 0).
         """
         return self.encoder(self.positions(self.look_up(tokens), segments=segments), mask)

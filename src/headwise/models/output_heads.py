@@ -1,4 +1,4 @@
-"""Output heads of an encoder: hidden states in, logits (or one vector a text) out; and an encoder that has one.
+"""Output heads of an encoder, from hidden states to logits or to one vector per text; and an encoder with a head.
 
 Shape legend: batch = texts, time = tokens, d_model = width; mask (batch, time) bool, True = real token.
 """
@@ -23,7 +23,7 @@ Pooling = Literal["first", "mean", "max"]
 
 
 class Pooler(nn.Module):
-    """One vector a text: tanh(W h₀ + b) of the first token (Devlin et al. 2019), or of the mean or maximum of all."""
+    """One vector per text: tanh(W h + b) of the first token (Devlin et al. 2019), or of the mean or maximum of all."""
 
     def __init__(self, d_model: int, pooling: Pooling = "first") -> None:
         super().__init__()
@@ -31,12 +31,12 @@ class Pooler(nn.Module):
         self.dense = Linear(d_model, d_model)
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
-        """From hidden states (batch, time, d_model) to (batch, d_model)."""
+        """Pool hidden states (batch, time, d_model) to (batch, d_model)."""
         return torch.tanh(self.dense(pool(hidden, mask, self.pooling)))
 
 
 def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
-    """Take the first token's state, or the mean or maximum of the real tokens' states; (batch, d_model)."""
+    """Return the state of the first token, or the mean or maximum over the real tokens, (batch, d_model)."""
     if pooling == "first":
         return hidden[:, 0]
     if pooling == "max":
@@ -49,7 +49,7 @@ def pool(hidden: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
 
 
 class MaskedTokenHead(nn.Module):
-    """Norm(f(W h + b)), whose product with the embeddings, plus a bias, are the logits (Devlin et al. 2019)."""
+    """Masked-language-model head: logits Norm(f(W h + b)) Eᵀ + c, with the embeddings E (Devlin et al. 2019)."""
 
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
@@ -59,13 +59,13 @@ class MaskedTokenHead(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
-        """From hidden states (…, d_model) and embeddings (size, d_model) to logits (…, size)."""
+        """Return the logits (…, size) of hidden states (…, d_model), given embeddings (size, d_model)."""
         x = self.norm(self.activation(self.dense(hidden)))
         return functional.linear(x, embeddings.to(x.dtype), self.bias.to(x.dtype))
 
 
 class ClassificationHead(nn.Module):
-    """Logits of `classes` labels for a whole text, from its pooled vector."""
+    """Sequence classification head: logits of `classes` labels from the pooled vector of a text."""
 
     def __init__(self, config: ModelConfig, classes: int, pooling: Pooling = "first") -> None:
         super().__init__()
@@ -74,13 +74,13 @@ class ClassificationHead(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
-        """From hidden states (batch, time, d_model) to logits (batch, classes)."""
+        """Return the logits (batch, classes) of hidden states (batch, time, d_model)."""
         pooled = self.pooler(hidden, mask)
         return self.output(dropout(pooled, self.dropout, self.training))
 
 
 class TaggingHead(nn.Module):
-    """Logits of `tags` labels for every token."""
+    """Token classification head: logits of `tags` labels for every token."""
 
     def __init__(self, config: ModelConfig, tags: int) -> None:
         super().__init__()
@@ -88,12 +88,12 @@ class TaggingHead(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """From hidden states (…, d_model) to logits (…, tags)."""
+        """Return the logits (…, tags) of hidden states (…, d_model)."""
         return self.output(dropout(hidden, self.dropout, self.training))
 
 
 class SpanHead(nn.Module):
-    """Logits of being the first, and the last, token of the answer (Devlin et al. 2019, section 4.2)."""
+    """Span head: logits of each token as the first and the last of the answer (Devlin et al. 2019, section 4.2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -101,7 +101,10 @@ class SpanHead(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """From hidden states (batch, time, d_model) to start and end logits (batch, time), lowest where not real."""
+        """Return start and end logits (batch, time) of hidden states (batch, time, d_model).
+
+        Padding gets the lowest logit of the dtype.
+        """
         logits = self.output(dropout(hidden, self.dropout, self.training))
         if mask is not None:
             logits = logits.masked_fill(~mask[:, :, None], torch.finfo(logits.dtype).min)
@@ -110,7 +113,7 @@ class SpanHead(nn.Module):
 
 
 class HeadedEncoder(nn.Module):
-    """`encoder` turns tokens into hidden states, `head` these into logits."""
+    """An encoder with an output head: `encoder` maps tokens to hidden states, `head` maps these to logits."""
 
     def __init__(self, encoder: EncoderOnly, head: nn.Module) -> None:
         super().__init__()
@@ -126,14 +129,14 @@ class HeadedEncoder(nn.Module):
         self.encoder.compute_dtype = dtype
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """Hidden states (batch, time, d_model), for the head; see `EncoderOnly.forward`."""
+        """Return the hidden states (batch, time, d_model), the input of the head; see `EncoderOnly.forward`."""
         return self.encoder(tokens, mask, segments)
 
 
 def load_encoder(model: HeadedEncoder, path: Path) -> None:
-    """Fill the encoder, not the head, from another headed encoder's file.
+    """Load the parameters of the encoder, without the head, from the file of another `HeadedEncoder`.
 
-    Raises `CheckpointError` naming the file, and the first tensor that doesn't fit.
+    Raises `CheckpointError` naming the file and the first tensor that doesn't match.
     """
     weights = Weights(path)
     parameters = {f"encoder.{name}": parameter for name, parameter in model.encoder.named_parameters()}

@@ -1,18 +1,19 @@
-"""Recurrent encoder–decoders, from the plain bottleneck to GNMT, as one model with the parts named in its sources.
+"""Recurrent encoder–decoders, from models without attention to GNMT, as one configurable model.
 
-    encoder   h_j: stacked LSTM or GRU layers that read in one or both directions; residual from the third layer on
-    decoder   s_i: as many layers, each from the final state of the encoder's layer at its height
-    query     previous: c_i is attended to from the bottom layer's s_{i-1} and enters every layer
+    encoder   h_j: stacked LSTM or GRU layers, uni- or bidirectional; residual connections from the third layer on
+    decoder   s_i: as many layers, each initialized from the final state of the encoder layer of the same index
+    query     previous: the query of c_i is the bottom layer's s_{i-1}, and c_i is an input of every layer
                         (Bahdanau et al. 2015, appendix A; Wu et al. 2016, section 3 and figure 1)
-              current:  c_i is attended to from the top layer's s_i (Luong et al. 2015, section 3)
+              current:  the query of c_i is the top layer's s_i (Luong et al. 2015, section 3)
     readout   maxout:   max of each pair in W [s_i; y_{i-1}; c_i] (Bahdanau, appendix A.2.2, with equation 4's s_i)
               tanh:     tanh(W [c_i; s_i]) (Luong, equation 5), with input feeding also a part of the next input
-              state:    s_i (Sutskever et al. 2014; GNMT), through a linear map where its width isn't d_model
+              state:    s_i (Sutskever et al. 2014; GNMT), through a linear map if its width isn't d_model
 
-Without attention the final state is all that the decoder knows (Cho et al. 2014; Sutskever et al. 2014).
+Without attention, the decoder depends on the source through the final state only (Cho et al. 2014; Sutskever et al.
+2014).
 
 Shape legend: batch = sentences, source/target = time, d_model = width of embeddings and readout, size = width of a
-state, rows = sentences x beams.
+state, rows = sentences × beams.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _FIRST_RESIDUAL = 2  # the third layer (Wu et al. 2016, figure 1)
 
 @dataclass(frozen=True)
 class RecurrentMemory(Memory):
-    """The encoder's outputs, and the final state of each layer, parts (batch, directions, size)."""
+    """The encoder's outputs, and the final state of each layer, tensors (batch, directions, size)."""
 
     final: tuple[Parts, ...]
 
 
 @dataclass(frozen=True)
 class RecurrentState(State):
-    """States of the rows; keys, values and mask of the sentences, which are the same for all beams."""
+    """Decoding state: layer states per row; keys, values and mask per sentence, shared by its beams."""
 
-    layers: tuple[Parts, ...]  # parts (rows, size)
-    fed: Tensor | None  # the last readout (rows, d_model), where it is an input
+    layers: tuple[Parts, ...]  # tensors (rows, size)
+    fed: Tensor | None  # input feeding: the last readout (rows, d_model)
     keys: Tensor | None  # (sentences, source, size); None without attention
     values: Tensor  # (sentences, source, memory size)
     mask: Tensor  # (sentences, source)
@@ -67,11 +68,11 @@ class RecurrentState(State):
 
 
 class Bridge(nn.Module):
-    """From an encoder layer's final state to a decoder layer's first.
+    """Map from the final state of an encoder layer to the initial state of a decoder layer.
 
-    A layer that read in both directions gives tanh(W h) of the state that read backward, which saw the first word
-    last (Bahdanau et al. 2015, appendix A.2.2), and W c of an LSTM's cell; any other gives its state as it is
-    (Sutskever et al. 2014, section 2).
+    For a bidirectional layer it is tanh(W h) of the backward state, which read the first word last (Bahdanau et al.
+    2015, appendix A.2.2), and W c for the cell of an LSTM; for any other layer it is the identity (Sutskever et al.
+    2014, section 2).
     """
 
     def __init__(self, layer: Recurrence) -> None:
@@ -80,17 +81,17 @@ class Bridge(nn.Module):
         self.maps = nn.ModuleList(Linear(layer.size, layer.size) for _ in range(count))
 
     def forward(self, final: Parts) -> Parts:
-        """Final parts (batch, directions, size) to parts (batch, size)."""
-        parts = [part[:, -1] for part in final]  # the backward direction stands last
-        for place, module in enumerate(self.maps):
-            parts[place] = module(parts[place])
+        """Map a final state, tensors (batch, directions, size), to an initial one, tensors (batch, size)."""
+        parts = [part[:, -1] for part in final]  # the backward direction is last
+        for index, module in enumerate(self.maps):
+            parts[index] = module(parts[index])
         if self.maps:
             parts[0] = torch.tanh(parts[0])
         return tuple(parts)
 
 
 class Readout(nn.Module):
-    """From the top layer's state, the context and the input to the hidden state that is projected to words."""
+    """Map from the top layer's state, the context and the input to the hidden state for the output projection."""
 
     def __init__(self, kind: str, size: int, context: int, d_model: int) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class Readout(nn.Module):
             self.map = nn.Identity() if size == d_model else Linear(size, d_model, bias=False)
 
     def forward(self, top: Tensor, embedded: Tensor, context: Tensor | None) -> Tensor:
-        """All (…, width of its own) to (…, d_model)."""
+        """Map tensors (…, their own width) to (…, d_model)."""
         contexts = [] if context is None else [context]
         if self.kind == "maxout":
             return self.map(torch.cat([top, embedded, *contexts], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
@@ -113,38 +114,38 @@ class Readout(nn.Module):
 
 
 class RecurrentSeq2Seq(EmbeddedSeq2Seq):
-    """An encoder–decoder out of `ModelConfig.recurrent` (see the top of this file).
+    """Recurrent encoder–decoder configured by `ModelConfig.recurrent` (see the top of this file).
 
-    Dropout falls on the embeddings, between layers, and on the readout, never on a state's way through time
-    (Zaremba et al. 2014). Raises `ConfigError` where the layers don't fit together.
+    Dropout is applied to the embeddings, between layers, and to the readout, never to the recurrent connections
+    (Zaremba et al. 2014). Raises `ConfigError` if encoder and decoder layers don't match.
     """
 
     unused = (*TRANSFORMER_ONLY, "convolutional")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
-        _check(config)
+        _check_layers(config)
         super().__init__(config, source_size, target_size)
-        self._start_embeddings(0.1)  # Gehring et al. 2017, section 3.5
+        self._init_embeddings(0.1)  # Gehring et al. 2017, section 3.5
         self.options = options = config.recurrent
         self.size = size = options.size or config.d_model
         self.encoder = nn.ModuleList()
         width = config.d_model
-        for number in range(config.encoder_layers):
-            both = options.reading == "both" or (options.reading == "both-first" and number == 0)
-            self.encoder.append(Recurrence(options.cell, width, size, bidirectional=both))
-            width = 2 * size if both else size
+        for index in range(config.encoder_layers):
+            bidirectional = options.reading == "both" or (options.reading == "both-first" and index == 0)
+            self.encoder.append(Recurrence(options.cell, width, size, bidirectional=bidirectional))
+            width = 2 * size if bidirectional else size
         self.cross_attention: SourceAttention | None = None
         context = 0
         if options.attention != "none":
             self.cross_attention = SCORES[options.attention](size, width, size, config.attention_dropout)
             context = width
-        entering = context if options.query == "previous" else 0
-        fed = config.d_model if options.input_feeding else 0
+        context_input = context if options.query == "previous" else 0
+        feed_input = config.d_model if options.input_feeding else 0
         self.bridges = nn.ModuleList(Bridge(layer) for layer in self._layers(self.encoder))
         self.decoder = nn.ModuleList()
-        for number in range(config.decoder_layers):
-            below = size if number else config.d_model + fed
-            self.decoder.append(Recurrence(options.cell, below + entering, size))
+        for index in range(config.decoder_layers):
+            layer_input = size if index else config.d_model + feed_input
+            self.decoder.append(Recurrence(options.cell, layer_input + context_input, size))
         self.readout = Readout(options.readout, size, context, config.d_model)
 
     def encode(self, source: Tensor, mask: Tensor) -> RecurrentMemory:  # noqa: D102
@@ -153,20 +154,20 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         x = self._drop(self._look_up(self.source_embedding, source))  # (batch, source, d_model)
         x = reverse(x, mask) if backward else x
         final = []
-        for number, layer in enumerate(self._layers(self.encoder)):
-            out, state = layer.encode(self._drop(x) if number else x, lengths)
-            x = self._around(number, x, out)
+        for index, layer in enumerate(self._layers(self.encoder)):
+            out, state = layer.encode(self._drop(x) if index else x, lengths)
+            x = self._add_residual(index, x, out)
             final.append(state)
         return RecurrentMemory(reverse(x, mask) if backward else x, mask, tuple(final))
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
         state = self.start(memory)
         embedded = self._drop(self._look_up(self.target_embedding, target_input))  # (batch, target, d_model)
-        if self._steps_depend():
+        if self._is_sequential():
             return self._decode_by_steps(embedded, state)
         x = embedded
-        for number, (layer, parts) in enumerate(zip(self._layers(self.decoder), state.layers, strict=True)):
-            x = self._around(number, x, layer.run(self._drop(x) if number else x, parts))
+        for index, (layer, parts) in enumerate(zip(self._layers(self.decoder), state.layers, strict=True)):
+            x = self._add_residual(index, x, layer.run(self._drop(x) if index else x, parts))
         return self._drop(self.readout(x, embedded, self._attend(x, state)))
 
     def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> RecurrentState:  # noqa: D102
@@ -192,8 +193,8 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
             state = replace(state, fed=hidden)
         return self.project(hidden).float().log_softmax(dim=-1), state
 
-    def _steps_depend(self) -> bool:
-        """Tell whether a step needs more of the step before than a layer's own state."""
+    def _is_sequential(self) -> bool:
+        """Return whether a step depends on the previous one by more than the layers' own states."""
         attends_first = self.cross_attention is not None and self.options.query == "previous"
         return attends_first or self.options.input_feeding
 
@@ -221,32 +222,32 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
     def _advance(
         self, embedded: Tensor, state: RecurrentState, weights: list[list[Tensor]]
     ) -> tuple[Tensor, Tensor | None, RecurrentState]:
-        """Go one position on; returns the top layer's output, the context, and the new state without its readout."""
-        before = self.options.query == "previous"
-        context = self._attend_rows(state.layers[0][0], state) if before else None
-        entering = [] if context is None else [context]
+        """Decode one position; returns the top layer's output, the context, and the new state without its readout."""
+        attends_first = self.options.query == "previous"
+        context = self._attend_rows(state.layers[0][0], state) if attends_first else None
+        contexts = [] if context is None else [context]
         x = embedded
         layers = []
-        for number, (parts, weight) in enumerate(zip(state.layers, weights, strict=True)):
-            below = [self._drop(x)] if number else [x] if state.fed is None else [x, state.fed]
-            layers.append(Recurrence.step(torch.cat([*below, *entering], dim=-1), parts, weight))
-            x = self._around(number, x, layers[-1][0])
-        if not before:
+        for index, (parts, weight) in enumerate(zip(state.layers, weights, strict=True)):
+            inputs = [self._drop(x)] if index else [x] if state.fed is None else [x, state.fed]
+            layers.append(Recurrence.step(torch.cat([*inputs, *contexts], dim=-1), parts, weight))
+            x = self._add_residual(index, x, layers[-1][0])
+        if not attends_first:
             context = self._attend_rows(x, state)
         return x, context, replace(state, layers=tuple(layers))
 
-    def _around(self, number: int, x: Tensor, out: Tensor) -> Tensor:
-        """Add a layer's input to its output where there are residual connections (Wu et al. 2016, equation 6)."""
-        return out + x if self.options.residual and number >= _FIRST_RESIDUAL else out
+    def _add_residual(self, index: int, x: Tensor, out: Tensor) -> Tensor:
+        """Add a layer's input to its output if the layer has a residual connection (Wu et al. 2016, equation 6)."""
+        return out + x if self.options.residual and index >= _FIRST_RESIDUAL else out
 
     def _attend(self, query: Tensor, state: RecurrentState) -> Tensor | None:
-        """Contexts (sentences, queries, memory size) of queries (sentences, queries, size)."""
+        """Return the contexts (sentences, queries, memory size) of queries (sentences, queries, size)."""
         if self.cross_attention is None:
             return None
         return self.cross_attention(query, state.keys, state.values, state.mask)
 
     def _attend_rows(self, query: Tensor, state: RecurrentState) -> Tensor | None:
-        """Contexts (rows, memory size) of queries (rows, size)."""
+        """Return the contexts (rows, memory size) of queries (rows, size)."""
         context = self._attend(beams_as_queries(query, len(state.mask)), state)
         return None if context is None else context.flatten(0, 1)
 
@@ -260,8 +261,8 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
             yield layer
 
 
-def _check(config: ModelConfig) -> None:
-    """Refuse layers that don't fit together."""
+def _check_layers(config: ModelConfig) -> None:
+    """Raise `ConfigError` if encoder and decoder layers don't match, or residual connections have no layer."""
     if config.encoder_layers != config.decoder_layers:
         raise ConfigError(
             "model.decoder_layers: each recurrent decoder layer begins from the encoder layer at its height, "

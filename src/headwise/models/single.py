@@ -1,4 +1,4 @@
-"""What the models of one text share: a token embedding, the way in, and the projection back to the vocabulary."""
+"""Base class of models of a single text: token embedding, input embedding, and output projection."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headwise.nn.embedding import look_up
 
 
 class SingleText(nn.Module):
-    """A model that reads ids of one vocabulary.
+    """Base class of models over ids of one vocabulary.
 
     `compute_dtype` is the dtype of the activations; parameters stay in float32. With `share_embeddings` none, the
-    projection to the vocabulary has weights of its own, otherwise those of the embedding. `unused` names the keys of
-    the model configuration that mean nothing to it.
+    output projection has its own weights, otherwise those of the embedding. `unused` names the keys of the model
+    configuration that have no effect on it.
     """
 
     unused: ClassVar[tuple[str, ...]] = ()
@@ -36,15 +36,15 @@ class SingleText(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """The projection to the vocabulary, (size, d_model), for losses fused with it."""
+        """Weight of the output projection, (size, d_model), for losses fused with the projection."""
         if self.config.share_embeddings == "none":
             return self.output_projection.weight
         return self.embedding.weight
 
     def project(self, hidden: Tensor) -> Tensor:
-        """Logits (…, size) of hidden states (…, d_model)."""
+        """Return the logits (…, size) of hidden states (…, d_model)."""
         return functional.linear(hidden, self.output_weight.to(hidden.dtype))
 
     def look_up(self, tokens: Tensor) -> Tensor:
-        """Embeddings (…, d_model) of tokens (…), in the activations' dtype, neither scaled nor placed."""
+        """Return the embeddings (…, d_model) of tokens (…) in the activations' dtype, without scaling and positions."""
         return look_up(tokens, self.embedding.weight).to(self.compute_dtype)

@@ -1,6 +1,6 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), in the paper's order.
 
-Shape legend: batch = sentences, source/target = time, d_model = width, rows = sentences x beams.
+Shape legend: batch = sentences, source/target = time, d_model = width, rows = sentences × beams.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from headwise.nn.positions import AttentionPositions, Positions, attention_posit
 
 
 class InputEmbedding(Positions):
-    """From looked-up embeddings to the first layer's input: √d_model E + PE (section 3.4), dropped out (5.4).
+    """Input of the first layer: Dropout(√d_model E + PE) (sections 3.4, 3.5 and 5.4), with E the embeddings.
 
-    With `embedding_norm` the sum is normalized (Devlin et al. 2019); with `segments` the embedding of each position's
-    segment is part of it.
+    With `segments`, a segment embedding is added; with `embedding_norm`, the sum is normalized (Devlin et al. 2019).
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -46,22 +45,22 @@ class InputEmbedding(Positions):
             nn.init.normal_(self.segments.weight, std=config.d_model**-0.5)
 
     def forward(self, x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
-        """x (batch, time, d_model) stands at positions start, start+1, …; segments (batch, time) are all 0 if None.
+        """Embed x (batch, time, d_model) at positions start, start+1, …; segments (batch, time) are all 0 if None.
 
-        Raises ValueError where the sequence runs past the table.
+        Raises ValueError if the sequence is longer than the table of positions.
         """
         x = super().forward(x * self.scale, start)
         if self.segments is not None:
-            chosen = self.segments.weight[0] if segments is None else self.segments(segments)
-            x = x + chosen.to(x.dtype)
+            embedded = self.segments.weight[0] if segments is None else self.segments(segments)
+            x = x + embedded.to(x.dtype)
         return dropout(self.norm(x), self.dropout, self.training)
 
 
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each inside its residual connection (section 3.1).
 
-    In the paper `pre_norm` is nothing and `post_norm` is LayerNorm; with `norm: pre` it is the other way round. In the
-    role `causal` it is the layer of a decoder-only model, and may continue a cache.
+    In the paper `pre_norm` is the identity and `post_norm` is LayerNorm; with `norm: pre` it is the reverse. In the
+    role `causal` this is the layer of a decoder-only model, which may use a cache.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class EncoderLayer(nn.Module):
         self.around_feed_forward = residual(config)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """x (batch, time, d_model); mask broadcastable to (batch, heads, time, key), True = may attend."""
+        """Encode x (batch, time, d_model); mask broadcastable to (batch, heads, time, key), True = may attend."""
         around = self.around_attention
         x = around.post_norm(around.add(x, self.self_attention(around.pre_norm(x), mask, cache)))
         around = self.around_feed_forward
@@ -100,7 +99,7 @@ class DecoderLayer(nn.Module):
         memory_mask: Tensor,  # (batch, 1, 1, source)
         cache: Cache | None = None,
     ) -> Tensor:
-        """Decode x; with a cache, x is the newest position of each row and beams share their memory."""
+        """Decode x; with a cache, x is the newest position of each row, and beams share the memory of a sentence."""
         around = self.around_self_attention
         x = around.post_norm(around.add(x, self.self_attention(around.pre_norm(x), cache=cache)))
         around = self.around_cross_attention
@@ -109,14 +108,14 @@ class DecoderLayer(nn.Module):
         return around.post_norm(around.add(x, self.feed_forward(around.pre_norm(x))))
 
     def _attend_to_source(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        """Attend over the source; the beams of one sentence are queries to the same, single memory."""
+        """Attend over the source; the beams of a sentence are queries over its single memory."""
         sentences = memory[0].size(0)
         queries = x.reshape(sentences, -1, x.size(-1))
         return self.cross_attention.cross_attend(queries, memory, mask).view_as(x)
 
 
 class TransformerState(State):
-    """Self-attention keys and values per row, and the source's per sentence (they are the same for all beams)."""
+    """Decoding state: self-attention caches per row, and the source's keys and values per sentence."""
 
     def __init__(
         self, caches: list[Cache], memories: list[tuple[Tensor, Tensor]], mask: Tensor, beams: int
@@ -147,8 +146,8 @@ class TransformerState(State):
 class Transformer(EmbeddedSeq2Seq):
     """Encoder, decoder, and embeddings shared three ways (section 3.4).
 
-    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't work together;
-    `build_model` checks that the vocabularies fit the sharing.
+    Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't be combined;
+    `build_model` checks that the vocabularies fit `share_embeddings`.
     """
 
     unused = ("embedding_norm", "segments", "prefix", "recurrent", "convolutional")
@@ -162,7 +161,7 @@ class Transformer(EmbeddedSeq2Seq):
         self.decoder = nn.ModuleList(DecoderLayer(config, positions) for positions in inside)
         self.encoder_norm = final_norm(config)
         self.decoder_norm = final_norm(config)
-        self._start_embeddings(config.d_model**-0.5)
+        self._init_embeddings(config.d_model**-0.5)
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
         attendable = padding_mask(mask)
@@ -172,7 +171,7 @@ class Transformer(EmbeddedSeq2Seq):
         return Memory(self.encoder_norm(x), mask)
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:  # noqa: D102
-        # Padding follows the real tokens, so causality alone keeps it out of their sight.
+        # Padding follows the real tokens, so the causal mask alone keeps them from attending to it.
         attendable = padding_mask(memory.mask)
         x = self._embed(self.target_embedding, target_input)  # (batch, target, d_model)
         for layer in self._decoder_layers():
@@ -198,5 +197,5 @@ class Transformer(EmbeddedSeq2Seq):
             yield layer
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
-        """Scale embeddings by √d_model (section 3.4), add positions, drop out (section 5.4)."""
+        """Scale embeddings by √d_model (section 3.4), add positions (section 3.5), apply dropout (section 5.4)."""
         return self.positions(self._look_up(embedding, tokens), start)

@@ -1,8 +1,8 @@
 """The Vision Transformer (ViT, Dosovitskiy et al. 2021): the paper's encoder over the patches of an image.
 
-    z₀ = [x_class; x₁E; x₂E; …; x_N E] + E_pos        (its equation 1)
+    z₀ = [x_class; x₁E; x₂E; …; x_N E] + E_pos        (their equation 1)
 
-Shape legend: batch = images, side = pixels of a patch's edge, patches = (height / side) (width / side), row by row.
+Shape legend: batch = images, side = patch size in pixels, patches = (height / side) (width / side), row by row.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _UNUSED = (*EncoderOnly.unused, "share_embeddings", "segments")
 
 
 def patches(images: Tensor, side: int) -> Tensor:
-    """Cut images (batch, channels, height, width) into patches (batch, patches, channels · side · side)."""
+    """Split images (batch, channels, height, width) into patches (batch, patches, channels · side · side)."""
     batch, channels, height, width = images.shape
-    cut = images.view(batch, channels, height // side, side, width // side, side)
-    return cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * side * side)
+    grid = images.view(batch, channels, height // side, side, width // side, side)
+    return grid.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * side * side)
 
 
 class VisionTransformer(nn.Module):
-    """Hidden states of every patch, after that of a class token where there is one.
+    """Encoder of images, to hidden states of an optional class token and of every patch.
 
-    Raises `ConfigError` where the patches don't fit the images, or are more than `model.max_length`.
+    Raises `ConfigError` if the patch size doesn't divide the image size, or there are more than `model.max_length`
+    tokens.
     """
 
     compute_dtype: torch.dtype = torch.float32
@@ -60,16 +61,16 @@ class VisionTransformer(nn.Module):
         self.encoder = Encoder(config)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Hidden states (batch, tokens, d_model) of normalized images (batch, channels, height, width)."""
+        """Return the hidden states (batch, tokens, d_model) of normalized images (batch, channels, height, width)."""
         x = self.patch(patches(images.to(self.compute_dtype), self.side))
         if self.class_token is not None:
-            first = self.class_token.to(x.dtype).expand(x.size(0), 1, -1)
-            x = torch.cat([first, x], dim=1)
+            class_tokens = self.class_token.to(x.dtype).expand(x.size(0), 1, -1)
+            x = torch.cat([class_tokens, x], dim=1)
         return self.encoder(self.positions(x))
 
 
 class ImageClassifier(nn.Module):
-    """A class for each image: a linear map of the class token's state, or of the mean of all patches'."""
+    """Image classifier: a linear map of the hidden state of the class token, or of the mean over all patches."""
 
     def __init__(
         self, config: ModelConfig, shape: tuple[int, int, int], side: int, classes: int, *, class_token: bool
@@ -89,7 +90,7 @@ class ImageClassifier(nn.Module):
         self.vision.compute_dtype = dtype
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits (batch, classes) of images (batch, channels, height, width)."""
+        """Return the logits (batch, classes) of images (batch, channels, height, width)."""
         hidden = self.vision(images)
         pooled = hidden.mean(dim=1) if self.vision.class_token is None else hidden[:, 0]
         return self.output(dropout(pooled, self.dropout, self.training))
@@ -98,6 +99,6 @@ class ImageClassifier(nn.Module):
 def build_classifier(
     config: ModelConfig, shape: tuple[int, int, int], side: int, classes: int, *, class_token: bool
 ) -> ImageClassifier:
-    """Build an untrained classifier of images (channels, height, width); raises `ConfigError`."""
+    """Build an untrained classifier of images with `shape` (channels, height, width); raises `ConfigError`."""
     check_shape(config, _UNUSED, "a model of images")
     return ImageClassifier(config, shape, side, classes, class_token=class_token)

@@ -1,8 +1,8 @@
-"""A run's parameters on disk: read one at a time, and stored in 8 or 16 bits where `headwise quantize` wrote them.
+"""A model's parameters on disk, read one at a time; `headwise quantize` stores them in 8 or 16 bits.
 
-An int8 tensor W has one scale a row beside it, `NAME.scale`: row n is W[n] · scale[n], and scale[n] is the largest
-magnitude of the row over 127 (symmetric, as in Jacob et al. 2018, section 2). Vectors stay in float32, as they weigh
-nothing.
+An int8 tensor W is stored with one scale per row in `NAME.scale`: row n is W[n] · scale[n], and scale[n] is the maximum
+absolute value of the row divided by 127 (symmetric, as in Jacob et al. 2018, section 2). Vectors stay in float32,
+because their size is negligible.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from headwise.parsing.json_text import parse_object
 
 _SCALE = ".scale"
 _LONGEST_NAME = 300  # characters
-_FLOATS = ("F32", "BF16", "F16", "F64")  # types that are read, as safetensors names them
+_FLOATS = ("F32", "BF16", "F16", "F64")  # supported floating-point types, in safetensors' names
 
 
 class Weights:
-    """The tensors of a safetensors file, read when they are asked for, in float32.
+    """The tensors of a safetensors file, read lazily and converted to float32.
 
-    What opens has types that can be read, and scales that fit their int8 tensors. `check` compares the shapes with a
-    model's, once, for every engine and every task (see `headwise.models.build.fitting`).
+    Opening checks that all types are supported, and that scales match their int8 tensors. `check` compares the shapes
+    with those of a model, for every engine and every task (see `headwise.models.build.fitting`).
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file; raises `CheckpointError` where it is missing, damaged, or its tensors aren't weights."""
+        """Open the file; raises `CheckpointError` if it is missing or damaged, or its tensors aren't weights."""
         self.path = path
         with _reading(path):
             self._file = safe_open(path, "pt").__enter__()
@@ -53,11 +53,11 @@ class Weights:
         return name.endswith(_SCALE) and self._types.get(name.removesuffix(_SCALE)) == "I8"
 
     def _check_type(self, name: str) -> None:
-        found = self._types[name]
-        if found != "I8":
-            if found not in _FLOATS:
+        dtype = self._types[name]
+        if dtype != "I8":
+            if dtype not in _FLOATS:
                 raise CheckpointError(
-                    f"{self.path}: expected {name} in int8 or one of {', '.join(_FLOATS)}, found {found}"
+                    f"{self.path}: expected {name} in int8 or one of {', '.join(_FLOATS)}, found {dtype}"
                 )
             return
         shape = self._shapes[name]
@@ -76,14 +76,14 @@ class Weights:
 
     @property
     def precision(self) -> str:
-        """How the matrices are stored: float32, bfloat16 or int8."""
+        """Stored precision of the matrices: float32, bfloat16 or int8."""
         types = set(self._types.values())
         return "int8" if "I8" in types else "bfloat16" if "BF16" in types else "float32"
 
     def get(self, name: str) -> Tensor | None:
-        """Return a tensor in float32, None where there is none of that name.
+        """Return a tensor in float32, or None if there is none of that name.
 
-        Raises `CheckpointError` where one of its numbers isn't finite.
+        Raises `CheckpointError` if one of its numbers isn't finite.
         """
         if name not in self.names:
             return None
@@ -96,42 +96,42 @@ class Weights:
         return tensor
 
     def check(self, shapes: Mapping[str, torch.Size], within: str = "") -> None:
-        """Compare with the shapes that a model has; raises `CheckpointError` for the first tensor that doesn't fit.
+        """Compare with the shapes of a model's parameters; raises `CheckpointError` for the first mismatch.
 
-        Other tensors, whose names don't begin with `within`, may be there or not.
+        Additional tensors are allowed only if their names don't begin with `within`.
         """
         for name, shape in shapes.items():
             if name not in self.names:
                 raise CheckpointError(f"{self.path}: expected tensor {name}, found none of that name")
-            found = self._shapes[name]
-            if found != tuple(shape):
-                raise CheckpointError(f"{self.path}: expected {name} of shape {tuple(shape)}, found {found}")
+            stored = self._shapes[name]
+            if stored != tuple(shape):
+                raise CheckpointError(f"{self.path}: expected {name} of shape {tuple(shape)}, found {stored}")
         if extra := sorted(name for name in self.names - set(shapes) if name.startswith(within)):
             raise CheckpointError(
                 f"{self.path}: found tensor {extra[0]}, which this configuration has no place for"
             )
 
     def fill(self, parameters: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of these names, of shapes that were checked, into a model's parameters."""
+        """Copy the tensors of these names into a model's parameters; the shapes must have been checked."""
         with torch.no_grad():
             for name, parameter in parameters.items():
-                found = self.get(name)
-                assert found is not None, name
-                parameter.copy_(found)
+                tensor = self.get(name)
+                assert tensor is not None, name
+                parameter.copy_(tensor)
 
 
 def check_finite(name: str, tensor: Tensor) -> None:
-    """Raise `CheckpointError` where a number of a tensor isn't finite: low precision would hide it."""
+    """Raise `CheckpointError` if a number of a tensor isn't finite, because low precision would hide it."""
     if not tensor.numel():
         return
-    extremes = torch.stack(tensor.detach().aminmax())  # NaN where there is one; reads the tensor once
+    extremes = torch.stack(tensor.detach().aminmax())  # both are NaN if a number is; one pass over the tensor
     if not bool(extremes.isfinite().all()):
-        found = next(value for value in extremes.tolist() if not math.isfinite(value))
-        raise CheckpointError(f"{name}: expected finite numbers, found {found}; the parameters are damaged")
+        number = next(value for value in extremes.tolist() if not math.isfinite(value))
+        raise CheckpointError(f"{name}: expected finite numbers, found {number}; the parameters are damaged")
 
 
 def quantized(name: str, tensor: Tensor, precision: str) -> dict[str, Tensor]:
-    """Return the tensors that store one in `precision`, int8 or bfloat16; matrices only, others as they are."""
+    """Return the tensors to store for a tensor in `precision`; only matrices are converted to int8 or bfloat16."""
     tensor = tensor.detach().float()
     if tensor.dim() != 2 or precision == "float32":
         return {name: tensor.contiguous()}
@@ -143,7 +143,7 @@ def quantized(name: str, tensor: Tensor, precision: str) -> dict[str, Tensor]:
 
 
 def write_quantized(source: Path, target: Path, precision: str) -> None:
-    """Write the model in `source` to `target` with its matrices in `precision`; what it was made from is kept."""
+    """Write the model in `source` to `target` with its matrices in `precision`; the file's metadata is copied."""
     weights, stored = Weights(source), {}
     for name in sorted(weights.names):
         tensor = weights.get(name)
@@ -155,9 +155,9 @@ def write_quantized(source: Path, target: Path, precision: str) -> None:
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """Return what a model's file says it was made from (`subwords`, `data`, `steps`); empty if it says nothing.
+    """Return the provenance (`subwords`, `data`, `steps`) in the metadata of a model's file; empty if there is none.
 
-    Raises `CheckpointError` where the file is missing or damaged.
+    Raises `CheckpointError` if the file is missing or damaged.
     """
     with _reading(path), safe_open(path, "pt") as file:
         recipe = (file.metadata() or {}).get("headwise", "{}")
