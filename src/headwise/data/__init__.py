@@ -1,1 +1,1 @@
-"""Data of any kind: ragged arrays, prepared folders, plans of batches and streams that resume."""
+"""Data of any kind: ragged arrays, prepared folders, batch plans and resumable streams of batches."""

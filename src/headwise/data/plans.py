@@ -1,7 +1,7 @@
-"""Which rows form the batches of an epoch: similar lengths within a budget of tokens, in a random order.
+"""Plan the batches of an epoch: examples of similar length within a token budget, in random order.
 
-A batch bounds the source tokens and the target tokens, padding included (the paper's section 5.1 gives both sides
-about 25,000). Everything here is a function of the seed and the epoch alone.
+The budget bounds the source tokens and the target tokens of a batch, padding included (about 25,000 each in the paper,
+section 5.1). Plans depend on the seed and the epoch only. "Rows" are examples, by their indices in the prepared data.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from numpy.typing import NDArray
 
 from headwise.errors import DataError
 
-_MANY = 64  # batches; larger groups are halved without looking for the best place
+_SEARCH_LIMIT = 64  # batches; larger groups are halved without a search for the best cut
 
 
 def plan_batches(
     source_lengths: NDArray[Any], target_lengths: NDArray[Any], tokens: int, *, seed: int, epoch: int
 ) -> list[NDArray[np.int64]]:
-    """Group rows into batches for one epoch; each row is in exactly one.
+    """Group sentence pairs into batches for one epoch; each pair is in exactly one batch.
 
-    In every batch, rows × longest source ≤ `tokens` and rows × longest target ≤ `tokens`. All rows are divided
-    in two, and each part again, until every part fits; each time where it costs the least padding on both sides.
-    Which of equally long rows go together, the exact cuts and the order of the batches are random in
-    (seed, epoch).
+    In every batch, pairs × longest source ≤ `tokens` and pairs × longest target ≤ `tokens`. The pairs are split in two
+    groups recursively until every group fits, each time at the cut with the least padding on both sides. The grouping
+    of pairs of equal length, the exact cuts and the order of the batches are random in (seed, epoch).
 
     Raises:
-        DataError: a row alone is longer than `tokens`.
+        DataError: a pair alone is longer than `tokens`.
     """
     random = np.random.default_rng([seed, epoch])
     sources, targets = np.asarray(source_lengths), np.asarray(target_lengths)
@@ -39,61 +38,61 @@ def plan_batches(
             f"pair {row + 1} has {longest} subwords on one side, more than a batch of {tokens} tokens holds; "
             f"raise batch.tokens or lower model.max_length"
         )
-    kind = np.int16 if longest < 1 << 15 else np.int32  # short integers sort by radix
-    sources, targets = sources.astype(kind), targets.astype(kind)
+    dtype = np.int16 if longest < 1 << 15 else np.int32  # NumPy sorts 16-bit integers by radix sort
+    sources, targets = sources.astype(dtype), targets.astype(dtype)
     slack = random.uniform(1.04, 1.08)
     batches: list[NDArray[np.int64]] = []
-    waiting = [random.permutation(len(sources))] if longest else []
-    while waiting:
-        rows = waiting.pop()
+    groups = [random.permutation(len(sources))] if longest else []
+    while groups:
+        rows = groups.pop()
         source, target = sources[rows], targets[rows]
         if len(rows) * int(max(source.max(), target.max())) <= tokens:
             batches.append(rows)
         else:
-            order, count = _divide(source, target, tokens, slack)
-            waiting += [rows[order[:count]], rows[order[count:]]]
+            order, count = _split(source, target, tokens, slack)
+            groups += [rows[order[:count]], rows[order[count:]]]
     return [batches[index] for index in random.permutation(len(batches))]
 
 
-def _divide(
+def _split(
     source: NDArray[Any], target: NDArray[Any], tokens: int, slack: float
 ) -> tuple[NDArray[np.int64], int]:
-    """Divide rows into two groups that need little padding and few batches each.
+    """Split sentence pairs of these lengths into two groups that need little padding and few batches each.
 
-    Rows are ordered by one of four keys (source, target, longer side, difference) and cut at one place. Each
-    place is judged by the tokens of both groups, were each padded to its longest row, plus a batch for every
-    batch begun: the rows' longer sides, times `slack` for the padding that will remain, over `tokens`.
-    Returns the order and how many rows of it form the first group.
+    The pairs are sorted by one of four keys (source, target, longer side, difference) and cut once. The cost of a cut
+    is the number of tokens of both groups, each padded to its longest pair, plus `tokens` for every batch of the groups.
+    The number of batches is estimated: the sum of the longer sides, times `slack` for the padding that will remain,
+    over `tokens`. Returns the order, and the size of the first group.
     """
     estimate = float(np.maximum(source, target).sum(dtype=np.int64)) * slack / tokens
-    if estimate > _MANY:  # any sensible cut will do: the halves are divided further anyway
+    if estimate > _SEARCH_LIMIT:  # the exact cut doesn't matter, because the halves are split again
         order = np.argsort(source if source.std() > target.std() else target, kind="stable")
         return order, len(order) // 2
     best, result = np.inf, (np.arange(len(source)), 1)
     for key in (source, target, np.maximum(source, target), source - target):
         order = np.argsort(key, kind="stable")
         ordered = np.stack([source[order], target[order]]).astype(np.int64)  # (side, row)
-        first = np.maximum.accumulate(ordered, axis=1)[:, :-1]  # longest of the rows up to a place
-        second = np.maximum.accumulate(ordered[:, ::-1], axis=1)[:, -2::-1]  # longest of those after it
+        first = np.maximum.accumulate(ordered, axis=1)[:, :-1]  # maximum lengths before each cut
+        second = np.maximum.accumulate(ordered[:, ::-1], axis=1)[:, -2::-1]  # maximum lengths after each cut
         count = np.arange(1, len(order))
-        work = np.cumsum(ordered.max(axis=0)) * (slack / tokens)
+        work = np.cumsum(ordered.max(axis=0)) * (slack / tokens)  # estimated batches, as fractions
         cost = count * first.sum(axis=0) + count[::-1] * second.sum(axis=0)
-        begun = _batches_begun(count * first.max(axis=0), work[:-1], tokens)
-        begun += _batches_begun(count[::-1] * second.max(axis=0), work[-1] - work[:-1], tokens)
-        cost += tokens * begun
-        place = int(cost.argmin())
-        if cost[place] < best:
-            best, result = cost[place], (order, place + 1)
+        batches = _batch_counts(count * first.max(axis=0), work[:-1], tokens)
+        batches += _batch_counts(count[::-1] * second.max(axis=0), work[-1] - work[:-1], tokens)
+        cost += tokens * batches
+        cut = int(cost.argmin())
+        if cost[cut] < best:
+            best, result = cost[cut], (order, cut + 1)
     return result
 
 
-def _batches_begun(padded: NDArray[np.int64], work: NDArray[np.float64], tokens: int) -> NDArray[np.int64]:
-    """Batches that a group needs: one if it fits, otherwise two or as many as its `work` says."""
+def _batch_counts(padded: NDArray[np.int64], work: NDArray[np.float64], tokens: int) -> NDArray[np.int64]:
+    """Return the estimated number of batches of each group: 1 if it fits, else `work` rounded up, at least 2."""
     return np.where(padded <= tokens, 1, np.maximum(np.ceil(work), 2)).astype(np.int64)
 
 
 def padding_share(batches: list[NDArray[np.int64]], *lengths: NDArray[Any]) -> float:
-    """The share of padding among all positions of all batches, over all the sides given."""
+    """Return the fraction of padding among all positions of all batches, over all sides (arrays of lengths)."""
     real = padded = 0
     for side in lengths:
         for rows in batches:
@@ -103,34 +102,34 @@ def padding_share(batches: list[NDArray[np.int64]], *lengths: NDArray[Any]) -> f
 
 
 def mix(files: NDArray[Any], weights: Sequence[float], *, seed: int, epoch: int) -> NDArray[np.int64]:
-    """Choose the rows of one epoch so that each file has its share: weight / sum of weights.
+    """Sample the examples of one epoch so that each file has the share weight / sum of weights.
 
-    An epoch has as many rows as the store. Each file is gone through in random order, again and again, and every
-    epoch continues where the last one stopped, so its rows are used equally often, whatever the weight.
+    An epoch has as many examples as the prepared data. Each file is cycled through in a new random order each time, and
+    an epoch continues where the previous one stopped, so the examples of a file are used equally often for any weight.
 
     Args:
-        files: for every row, which file it comes from.
-        weights: one positive number for each file.
-        seed: of the random order.
+        files: the file index of every example.
+        weights: a positive number per file.
+        seed: seed of the random order.
         epoch: from 0.
     """
     shares = np.asarray(weights, np.float64) / np.sum(weights)
     ends = np.round(np.cumsum(shares) * len(files)).astype(np.int64)
-    chosen = []
+    samples = []
     for index, count in enumerate(np.diff(ends, prepend=0).tolist()):
         rows = np.flatnonzero(files == index)
         begin, end = epoch * count, (epoch + 1) * count
-        for turn in range(begin // len(rows), -(-end // len(rows))) if len(rows) else ():
-            order = np.random.default_rng([seed, index, turn]).permutation(rows)
-            chosen.append(order[max(begin - turn * len(rows), 0) : end - turn * len(rows)])
-    return np.concatenate(chosen)
+        for cycle in range(begin // len(rows), -(-end // len(rows))) if len(rows) else ():
+            order = np.random.default_rng([seed, index, cycle]).permutation(rows)
+            samples.append(order[max(begin - cycle * len(rows), 0) : end - cycle * len(rows)])
+    return np.concatenate(samples)
 
 
 def share_out(batches: list[NDArray[np.int64]], world: int) -> list[NDArray[np.int64]]:
-    """Halve the largest batches until their number is a multiple of `world`, so that ranks keep in step.
+    """Halve the largest batches until their number is a multiple of `world`, so that all ranks get equally many.
 
     Raises:
-        DataError: there are fewer rows than ranks.
+        DataError: there are fewer examples than ranks.
     """
     batches = list(batches)
     while len(batches) % world:
@@ -148,9 +147,10 @@ def share_out(batches: list[NDArray[np.int64]], world: int) -> list[NDArray[np.i
 def plan_rows(
     lengths: NDArray[Any], tokens: int, *, seed: int, epoch: int, world: int = 1
 ) -> list[NDArray[np.int64]]:
-    """Group rows of similar length into batches of at most `tokens`, padding included; each row is in one.
+    """Group sequences of similar length into batches of at most `tokens`, padding included; each is in one batch.
 
-    A row longer than that is a batch by itself. Raises `DataError` where there are fewer rows than ranks.
+    If a sequence is longer than `tokens`, its length is the budget. Raises `DataError` if there are fewer sequences
+    than ranks.
     """
     tokens = max(tokens, int(lengths.max()))
     return share_out(plan_batches(lengths, lengths, tokens, seed=seed, epoch=epoch), world)

@@ -1,8 +1,8 @@
-"""A prepared folder: data made once, found ready ever after, for every task.
+"""Prepared folders: data that is preprocessed once and reused, for every task.
 
 Under the lock of `alone`, `find_prepared` opens a folder that was made from the same request (configuration and files),
-and `replaced` makes a new one. That appears in one rename, so a kill at any time leaves either all of it or nothing.
-Its manifest holds the request, a checksum of the input files' contents, and the report of what was done.
+and `replaced` makes a new one. The new folder appears in one rename, so a kill leaves either all of it or nothing.
+Its manifest holds the request, a checksum of the contents of the input files, and the preprocessing report.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ def find_prepared(
     open_folder: Callable[[Path], Data],
     expected: str | None = None,
 ) -> Data | None:
-    """Open a prepared folder that was made from the same request; None where there is none, or it is damaged.
+    """Open a prepared folder that was made from the same request; None if there is none, or it is damaged.
 
     Args:
-        directory: the folder.
-        request: all that it depends on, as JSON values; `inputs` are the files' stamps (see `stamp`).
-        open_folder: opens it; its result has the manifest's `checksum`.
-        expected: the checksum of the files that a run was begun with; a folder of others isn't opened.
+        directory: the prepared folder.
+        request: everything that the folder depends on, as JSON values; `inputs` are the stamps of the files (`stamp`).
+        open_folder: opens the folder; its result has the manifest's `checksum`.
+        expected: the checksum of the files that a run was started with; a folder made from other files isn't used.
     """
     if not _is_current(directory, request):
         return None
     try:
         prepared = open_folder(directory)
-    except CheckpointError:  # it is made again
+    except CheckpointError:  # damaged, so the caller makes it again
         return None
     return prepared if expected in (None, prepared.checksum) else None
 
 
 @contextmanager
 def replaced(directory: Path, request: Mapping[str, Any], expected: str | None = None) -> Iterator[Path]:
-    """Yield a new folder to be filled; it takes the place of `directory` when the block ends well.
+    """Yield a new empty folder, which replaces `directory` when the block ends without an exception.
 
-    The last thing written into it is the manifest (see `write_manifest`). With `expected`, the checksum of the files
-    that a run was begun with, nothing is replaced by what is made from others.
+    The manifest is written into it last (see `write_manifest`). With `expected`, the checksum of the files that a run
+    was started with, `directory` isn't replaced by data from other files.
 
     Raises:
         CheckpointError: the files aren't the expected ones.
         DataError: a file is missing, or `directory` holds something else.
         TrainingError: the folder can't be written.
     """
-    if expected is not None and (found := files_checksum(request)) != expected:
+    if expected is not None and (checksum := files_checksum(request)) != expected:
         names = ", ".join(Path(stamp["path"]).name for stamp in request["inputs"])
         raise CheckpointError(
             f"{directory.parent}: was begun with other text (checksum {expected}) than {names} (checksum "
-            f"{found}); use another run directory, or --restart to begin anew"
+            f"{checksum}); use another run directory, or --restart to begin anew"
         )
     _check_replaceable(directory)
     remove_partial(directory)
@@ -81,33 +81,33 @@ def replaced(directory: Path, request: Mapping[str, Any], expected: str | None =
 def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
     """Whether the folder was made from the same configuration and files.
 
-    Files are taken as unchanged where size and time of change are; a file with another time is compared by its
+    A file with the same size and modification time counts as unchanged; one with another time is compared by its
     checksum, so a copied or touched corpus isn't prepared again.
     """
     try:
-        found = read_json(directory / MANIFEST)
-        had = found["request"]
-        if {**had, "inputs": None} != {**request, "inputs": None} or len(had["inputs"]) != len(
+        manifest = read_json(directory / MANIFEST)
+        recorded = manifest["request"]
+        if {**recorded, "inputs": None} != {**request, "inputs": None} or len(recorded["inputs"]) != len(
             request["inputs"]
         ):
             return False
         touched = False
-        for before, now in zip(had["inputs"], request["inputs"], strict=True):
-            if before["size"] != now["size"]:
+        for old, new in zip(recorded["inputs"], request["inputs"], strict=True):
+            if old["size"] != new["size"]:
                 return False
-            if before["changed"] != now["changed"]:
-                if before["sha256"] != _checksum(Path(now["path"])):
+            if old["changed"] != new["changed"]:
+                if old["sha256"] != _checksum(Path(new["path"])):
                     return False
-                before["changed"], touched = now["changed"], True
+                old["changed"], touched = new["changed"], True
     except (OSError, ValueError, KeyError, TypeError):  # a `DataError` is a ValueError
         return False
     if touched:
-        write_text(directory / MANIFEST, _dump(found))
+        write_text(directory / MANIFEST, _dump(manifest))
     return True
 
 
 def stamp(path: Path) -> dict[str, Any]:
-    """What tells whether an input file is still the same; raises `DataError` where it can't be read (twice)."""
+    """Return path, size and modification time of an input file; raises `DataError` if it can't be read (twice)."""
     with read_errors(path):
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
@@ -116,24 +116,24 @@ def stamp(path: Path) -> dict[str, Any]:
 
 
 def files_checksum(request: Mapping[str, Any]) -> str:
-    """Return 12 hexadecimal digits of all input files' contents, which are read for it; raises `DataError`."""
-    return _joined(_checksum(Path(stamp["path"])) for stamp in request["inputs"])
+    """Read all input files, and return the checksum of their contents, 12 hexadecimal digits; raises `DataError`."""
+    return _combined(_checksum(Path(stamp["path"])) for stamp in request["inputs"])
 
 
 def with_checksums(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request with the checksum of each input's contents in its stamp; raises `DataError`."""
-    inputs = [{**found, "sha256": _checksum(Path(found["path"]))} for found in request["inputs"]]
+    """Return the request with the checksum of each input file added to its stamp; raises `DataError`."""
+    inputs = [{**entry, "sha256": _checksum(Path(entry["path"]))} for entry in request["inputs"]]
     return {**request, "inputs": inputs}
 
 
 def write_manifest(folder: Path, request: Mapping[str, Any], report: list[str], **more: Any) -> None:
-    """Write what the folder was made from, its checksums included, and `more` that opening it takes."""
-    checksum = _joined(input_file["sha256"] for input_file in request["inputs"])
+    """Write the manifest: the request with its checksums, the report, and `more` fields needed to open the folder."""
+    checksum = _combined(input_file["sha256"] for input_file in request["inputs"])
     manifest = {"request": request, "checksum": checksum, **more, "report": report}
     write_text(folder / MANIFEST, _dump(manifest))
 
 
-def _joined(checksums: Iterable[str]) -> str:
+def _combined(checksums: Iterable[str]) -> str:
     return hashlib.sha256("".join(checksums).encode()).hexdigest()[:12]
 
 
@@ -147,7 +147,7 @@ def _dump(manifest: dict[str, Any]) -> str:
 
 
 def _check_replaceable(directory: Path) -> None:
-    """Refuse to replace a folder that Headwise didn't make."""
+    """Raise `DataError` if the folder holds files but no manifest, because then Headwise didn't make it."""
     if directory.exists() and not (directory / MANIFEST).exists() and any(directory.iterdir()):
         raise DataError(
             f"{directory}: expected a new folder or one with prepared text, found other files in it"
@@ -155,9 +155,9 @@ def _check_replaceable(directory: Path) -> None:
 
 
 def read_manifest(directory: Path, *needed: str) -> dict[str, Any]:
-    """Read what a prepared folder says of itself, its `needed` parts by their dotted names among it.
+    """Read the manifest of a prepared folder; `needed` are the dotted names of fields that it must have.
 
-    Raises `CheckpointError` where it doesn't.
+    Raises `CheckpointError` if it is missing or damaged.
     """
     try:
         manifest = read_json(directory / MANIFEST)
@@ -172,19 +172,19 @@ def read_manifest(directory: Path, *needed: str) -> dict[str, Any]:
     return manifest
 
 
-def _is_manifest(found: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether it has the parts that every prepared folder's manifest has, and of the names those there are."""
-    if not isinstance(found, dict) or not isinstance(found.get("request"), dict):
+def _is_manifest(tree: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether it has the fields of every manifest, and its optional fields have the expected types."""
+    if not isinstance(tree, dict) or not isinstance(tree.get("request"), dict):
         return False
-    names = found.get("names", [])
-    listed = [found.get("report"), *(names.values() if isinstance(names, dict) else [names])]
-    counts = found.get("characters", {})
+    names = tree.get("names", [])
+    text_lists = [tree.get("report"), *(names.values() if isinstance(names, dict) else [names])]
+    counts = tree.get("characters", {})
     if not isinstance(counts, dict) or not all(
         isinstance(count, int) and count >= 0 for count in counts.values()
     ):
         return False
-    texts = all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in listed)
-    return texts and isinstance(found.get("checksum"), str)
+    texts = all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in text_lists)
+    return texts and isinstance(tree.get("checksum"), str)
 
 
 def _has(tree: Any, names: Sequence[str]) -> bool:
@@ -193,14 +193,14 @@ def _has(tree: Any, names: Sequence[str]) -> bool:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Let one process at a time make `directory`; the others wait and then find it ready."""
+    """Hold an exclusive lock for making `directory`; other processes wait, and then find it ready."""
     lock = directory.with_name(f".{directory.name}.lock")
     with disk_errors(directory):
         lock.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if os.name == "posix":
-            import fcntl  # there is none on Windows
+            import fcntl  # not available on Windows
 
             with disk_errors(lock):
                 fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""Rows of different lengths in two flat files: all values one after the other, and where each row begins.
+"""Ragged arrays: rows of different lengths in two flat files.
 
-This is the whole storage format of Headwise's prepared text: `NAME.values` (the values, raw) and
-`NAME.offsets` (rows + 1 int64 positions). Both are memory-mapped, so that reading a row touches only that row.
+This is the storage format of prepared text: `NAME.values` (the values of all rows, raw) and `NAME.offsets`
+(rows + 1 int64 positions). Both are memory-mapped, so reading a row touches only that row.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from headwise.errors import CheckpointError
 
-MOST_FILES = 1 << 16  # a row's file is kept as a number of 16 bits
+MOST_FILES = 1 << 16  # the file of a row is stored as a 16-bit index
 
 
 class RaggedWriter:
-    """Appends rows to a pair of files; use it as a context manager."""
+    """Writer of a ragged array, and a context manager."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
         """Open `path`.values and `path`.offsets for writing."""
@@ -31,16 +31,16 @@ class RaggedWriter:
         self._offsets.write(np.zeros(1, np.int64).tobytes())
 
     def append(self, values: NDArray[Any], lengths: NDArray[Any]) -> None:
-        """Add rows given as one flat array and the length of each row."""
+        """Append rows, given as a flat array and the length of each row."""
         assert len(values) == int(lengths.sum())
-        assert _fits(values, self.dtype), "a value that its type has no room for would become another"
+        assert _fits(values, self.dtype), "a value out of the range of its type would become another"
         self._values.write(np.ascontiguousarray(values, self.dtype).data)
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
         self._offsets.write(ends.data)
         self._end += len(values)
 
     def append_texts(self, texts: Sequence[str]) -> None:
-        """Add strings as rows of UTF-8 bytes."""
+        """Append strings as rows of UTF-8 bytes."""
         encoded = [text.encode() for text in texts]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         self.append(np.frombuffer(b"".join(encoded), np.uint8), lengths)
@@ -58,10 +58,10 @@ class RaggedWriter:
 
 
 class Ragged:
-    """Read-only rows of a pair of files that `RaggedWriter` made."""
+    """Memory-mapped ragged array, written by `RaggedWriter`."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
-        """Map the files; raises `CheckpointError` where they are missing or don't fit together."""
+        """Map the files; raises `CheckpointError` if they are missing or inconsistent."""
         try:
             self.offsets: NDArray[np.int64] = map_array(_offsets(path), np.int64)
             self.values: NDArray[Any] = map_array(_values(path), dtype)
@@ -76,13 +76,13 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: int) -> NDArray[Any]:
-        """Row `row` as a one-dimensional array."""
+        """Return a row as a one-dimensional array."""
         if not 0 <= row < len(self):
             raise IndexError(row)
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def texts(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
-        """Rows of UTF-8 bytes as strings."""
+        """Return rows of UTF-8 bytes as strings."""
         values, lengths = gather(self, np.asarray(rows, np.int64))
         joined, ends = values.tobytes(), [0, *np.cumsum(lengths).tolist()]
         return [joined[start:end].decode() for start, end in itertools.pairwise(ends)]
@@ -97,13 +97,15 @@ def map_array(path: Path, dtype: Any) -> NDArray[Any]:
     """Memory-map a raw one-dimensional array, which may be empty; raises `OSError` or `ValueError`."""
     if path.stat().st_size == 0:  # an empty file can't be mapped
         return np.zeros(0, dtype)
-    return np.memmap(path, dtype, mode="r").view(np.ndarray)  # a plain view of the map is quicker to slice
+    return np.memmap(path, dtype, mode="r").view(
+        np.ndarray
+    )  # slicing an ndarray is faster than slicing a memmap
 
 
 def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-    """Map where each row comes from, `path`.lines and `path`.files: its line, and the index of its file in `names`.
+    """Map `path`.lines and `path`.files: the line of each row, and the index of its file in `names`.
 
-    Raises `CheckpointError` where they are missing or name a file that there isn't.
+    Raises `CheckpointError` if they are missing, or an index is out of range.
     """
     try:
         lines = map_array(path.with_name(path.name + ".lines"), np.int64)
@@ -118,13 +120,13 @@ def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDA
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a one-dimensional array, raw; raises `OSError`."""
+    """Write a one-dimensional array as raw bytes; raises `OSError`."""
     with open(path, "wb") as file:
         file.write(np.ascontiguousarray(array).data)
 
 
 def gather(table: Ragged, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the values of several rows, one after the other, and the length of each row."""
+    """Return the concatenated values of several rows, and the length of each row."""
     starts = table.offsets[rows]
     lengths = table.offsets[rows + 1] - starts
     ends = np.cumsum(lengths)
@@ -133,11 +135,11 @@ def gather(table: Ragged, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.
     return table.values[positions], lengths
 
 
-def _fits(values: NDArray[Any], kind: np.dtype[Any]) -> bool:
-    if not len(values) or np.can_cast(values.dtype, kind):
+def _fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    if not len(values) or np.can_cast(values.dtype, dtype):
         return True
-    room = np.iinfo(kind)
-    return room.min <= int(values.min()) and int(values.max()) <= room.max
+    limits = np.iinfo(dtype)
+    return limits.min <= int(values.min()) and int(values.max()) <= limits.max
 
 
 def _values(path: Path) -> Path:

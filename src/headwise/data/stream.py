@@ -1,4 +1,4 @@
-"""Streams of training batches that resume: what comes next is saved in a checkpoint and checked when it is restored."""
+"""Resumable streams of training batches: the position is saved in checkpoints, and validated when it is restored."""
 
 from __future__ import annotations
 
@@ -16,164 +16,168 @@ from numpy.typing import NDArray
 from headwise.errors import CheckpointError
 
 Batch = TypeVar("Batch")
-# An epoch: the rows of each batch of this rank, and what makes a batch from its number and its rows.
+# An epoch: the example indices of each batch of this rank, and a function from a batch's index and examples to a batch.
 Epoch: TypeAlias = tuple[Sequence[NDArray[np.int64]], Callable[[int, NDArray[np.int64]], Batch]]
 
-_AHEAD = 8  # batches made before they are asked for
+_PREFETCH = 8  # batches that a worker thread makes in advance
 
 
 class ResumableStream(ABC, Generic[Batch]):
-    """An endless stream of training batches, whose position can be saved and restored.
+    """Resumable, endless iterator over training batches.
 
-    `epoch` and `index` say which batch comes next. Rank r of `world` gets batches r, r + world, … of every epoch, and
-    all ranks get equally many. A batch is a function of the seed and its place, so a restored stream gives the same.
+    `epoch` and `index` are the position of the next batch. Rank r of `world` gets batches r, r + world, … of every
+    epoch, and all ranks get equally many. A batch depends on the seed and its position only, so a restored stream
+    yields the same batches.
     """
 
-    ahead: ClassVar[bool] = False  # whether a thread makes batches before they are asked for
+    ahead: ClassVar[bool] = False  # whether a worker thread prefetches batches
     name: ClassVar[str] = "batches"
 
     def __init__(self, identity: Mapping[str, Any], *, seed: int, rank: int = 0, world: int = 1) -> None:
         """Start at the beginning of epoch 0.
 
         Args:
-            identity: what a position is a position in, as JSON values; a stream of another identity refuses it.
-            seed: of the order, and of all that is drawn.
-            rank: which process of `world` this is.
-            world: number of processes.
+            identity: the data and settings that determine the batches, as JSON values; it is saved with the position,
+                and a stream with another identity refuses to restore it.
+            seed: seed of the order and of all random choices.
+            rank: data-parallel rank of this process.
+            world: number of data-parallel processes.
         """
         self.epoch = self.index = 0
         self.seed, self.rank, self.world = seed, rank, world
         self.identity = dict(identity)
-        self._made: Iterator[_Made[Batch]] | None = None
+        self._items: Iterator[_Item[Batch]] | None = None
         self._stop: Callable[[], None] = lambda: None
 
     @abstractmethod
     def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:
-        """Yield epoch `first` and every one after it; it is closed when the stream is."""
+        """Yield epoch `first` and all later ones; the generator is closed when the stream is."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """The stream itself; it never ends."""
+        """Return the stream itself; it never ends."""
         return self
 
     def __next__(self) -> Batch:
-        """The next batch.
+        """Return the next batch.
 
         Raises:
-            CheckpointError: the restored position is behind the end of its epoch.
-            DataError: there are fewer rows than ranks, or a row is longer than a batch.
-            TrainingError: the disk is full, where an epoch is written to it.
+            CheckpointError: the restored position is past the end of its epoch.
+            DataError: there are fewer examples than ranks, or an example is longer than a batch.
+            TrainingError: the disk is full, if an epoch is written to it.
         """
-        if self._made is None:
+        if self._items is None:
             self._begin()
-        assert self._made is not None
+        assert self._items is not None
         try:
-            made = next(self._made)
+            item = next(self._items)
         except Exception:
             self.close()  # the next call raises it again
             raise
-        self.epoch, self.index = made.epoch, made.index + 1
-        if self.index == made.batches:
+        self.epoch, self.index = item.epoch, item.index + 1
+        if self.index == item.batches:
             self.epoch, self.index = self.epoch + 1, 0
-        return made.batch
+        return item.batch
 
     def state(self) -> dict[str, Any]:
-        """The position after the batches given out so far, and what it is a position in; fit for JSON."""
+        """Return the position of the next batch, and the stream's identity, as JSON values."""
         return {"epoch": self.epoch, "index": self.index, **self.identity}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Resume from a saved position: the next batch is the one that would have come next.
+        """Resume from a saved position.
 
         Raises:
-            CheckpointError: the position belongs to other data or to batches planned otherwise.
+            CheckpointError: the position belongs to a stream with other data or settings.
         """
         epoch, index = read_position(state, self.identity, self.name)
         self.close()
         self.epoch, self.index = epoch, index
 
     def close(self) -> None:
-        """Stop making batches; the stream can still be iterated, and then resumes where it was."""
+        """Stop the worker; iterating again resumes at the current position."""
         self._stop()
-        self._made, self._stop = None, lambda: None
+        self._items, self._stop = None, lambda: None
 
     def random(self, epoch: int, index: int) -> np.random.Generator:
-        """Return the generator of what is drawn for one batch of this rank."""
+        """Return the random generator for one batch of this rank."""
         return np.random.default_rng([self.seed, epoch, index, self.rank])
 
     def _begin(self) -> None:
-        made = self._make_from(self.epoch, self.index)
+        items = self._items_from(self.epoch, self.index)
         if self.ahead:
-            worker = _Worker(made)
-            self._made, self._stop = worker, worker.stop
+            worker = _Worker(items)
+            self._items, self._stop = worker, worker.stop
         else:
-            self._made, self._stop = made, made.close
+            self._items, self._stop = items, items.close
 
-    def _make_from(self, epoch: int, index: int) -> Generator[_Made[Batch], None, None]:
+    def _items_from(self, epoch: int, index: int) -> Generator[_Item[Batch], None, None]:
         with contextlib.closing(self.epochs(epoch)) as epochs:
             for plan, make in epochs:
                 check_index(index, plan, epoch)
-                for place in range(index, len(plan)):
-                    yield _Made(epoch, place, len(plan), make(place, plan[place]))
+                for position in range(index, len(plan)):
+                    yield _Item(epoch, position, len(plan), make(position, plan[position]))
                 epoch, index = epoch + 1, 0
 
 
 @dataclass(frozen=True)
-class _Made(Generic[Batch]):
+class _Item(Generic[Batch]):
+    """A batch with its position."""
+
     epoch: int
     index: int
-    batches: int  # of its epoch
+    batches: int  # number of batches in the epoch
     batch: Batch
 
 
 class _Worker(Generic[Batch]):
-    """A thread that runs a generator a few items ahead of whoever asks for them."""
+    """A thread that prefetches the items of a generator into a bounded queue."""
 
-    def __init__(self, items: Generator[_Made[Batch], None, None]) -> None:
+    def __init__(self, items: Generator[_Item[Batch], None, None]) -> None:
         self._items = items
-        self._made: queue.Queue[_Made[Batch] | Exception] = queue.Queue(_AHEAD)
+        self._queue: queue.Queue[_Item[Batch] | Exception] = queue.Queue(_PREFETCH)
         self._stopped = threading.Event()
         threading.Thread(target=self._run, daemon=True, name="batches").start()
 
-    def __iter__(self) -> Iterator[_Made[Batch]]:
+    def __iter__(self) -> Iterator[_Item[Batch]]:
         return self
 
-    def __next__(self) -> _Made[Batch]:
-        """The next item; raises what the generator raised."""
-        made = self._made.get()
-        if isinstance(made, Exception):
-            self._made.put(made)  # and again, should someone ask again
-            raise made
-        return made
+    def __next__(self) -> _Item[Batch]:
+        """Return the next item; raises the generator's exception."""
+        item = self._queue.get()
+        if isinstance(item, Exception):
+            self._queue.put(item)  # so that a later call raises it again
+            raise item
+        return item
 
     def stop(self) -> None:
-        """Have the thread end as soon as it is done with the item at hand; doesn't wait for it."""
+        """Tell the thread to end after the current item, without waiting for it."""
         self._stopped.set()
         with contextlib.suppress(queue.Empty):
             while True:
-                self._made.get_nowait()
+                self._queue.get_nowait()
 
     def _run(self) -> None:
         try:
             with contextlib.closing(self._items) as items:
                 for item in items:
-                    self._made.put(item)
+                    self._queue.put(item)
                     if self._stopped.is_set():
                         return
         except Exception as error:
-            self._made.put(error)
+            self._queue.put(error)
 
 
 def read_position(
     state: Mapping[str, Any], identity: Mapping[str, Any], what: str = "batches"
 ) -> tuple[int, int]:
-    """Return the epoch and the index in it of the next batch, from a position in `what` of this `identity`.
+    """Return epoch and index of the next batch from a saved state; `what` names the batches in messages.
 
-    Raises `CheckpointError` where it is one in other batches, or isn't a position.
+    Raises `CheckpointError` if the state has another `identity`, or no valid position.
     """
-    for name, own in identity.items():
-        if state.get(name) != own:
+    for name, value in identity.items():
+        if state.get(name) != value:
             raise CheckpointError(
-                f"training can't go on in the middle of an epoch: the checkpoint's {what} were planned with "
-                f"{name}={state.get(name)}, found {name}={own}"
+                f"training can't resume in the middle of an epoch: the checkpoint's {what} were planned with "
+                f"{name}={state.get(name)}, found {name}={value}"
             )
     epoch, index = state.get("epoch"), state.get("index")
     for name, number in (("epoch", epoch), ("index", index)):
@@ -187,7 +191,7 @@ def read_position(
 
 
 def check_index(index: int, plan: Sized, epoch: int) -> None:
-    """Raise `CheckpointError` where an epoch has no batch of this index."""
+    """Raise `CheckpointError` if an epoch has no batch with this index."""
     if index >= len(plan):
         raise CheckpointError(
             f"the checkpoint's position: expected one of the {len(plan):,} batches of epoch {epoch}, found {index}"

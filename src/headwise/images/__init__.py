@@ -1,1 +1,1 @@
-"""From images to batches: read, split, normalized, batched and augmented. No model is known here."""
+"""From images to batches: reading, splitting, normalization, batching and augmentation, independent of any model."""

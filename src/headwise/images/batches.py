@@ -1,4 +1,4 @@
-"""Batches of images, moved and mirrored at random."""
+"""Training batches of images, and data augmentation by random shifts and flips."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headwise.data.stream import Batch, Epoch, ResumableStream
 
 
 def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Generator) -> NDArray[Any]:
-    """Move each of some images (count, channels, height, width) by up to `shift` pixels either way; mirror half.
+    """Shift each of the images (count, channels, height, width) at random by up to `shift` pixels; flip half of them.
 
-    What comes in at an edge is 0. The draws are the same in number whatever the images.
+    Pixels shifted in at the edges are 0. The number of random draws depends on the number of images only.
     """
     count, _, height, width = images.shape
     result = images
@@ -26,18 +26,18 @@ def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Gene
         top, left = random.integers(0, 2 * shift + 1, (2, count))
         rows = top[:, None] + np.arange(height)  # (count, height)
         columns = left[:, None] + np.arange(width)
-        every = np.arange(count)[:, None, None]
-        result = padded.transpose(0, 2, 3, 1)[every, rows[:, :, None], columns[:, None, :]].transpose(
+        index = np.arange(count)[:, None, None]
+        result = padded.transpose(0, 2, 3, 1)[index, rows[:, :, None], columns[:, None, :]].transpose(
             0, 3, 1, 2
         )
     if flip:
-        mirrored = random.random(count) < 0.5
-        result = np.where(mirrored[:, None, None, None], result[:, :, :, ::-1], result)
+        flipped = random.random(count) < 0.5
+        result = np.where(flipped[:, None, None, None], result[:, :, :, ::-1], result)
     return result
 
 
 class RowDraws(ResumableStream[Batch]):
-    """Training batches of so many rows, each row once an epoch."""
+    """Training batches of a fixed number of examples, in a new random order each epoch; each example once per epoch."""
 
     def __init__(
         self,
@@ -53,23 +53,23 @@ class RowDraws(ResumableStream[Batch]):
         """Start at the beginning of epoch 0.
 
         Args:
-            count: of rows to draw from.
-            rows: of a batch, at most.
-            make: a batch of these rows; it may draw.
-            seed: of all draws.
-            identity: what a position is a position in, besides all this; JSON values.
-            rank: which process of `world` this is.
-            world: number of processes.
+            count: number of examples.
+            rows: maximum number of examples in a batch.
+            make: makes a batch from example indices, with a random generator.
+            seed: seed of all random choices.
+            identity: further data and settings that determine the batches, as JSON values.
+            rank: data-parallel rank of this process.
+            world: number of data-parallel processes.
         """
         self._count, self._rows, self._make = count, rows, make
-        whole = {"rows": rows, "seed": seed, "world": world, **identity}
-        super().__init__(whole, seed=seed, rank=rank, world=world)
+        full_identity = {"rows": rows, "seed": seed, "world": world, **identity}
+        super().__init__(full_identity, seed=seed, rank=rank, world=world)
 
     def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
         for epoch in itertools.count(first):
             order = np.random.default_rng([self.seed, epoch]).permutation(self._count)
             plan = share_out(np.array_split(order, -(-self._count // self._rows)), self.world)
-            yield plan[self.rank :: self.world], functools.partial(self._draw, epoch)
+            yield plan[self.rank :: self.world], functools.partial(self._batch, epoch)
 
-    def _draw(self, epoch: int, index: int, rows: NDArray[np.int64]) -> Batch:
+    def _batch(self, epoch: int, index: int, rows: NDArray[np.int64]) -> Batch:
         return self._make(rows, self.random(epoch, index))

@@ -1,8 +1,8 @@
-"""Captions of digits, generated: pictures with a digit on a canvas, and sentences that say what is to be seen.
+"""Synthetic image-caption pairs: pictures of a digit on a canvas, and sentences that describe them.
 
-A picture is drawn from a digit by placing it and by dimming it. What a caption says is measured on the picture itself
-(`Facts.of`), but for the digit's name, which is its label. Some pairs of digit and place are kept for testing: training
-has seen the digit and the place, but never together.
+A picture is made from a digit by placing it on the canvas and dimming it. The attributes in a caption are measured on
+the picture (`Facts.of`), except the digit's name, which is its label. Some combinations of digit and place are held out
+for testing: the training data has the digit and the place, but never together.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headwise.text.tokens.subwords import EOS, SPECIAL, UNK
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ROWS, COLUMNS = ("top", "middle", "bottom"), ("left", "center", "right")
 PLACES = tuple(f"{row} {column}" for row in ROWS for column in COLUMNS)
-_DIM = 0.45  # of a pixel's full value, in a faint picture
-_FAINT = 0.7  # brightest pixel below which a picture is faint
-_BOLD, _THIN = 0.325, 0.285  # ink, as a share of a full square, above and below
+_DIM = 0.45  # factor on the pixels of a faint picture
+_FAINT = 0.7  # a picture is faint if its brightest pixel is below this value
+_BOLD, _THIN = 0.325, 0.285  # a stroke is bold above, thin below this ink, as a fraction of a full square
 _PHRASINGS = (
     "a {stroke} {light} {name} at the {place}",
     "the digit {name} , {light} and {stroke} , at the {place}",
@@ -33,39 +33,39 @@ _PHRASINGS = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What is true of a picture."""
+    """Attributes of a picture, which a caption describes."""
 
     digit: int
-    place: int  # in PLACES
+    place: int  # index into PLACES
     stroke: str  # thin, medium or bold
     light: str  # bright or faint
 
     @classmethod
     def of(cls, picture: NDArray[np.float32], digit: int, side: int) -> Facts:
-        """Measure a picture (height, width), from 0 to 1, of a digit that was `side` pixels wide and high.
+        """Measure a picture (height, width), from 0 to 1, of a digit that is `side` pixels wide and high.
 
-        Its place is where the middle of its ink is, in thirds of where the middle of a digit can be; its stroke is
-        its ink over that of a full square of `side` pixels as bright as its brightest pixel.
+        The place is the center of the ink, in thirds of the range of possible centers; the stroke is the ink, divided
+        by that of a full square of `side` pixels with the brightness of the brightest pixel.
         """
         brightest = float(picture.max())
         thirds = []
         for axis, size in zip((1, 0), picture.shape, strict=True):
             inked = np.flatnonzero(picture.any(axis=axis))
-            middle = (inked[0] + inked[-1] + 1) / 2
-            share = (middle - side / 2) / max(size - side, 1)
-            thirds.append(min(2, max(0, int(3 * share))))
-        weight = float(picture.sum()) / (brightest * side**2)
-        stroke = "bold" if weight > _BOLD else "thin" if weight < _THIN else "medium"
+            center = (inked[0] + inked[-1] + 1) / 2
+            fraction = (center - side / 2) / max(size - side, 1)
+            thirds.append(min(2, max(0, int(3 * fraction))))
+        ink = float(picture.sum()) / (brightest * side**2)
+        stroke = "bold" if ink > _BOLD else "thin" if ink < _THIN else "medium"
         light = "faint" if brightest < _FAINT else "bright"
         return cls(digit, 3 * thirds[0] + thirds[1], stroke, light)
 
     @property
     def held_out(self) -> bool:
-        """Whether digit and place are a pair that is kept for testing: one place in nine for every digit."""
+        """Whether the combination of digit and place is held out for testing: one of nine places for every digit."""
         return (2 * self.digit + 1) % len(PLACES) == self.place
 
     def words(self) -> dict[str, str]:
-        """What the phrasings are filled with."""
+        """Return the words that fill the slots of a phrasing."""
         parity = "odd" if self.digit % 2 else "even"
         return {
             "name": NAMES[self.digit],
@@ -76,7 +76,7 @@ class Facts:
         }
 
     def caption(self, phrasing: int) -> str:
-        """Say it in one of `len(PHRASINGS)` ways; words and marks stand between spaces."""
+        """Return the caption in one of `len(PHRASINGS)` phrasings; words and punctuation are separated by spaces."""
         return _PHRASINGS[phrasing].format(**self.words())
 
 
@@ -86,7 +86,7 @@ PHRASINGS = range(len(_PHRASINGS))
 def paint(
     digit: NDArray[np.float32], canvas: int, *, top: int, left: int, faint: bool
 ) -> NDArray[np.float32]:
-    """Put a digit (side, side), from 0 to 1, on an empty canvas (canvas, canvas)."""
+    """Return a picture (canvas, canvas) with a digit (side, side), from 0 to 1, on an empty canvas."""
     side = len(digit)
     picture = np.zeros((canvas, canvas), np.float32)
     picture[top : top + side, left : left + side] = digit * (_DIM if faint else 1.0)
@@ -96,9 +96,9 @@ def paint(
 def draw_picture(
     digit: NDArray[np.float32], label: int, canvas: int, random: np.random.Generator, *, held_out: bool | None
 ) -> tuple[NDArray[np.float32], Facts]:
-    """Draw a picture of a digit, and what is true of it.
+    """Draw a random picture of a digit; returns the picture and its facts.
 
-    `held_out` says whether digit and place are to be a pair that is kept for testing; None: either.
+    `held_out` is whether the combination of digit and place must be a held-out one; None: either.
     """
     while True:
         top, left = random.integers(0, canvas - len(digit) + 1, 2)
@@ -109,30 +109,30 @@ def draw_picture(
 
 
 class CaptionWords:
-    """The words that captions are made of, by number; 0 to 3 are the special symbols."""
+    """Word vocabulary of the captions; ids 0 to 3 are the special tokens."""
 
     def __init__(self) -> None:
-        every = [Facts(digit, place, stroke, light).caption(phrasing).split()
+        captions = [Facts(digit, place, stroke, light).caption(phrasing).split()
                  for digit in range(10) for place in range(len(PLACES))
                  for stroke in ("thin", "medium", "bold") for light in ("bright", "faint")
                  for phrasing in PHRASINGS]  # fmt: skip
-        self.words = sorted({word for caption in every for word in caption})
-        self.longest = 1 + max(map(len, every))  # words, EOS included
-        self._numbers = {word: number for number, word in enumerate(self.words, start=len(SPECIAL))}
+        self.words = sorted({word for caption in captions for word in caption})
+        self.longest = 1 + max(map(len, captions))  # words of the longest caption, EOS included
+        self._ids = {word: word_id for word_id, word in enumerate(self.words, start=len(SPECIAL))}
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)
 
     def encode(self, caption: str) -> list[int]:
-        """Number the words of a caption; EOS is last. Commas and colons may touch words."""
+        """Return the ids of the words of a caption, and EOS. Commas and colons needn't be separated by spaces."""
         spaced = caption.lower().replace(",", " , ").replace(":", " : ")
-        return [*(self._numbers.get(word, UNK) for word in spaced.split()), EOS]
+        return [*(self._ids.get(word, UNK) for word in spaced.split()), EOS]
 
     def name(self, number: int) -> str:
-        """Return the word with a number."""
+        """Return the word with the id `number`; `</s>` for every special token."""
         return "</s>" if number < len(SPECIAL) else self.words[number - len(SPECIAL)]
 
     def unknown(self, caption: str) -> Sequence[str]:
-        """Words of a caption that no caption has."""
+        """Return the words of a caption that aren't in the vocabulary."""
         spaced = caption.lower().replace(",", " , ").replace(":", " : ")
-        return [word for word in spaced.split() if word not in self._numbers]
+        return [word for word in spaced.split() if word not in self._ids]

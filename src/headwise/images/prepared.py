@@ -1,4 +1,4 @@
-"""A set of images prepared once: split into training, development and test images, and memory-mapped ever after."""
+"""Prepared image data: split into training, development and test images once, then memory-mapped."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """What a model must know of the images that it was trained on.
+    """Format and normalization of the images that a model was trained on.
 
-    shape: (channels, height, width); full: the value of a full pixel; mean and deviation: of each channel of the
-    training images, between 0 and 1.
+    shape: (channels, height, width); full: the maximum pixel value; mean and deviation: mean and standard deviation of
+    each channel of the training images, on the scale from 0 to 1.
     """
 
     shape: tuple[int, int, int]
@@ -48,21 +48,21 @@ class ImageFormat:
     classes: tuple[str, ...]
 
     def normalized(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Bring uint8 images (…, channels, height, width) to mean 0 and deviation 1 of each channel."""
+        """Normalize uint8 images (…, channels, height, width) to mean 0 and standard deviation 1 of each channel."""
         return self.standardized(images.astype(np.float32) / np.float32(self.full))
 
     def standardized(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Do the same with images whose pixels are from 0 to 1."""
+        """Normalize images with pixels from 0 to 1 in the same way."""
         mean, deviation = (np.array(v, np.float32)[:, None, None] for v in (self.mean, self.deviation))
         return (images - mean) / deviation
 
     def save(self, directory: Path) -> None:
-        """Write it into a directory; raises `TrainingError`."""
+        """Write the format into a directory; raises `TrainingError`."""
         write_text(directory / FORMAT_FILE, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> ImageFormat:
-        """Read it from a run or prepared folder; raises `CheckpointError` where it is missing or damaged."""
+        """Read the format from a run directory or prepared folder; raises `CheckpointError` if missing or damaged."""
         file = directory / FORMAT_FILE
         try:
             tree = read_json(file)
@@ -80,26 +80,26 @@ class ImageFormat:
 
 @dataclass(frozen=True)
 class PreparedImages:
-    """What training needs of the images, all of it in one folder."""
+    """A prepared folder of images: format, training, development and test images."""
 
     directory: Path
     format: ImageFormat
     train: Labeled
-    dev: Labeled  # both of these may be empty
+    dev: Labeled  # may be empty, as may `test`
     test: Labeled
-    report: list[str]  # what was read and split; one sentence each
-    checksum: str  # 12 hexadecimal digits of the input files' contents
-    reused: bool  # found ready
+    report: list[str]  # sentences about the images and the split
+    checksum: str  # checksum of the contents of the input files, 12 hexadecimal digits
+    reused: bool  # whether an existing folder was used
 
     @classmethod
     def open(cls, directory: Path, *, reused: bool = True) -> PreparedImages:
-        """Open a prepared folder; raises `CheckpointError` where it is missing or damaged."""
+        """Open a prepared folder; raises `CheckpointError` if it is missing or damaged."""
         manifest, form = read_manifest(directory), ImageFormat.load(directory)
         train, dev, test = (_open(directory, part, form.shape) for part in _PARTS)
         return cls(directory, form, train, dev, test, manifest["report"], manifest["checksum"], reused)
 
     def identity(self) -> dict[str, str]:
-        """The checksum of the images."""
+        """Return the identity of the data, the checksum of the images, for positions of streams."""
         return {"data": self.checksum}
 
     def save(self, run: Path) -> None:
@@ -114,18 +114,18 @@ def prepare_images(
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedImages:
-    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+    """Make the prepared folder, or reuse it if nothing that it depends on has changed.
 
     Args:
-        config: which images, and how they are split.
-        directory: the folder to make; if it exists and doesn't fit, it is replaced.
-        expected: `checksum` of the images that a run was begun with; with any others, nothing is replaced.
-        say: called with a sentence at each stage, where the folder has to be made.
+        config: source and split of the images.
+        directory: the prepared folder; an outdated one is replaced.
+        expected: `checksum` of the images that a run was started with; the folder isn't replaced by other images.
+        say: called with a progress message if the folder has to be made.
 
     Raises:
         CheckpointError: the images aren't the `expected` ones.
         ConfigError: a package is missing.
-        DataError: a file can't be used; or `directory` holds something else.
+        DataError: a file can't be used, or `directory` holds something else.
         TrainingError: the folder can't be written.
     """
     source = find_source(config.source)
@@ -140,9 +140,9 @@ def prepare_images(
     }
 
     with alone(directory):
-        found = find_prepared(directory, request, PreparedImages.open, expected)
-        if found is not None:
-            return found
+        prepared = find_prepared(directory, request, PreparedImages.open, expected)
+        if prepared is not None:
+            return prepared
         with replaced(directory, request, expected) as folder:
             _build(folder, request, source, config, say)
     return PreparedImages.open(directory, reused=False)
@@ -153,20 +153,20 @@ def _build(
 ) -> None:
     say(f"reading the images of {config.source}")
     request = with_checksums(request)
-    found = source.read()
-    rows = split_rows(len(found.train), config, own_test=found.test is not None)
-    parts = {part: found.train[chosen] for part, chosen in rows.items()}
-    if found.test is not None:
-        parts["test"] = found.test
-    images = parts["train"].images.astype(np.float64) / found.full
+    dataset = source.read()
+    split = split_rows(len(dataset.train), config, own_test=dataset.test is not None)
+    parts = {part: dataset.train[indices] for part, indices in split.items()}
+    if dataset.test is not None:
+        parts["test"] = dataset.test
+    images = parts["train"].images.astype(np.float64) / dataset.full
     deviation = np.maximum(images.std(axis=(0, 2, 3)), 1e-6)
     _, channels, height, width = images.shape
     form = ImageFormat(
         (channels, height, width),
-        found.full,
+        dataset.full,
         tuple(images.mean(axis=(0, 2, 3)).tolist()),
         tuple(deviation.tolist()),
-        found.classes,
+        dataset.classes,
     )
     form.save(folder)
     for part, labeled in parts.items():
@@ -176,16 +176,17 @@ def _build(
         f"{len(parts['train']):,} for training, {len(parts['dev']):,} for development, {len(parts['test']):,}"
     )
     report = [
-        f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(found.classes)} classes: "
-        f"{sizes} held out for the test ({_describe(config, own_test=found.test is not None)})"
+        f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(dataset.classes)} classes: "
+        f"{sizes} held out for the test ({_describe(config, own_test=dataset.test is not None)})"
     ]
     write_manifest(folder, request, report)
 
 
 def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, NDArray[np.int64]]:
-    """Say which of `count` images are for what; the test images are taken away first, unless the set has its own.
+    """Split the indices of `count` images into train, dev and test; no test images if the set has its own.
 
-    Each share is rounded up. Raises `DataError` where nothing is left for training.
+    The test images are taken first, then the development images, each share rounded up. Raises `DataError` if no image
+    is left for training.
     """
     order = np.arange(count)[::-1]
     if config.split == "shuffled":
@@ -194,17 +195,17 @@ def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, 
     dev = math.ceil((count - test) * config.dev_share)
     if test + dev >= count:
         raise DataError(f"{config.source}: expected images to be left for training, found {count:,} in all")
-    cut = np.split(order, [test, test + dev])
-    return {part: np.sort(rows) for part, rows in zip(("test", "dev", "train"), cut, strict=True)}
+    parts = np.split(order, [test, test + dev])
+    return {part: np.sort(indices) for part, indices in zip(("test", "dev", "train"), parts, strict=True)}
 
 
 def _describe(config: ImageConfig, *, own_test: bool) -> str:
     if own_test:
         return "the set's own"
-    chosen = (
+    selection = (
         f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
     )
-    return f"a share of {config.test_share:.3g}, {chosen}"
+    return f"a share of {config.test_share:.3g}, {selection}"
 
 
 def _open(directory: Path, part: str, shape: tuple[int, int, int]) -> Labeled:

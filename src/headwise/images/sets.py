@@ -1,7 +1,7 @@
-"""Sets of labeled images, read from the formats that they are published in; nothing is unpickled.
+"""Labeled image data sets, read from their published formats without unpickling.
 
-scikit-learn's digits come with that package; the others lie in a folder that `headwise data get` filled. A set's images
-are uint8, (count, channels, height, width).
+scikit-learn's digits are part of that package; the others are in a folder filled by `headwise data get`. Images are
+uint8, (count, channels, height, width).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _FASHION = (
 )
 _CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR_SIDE, _CIFAR_ARCHIVE = 32, "cifar-10-binary.tar"
-_MOST_BATCH = 1 << 26  # bytes of one file in it; CIFAR-10's have 31 million
-_MOST_IDX = 1 << 31
+_MOST_BATCH = 1 << 26  # bytes of a batch file in the archive; those of CIFAR-10 have 31 million
+_MOST_IDX = 1 << 31  # bytes
 _IDX_UINT8 = 8
 
 
@@ -49,13 +49,13 @@ class Labeled:
         return len(self.labels)
 
     def __getitem__(self, rows: NDArray[np.int64] | slice) -> Labeled:
-        """Some of them, in this order."""
+        """Return the images and labels of these rows, in this order."""
         return Labeled(self.images[rows], self.labels[rows])
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A published set: its classes, the value of a full pixel, and its images, of which `test` may be none."""
+    """A published data set: class names, maximum pixel value, training images, and test images if it has any."""
 
     classes: tuple[str, ...]
     full: int
@@ -65,18 +65,18 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a set lies: the files that it is made of, and what reads them."""
+    """The files of a data set, and the function that reads them."""
 
     files: tuple[Path, ...]
     read: Callable[[], ImageSet]
 
 
 def find_source(name: str) -> Source:
-    """Find the set called `digits`, or the one in a folder, by its files' names; nothing is read yet.
+    """Return the source of `digits`, or of the data set in a folder, recognized by its file names; nothing is read.
 
     Raises:
-        ConfigError: scikit-learn isn't there for its digits.
-        DataError: the folder isn't there, or holds no set that is known.
+        ConfigError: scikit-learn, which has the digits, isn't installed.
+        DataError: there is no such folder, or it holds no known data set.
     """
     if name == DIGITS:
         return _digits()
@@ -130,7 +130,7 @@ def _idx_set(files: Sequence[Path]) -> ImageSet:
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """Read a file in MNIST's IDX format: zeros, type, number of dimensions, sizes (big-endian), then the values.
 
-    Raises `DataError` where it isn't one of unsigned bytes, or its size isn't what its head says.
+    Raises `DataError` if it isn't one of unsigned bytes, or its size doesn't match its header.
     """
     content = read_bounded(path, _MOST_IDX, DataError, "an IDX file")
     if len(content) < 4 or content[:3] != bytes([0, 0, _IDX_UINT8]):
@@ -139,34 +139,34 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         )
     if not 1 <= content[3] <= 3:
         raise DataError(f"{path}: expected an IDX file of 1 to 3 dimensions, found {content[3]}")
-    head = 4 + 4 * content[3]
-    if len(content) < head:
+    header_size = 4 + 4 * content[3]
+    if len(content) < header_size:
         raise DataError(
-            f"{path}: expected at least {head} bytes for its {content[3]} sizes, found {len(content)}"
+            f"{path}: expected at least {header_size} bytes for its {content[3]} sizes, found {len(content)}"
         )
-    shape = tuple(int(size) for size in np.frombuffer(content[4:head], ">u4"))
-    wanted = head + math.prod(shape)
-    if len(content) != wanted:
+    shape = tuple(int(size) for size in np.frombuffer(content[4:header_size], ">u4"))
+    file_size = header_size + math.prod(shape)
+    if len(content) != file_size:
         raise DataError(
-            f"{path}: expected {wanted:,} bytes for the shape {shape} that it names, found {len(content):,}"
+            f"{path}: expected {file_size:,} bytes for the shape {shape} that it names, found {len(content):,}"
         )
-    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
+    return np.frombuffer(content, np.uint8, offset=header_size).reshape(shape)
 
 
 def _cifar_archive(path: Path) -> ImageSet:
-    """Read the archive's batches, without unpacking it to the disk."""
-    found: dict[str, bytes] = {}
+    """Read the batch files of the archive in memory, without unpacking it to the disk."""
+    batches: dict[str, bytes] = {}
     with damage(path, "expected a tar archive, found a damaged one"), open_tar(path) as archive:
         for member in archive:
             name = Path(member.name).name
             if member.isfile() and name.endswith(".bin") and (file := archive.extractfile(member)):
                 if member.size > _MOST_BATCH:
                     raise DataError(f"{path}: {name}: expected at most {_MOST_BATCH:,} bytes, found more")
-                found[name] = file.read()
+                batches[name] = file.read()
     names = [f"data_batch_{number}.bin" for number in range(1, 6)]
-    if missing := [name for name in [*names, "test_batch.bin"] if name not in found]:
+    if missing := [name for name in [*names, "test_batch.bin"] if name not in batches]:
         raise DataError(f"{path}: expected {', '.join(missing)} in it, found nothing by that name")
-    parts = [parse_cifar(found[name], f"{path}: {name}") for name in [*names, "test_batch.bin"]]
+    parts = [parse_cifar(batches[name], f"{path}: {name}") for name in [*names, "test_batch.bin"]]
     train = Labeled(
         np.concatenate([p.images for p in parts[:5]]), np.concatenate([p.labels for p in parts[:5]])
     )
@@ -174,9 +174,9 @@ def _cifar_archive(path: Path) -> ImageSet:
 
 
 def parse_cifar(content: bytes, origin: str) -> Labeled:
-    """Take a batch of CIFAR-10's binary version apart: a byte of label, then red, green and blue, row by row.
+    """Parse a batch file of CIFAR-10's binary version: for each image a label byte, then red, green and blue by rows.
 
-    Raises `DataError` where it isn't one.
+    Raises `DataError` if it isn't one.
     """
     size = 1 + 3 * _CIFAR_SIDE**2
     if not content or len(content) % size:
@@ -187,35 +187,35 @@ def parse_cifar(content: bytes, origin: str) -> Labeled:
 
 def _checked(images: NDArray[np.uint8], labels: NDArray[np.uint8], classes: int, origin: object) -> Labeled:
     if len(labels) == 0 or labels.max() >= classes:
-        found = "none" if len(labels) == 0 else str(int(labels.max()))
-        raise DataError(f"{origin}: expected labels from 0 to {classes - 1}, found {found}")
+        highest = "none" if len(labels) == 0 else str(int(labels.max()))
+        raise DataError(f"{origin}: expected labels from 0 to {classes - 1}, found {highest}")
     return Labeled(images, labels.astype(np.int64))
 
 
 def read_image(path: Path, shape: tuple[int, int, int]) -> NDArray[np.float32]:
-    """Read a PNG as (channels, height, width) from 0 (black) to 1.
+    """Read a PNG image as (channels, height, width), from 0 (black) to 1.
 
-    Raises `DataError` where it can't be read or has another size than `shape`, (channels, height, width).
+    Raises `DataError` if it can't be read, or its size differs from `shape`, (channels, height, width).
     """
     from matplotlib.image import imread
     from PIL import Image
 
     channels, height, width = shape
     try:
-        with Image.open(path, formats=("PNG",)) as head:  # its size, before memory is taken for its pixels
-            size = head.size
+        with Image.open(path, formats=("PNG",)) as image:  # only the header; no memory for its pixels yet
+            size = image.size
         if size != (width, height):
             raise DataError(
                 f"{path}: expected an image of {width} x {height} pixels, found {size[0]} x {size[1]}"
             )
-        found = np.asarray(imread(path, format="png"), np.float32)
+        pixels = np.asarray(imread(path, format="png"), np.float32)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
     except DataError:
         raise
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: expected a PNG image, found {error}") from None
-    color = found[:, :, :3] if found.ndim == 3 else found[:, :, None]
+    color = pixels[:, :, :3] if pixels.ndim == 3 else pixels[:, :, None]
     if channels == 1:
         color = color.mean(axis=2, keepdims=True)
     return np.broadcast_to(color, (height, width, channels)).transpose(2, 0, 1).copy()

@@ -1,1 +1,1 @@
-"""JSON and YAML from outside, read within bounds: every file, line and request that isn't sound gives one sentence."""
+"""Parsers of untrusted JSON and YAML, with limits on size and nesting, and errors of one sentence."""

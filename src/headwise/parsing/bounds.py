@@ -1,8 +1,7 @@
-"""What JSON and YAML from outside may hold, and files read up to a bound.
+"""Limits on untrusted JSON and YAML, and reading of files up to a size limit.
 
-A tree of values may be nested `MOST_DEPTH` deep and its numbers may have `MOST_DIGITS` digits, so that whoever walks,
-copies, prints or converts it needs no care of his own: neither Python's recursion limit nor its limit of 4,300 digits
-(nor a float's range) is ever reached.
+Values may be nested `MOST_DEPTH` deep, and numbers may have `MOST_DIGITS` digits. Code that traverses, copies, prints
+or converts them therefore never reaches Python's recursion limit, its limit of 4,300 digits, or the range of a float.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import Literal
 
 from headwise.errors import HeadwiseError
 
-MOST_DEPTH = 64  # lists and objects inside each other
-MOST_DIGITS = 100  # of a number; a random generator's state has 39
+MOST_DEPTH = 64  # levels of nested lists and objects
+MOST_DIGITS = 100  # digits of a number; the state of a random generator has 39
 
 
 class Malformed(Exception):
-    """Text isn't what it should be: `reason` says what was found, `line` (from 1) where.
+    """Invalid input: `reason` says what was found, `line` (from 1) where.
 
-    `kind` tells what breaks the format's grammar from values that can't be used, and from what isn't Unicode text.
+    `kind` is "grammar" for a syntax error, "value" for an unusable value, "unicode" for bytes that aren't Unicode text.
     """
 
     def __init__(
@@ -29,13 +28,13 @@ class Malformed(Exception):
         self.reason, self.line, self.kind = reason, line, kind
 
     def sentence(self, place: object, expected: str) -> str:
-        """Name the place, what was expected there, what was found, and its line, where it is known."""
+        """Return the error message: the place, what was expected, what was found, and the line if known."""
         line = "" if self.line is None else f" (line {self.line})"
         return f"{place}: expected {expected}, found {self.reason}{line}"
 
 
 def decode(content: bytes) -> str:
-    """Decode UTF-8, a byte-order mark taken off; raises `Malformed` naming the line."""
+    """Decode UTF-8 without its byte-order mark, if any; raises `Malformed` naming the line."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -44,14 +43,14 @@ def decode(content: bytes) -> str:
 
 
 def line_of(text: str, offset: int) -> int:
-    """The 1-based line that a character stands on."""
+    """Return the line number, from 1, of the character at `offset`."""
     return text.count("\n", 0, offset) + 1
 
 
 def read_bounded(path: Path, most: int, error: type[HeadwiseError], expected: str) -> bytes:
-    """Read a whole file of at most `most` bytes; raises `error` where there is more, or it can't be read.
+    """Read a file of at most `most` bytes; raises `error` if it is larger or can't be read.
 
-    `expected` is what the file should hold, for the sentence.
+    `expected` describes the expected content, for the message.
     """
     try:
         with open(path, "rb") as file:

@@ -1,7 +1,7 @@
-"""JSON (RFC 8259) from outside, within bounds.
+"""Parser of untrusted JSON (RFC 8259).
 
-Beyond what Python's reader refuses, these are mistakes: names that come twice in an object, numbers that aren't finite
-(`NaN`, `Infinity`, `1e999`), numbers with too many digits, nesting that is too deep, and halves of surrogate pairs.
+In addition to the syntax errors of Python's parser, it rejects duplicate names in an object, numbers that aren't finite
+(`NaN`, `Infinity`, `1e999`), numbers with too many digits, nesting that is too deep, and lone surrogates.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 from headwise.errors import DataError, HeadwiseError
 from headwise.parsing.bounds import MOST_DEPTH, MOST_DIGITS, Malformed, decode, line_of, read_bounded
 
-MOST_BYTES = 1 << 28  # of a file; larger than any data set that is one JSON document
-_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'  # to the end of the text where it isn't closed
+MOST_BYTES = 1 << 28  # size of a file; larger than any data set that is one JSON document
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'  # up to the end of the text if it isn't closed
 _OUTSIDE_BRACKETS = re.compile(rf'{_STRING}|[^][{{}}"]+', re.DOTALL)
 _TOKEN = re.compile(rf"(?P<string>{_STRING})|(?P<word>[-+.\w]+)|(?P<mark>[][{{}}:,])", re.DOTALL)
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -32,26 +32,26 @@ def parse_json(
     error: type[HeadwiseError] = DataError,
     finite: bool = True,
 ) -> Any:
-    """Read one JSON value; `place` and `expected` are for the sentence of the `error` that is raised otherwise.
+    """Parse one JSON value; raises `error` with a message from `place` and `expected` if the text is invalid.
 
-    With `finite=False`, `NaN`, `Infinity` and `-Infinity` are read as Python writes them.
+    With `finite=False`, `NaN`, `Infinity` and `-Infinity` are accepted, as Python writes them.
     """
     try:
         return json_value(text, finite=finite)
     except Malformed as problem:
         if not ("\n" in text if isinstance(text, str) else b"\n" in text):
-            problem.line = None  # the place names the line
+            problem.line = None  # `place` names the line
         raise error(problem.sentence(place, expected)) from None
 
 
 def parse_object(
     text: str | bytes, place: object, *, error: type[HeadwiseError] = DataError, finite: bool = True
 ) -> dict[str, Any]:
-    """Read one JSON object; otherwise raises as `parse_json`."""
-    found = parse_json(text, place, expected="a JSON object", error=error, finite=finite)
-    if not isinstance(found, dict):
-        raise error(f"{place}: expected a JSON object, found a {type(found).__name__}")
-    return found
+    """Parse one JSON object; raises `error` like `parse_json`, also for another value."""
+    value = parse_json(text, place, expected="a JSON object", error=error, finite=finite)
+    if not isinstance(value, dict):
+        raise error(f"{place}: expected a JSON object, found a {type(value).__name__}")
+    return value
 
 
 def read_json(
@@ -62,7 +62,7 @@ def read_json(
     finite: bool = True,
     most: int = MOST_BYTES,
 ) -> Any:
-    """Read a file that holds one JSON value; raises `error` naming it, and the line at fault."""
+    """Read a file with one JSON value; raises `error` naming the file and the line at fault."""
     content = read_bounded(path, most, error, expected)
     try:
         return json_value(content, finite=finite)
@@ -71,10 +71,10 @@ def read_json(
 
 
 def json_value(text: str | bytes, *, finite: bool = True) -> Any:
-    """Read one JSON value; raises `Malformed`."""
+    """Parse one JSON value; raises `Malformed`."""
     text = decode(text) if isinstance(text, bytes) else text.removeprefix("\ufeff")
     if text.count("[") + text.count("{") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
-        raise _found(text, finite)
+        raise _first_violation(text, finite)
     try:
         value = json.loads(
             text,
@@ -85,50 +85,50 @@ def json_value(text: str | bytes, *, finite: bool = True) -> Any:
         )
     except json.JSONDecodeError as error:
         reason = error.msg.removesuffix(" at")
-        found = f"{reason} at column {error.colno}" if text.strip() else f"{reason} (it is empty)"
-        raise Malformed(found, error.lineno, "grammar") from None
-    except _Refused:
-        raise _found(text, finite) from None
+        description = f"{reason} at column {error.colno}" if text.strip() else f"{reason} (it is empty)"
+        raise Malformed(description, error.lineno, "grammar") from None
+    except _Violation:
+        raise _first_violation(text, finite) from None
     if _SURROGATE.search(text) or not _is_text(text):
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise _found(text, finite) from None
+            raise _first_violation(text, finite) from None
     return value
 
 
-class _Refused(Exception):
-    """A hook of the reader met what isn't taken; `_found` then looks for the place."""
+class _Violation(Exception):
+    """Raised by a hook of the parser for a rejected value; `_first_violation` then locates it."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Refused
-    return found
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise _Violation
+    return mapping
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
-        raise _Refused
+        raise _Violation
     return int(digits)
 
 
 def _float(digits: str) -> float:
     if len(digits) > MOST_DIGITS:
-        raise _Refused
+        raise _Violation
     return float(digits)
 
 
 def _finite_float(digits: str) -> float:
     number = _float(digits)
     if not math.isfinite(number):
-        raise _Refused
+        raise _Violation
     return number
 
 
 def _constant(name: str) -> NoReturn:
-    raise _Refused
+    raise _Violation
 
 
 def _depth(text: str) -> int:
@@ -144,15 +144,15 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _found(text: str, finite: bool) -> Malformed:
-    """Look for the first thing in a text that isn't taken, token by token, and say what and where it is."""
-    names: list[set[str] | None] = []  # of the objects around the place; None for a list
-    last: str | None = None
+def _first_violation(text: str, finite: bool) -> Malformed:
+    """Return the first rejected value of a text, and its line, by scanning the tokens."""
+    names: list[set[str] | None] = []  # names so far in each enclosing object; None for a list
+    last: str | None = None  # the latest string
     for token in _TOKEN.finditer(text):
-        shown, line = token[0], line_of(text, token.start())
+        content, line = token[0], line_of(text, token.start())
         if token["string"]:
             try:
-                last = json.loads(shown, strict=False)
+                last = json.loads(content, strict=False)
                 assert last is not None
                 last.encode()
             except UnicodeEncodeError:
@@ -160,17 +160,17 @@ def _found(text: str, finite: bool) -> Malformed:
             except json.JSONDecodeError:
                 return Malformed("a string that isn't closed", line)
         elif token["word"]:
-            if len(shown) > MOST_DIGITS:
-                return Malformed(f"a number of {len(shown):,} digits", line)
-            if finite and _not_finite(shown):
-                return Malformed(f"{shown}, which is no finite number", line)
-        elif shown in "[{":
-            names.append(set() if shown == "{" else None)
+            if len(content) > MOST_DIGITS:
+                return Malformed(f"a number of {len(content):,} digits", line)
+            if finite and _not_finite(content):
+                return Malformed(f"{content}, which is no finite number", line)
+        elif content in "[{":
+            names.append(set() if content == "{" else None)
             if len(names) > MOST_DEPTH:
                 return Malformed(f"lists or objects more than {MOST_DEPTH} deep inside each other", line)
-        elif shown in "]}" and names:
+        elif content in "]}" and names:
             names.pop()
-        elif shown == ":" and names and (known := names[-1]) is not None and last is not None:
+        elif content == ":" and names and (known := names[-1]) is not None and last is not None:
             if last in known:
                 return Malformed(f"the name {last[:60]!r} twice in one object", line)
             known.add(last)
@@ -179,6 +179,6 @@ def _found(text: str, finite: bool) -> Malformed:
 
 def _not_finite(word: str) -> bool:
     try:
-        return not math.isfinite(float(word))  # also reads NaN and Infinity
+        return not math.isfinite(float(word))  # float() also accepts NaN and Infinity
     except ValueError:
         return False

@@ -1,8 +1,8 @@
-"""YAML 1.1 from outside, within bounds: what JSON has, in YAML's spelling.
+"""Parser of untrusted YAML 1.1, restricted to the values of JSON.
 
-A value is null, true or false, a number, text, a list, or keys and values. Aliases (`*name`), which can stand for more
-than any memory holds, or for themselves, and tags (`!!python/…`, `!!binary`) are mistakes; a date is text.
-Numbers may be `.inf` and `.nan`: the configuration refuses them, naming the key.
+A value is null, true or false, a number, text, a list, or a mapping. Aliases (`*name`), which can expand beyond any
+memory or contain themselves, and tags (`!!python/…`, `!!binary`) are rejected; a date is text.
+Numbers may be `.inf` and `.nan`: the configuration rejects them, naming the key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 def parse_yaml(
     text: str, place: object, *, expected: str = "YAML", error: type[HeadwiseError] = ConfigError
 ) -> Any:
-    """Read one YAML value; `place` and `expected` are for the sentence of the `error` that is raised otherwise."""
+    """Parse one YAML value; raises `error` with a message from `place` and `expected` if the text is invalid."""
     try:
         return yaml_value(text)
     except Malformed as problem:
@@ -34,7 +34,7 @@ def parse_yaml(
 
 
 def read_yaml(path: Path, *, expected: str = "a YAML file", error: type[HeadwiseError] = ConfigError) -> Any:
-    """Read a file that holds one YAML value; raises `error` naming it, and the line at fault."""
+    """Read a file with one YAML value; raises `error` naming the file and the line at fault."""
     content = read_bounded(path, MOST_BYTES, error, expected)
     try:
         return yaml_value(decode(content))
@@ -43,7 +43,7 @@ def read_yaml(path: Path, *, expected: str = "a YAML file", error: type[Headwise
 
 
 def yaml_value(text: str) -> Any:
-    """Read one YAML value; raises `Malformed`."""
+    """Parse one YAML value; raises `Malformed`."""
     if len(text) > MOST_BYTES:
         raise Malformed(f"{len(text):,} characters, more than {MOST_BYTES:,}")
     loader = None
@@ -66,15 +66,15 @@ def yaml_value(text: str) -> Any:
 
 
 class _Mistake(Exception):
-    """What YAML allows and we don't, or what only looks like a number."""
+    """YAML that isn't accepted here, or a value that only looks like a number."""
 
-    def __init__(self, reason: str, where: Any) -> None:
+    def __init__(self, reason: str, node: Any) -> None:
         super().__init__(reason)
-        self.reason, self.line = reason, where.start_mark.line + 1
+        self.reason, self.line = reason, node.start_mark.line + 1
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain values alone; every mistake knows its line."""
+    """Loader of plain values; every error has its line."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXT]
@@ -83,24 +83,24 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._deep = 0
+        self._depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose one node, which may hold others; refuses aliases, tags and nesting before anything is built."""
+        """Compose a node with its children; rejects aliases, tags and deep nesting before anything is constructed."""
         event = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
             raise _Mistake(f"the alias *{event.anchor}; write the value itself", event)
         if getattr(event, "tag", None) not in (None, "!"):
             raise _Mistake(f"the tag {event.tag[:60]!r}; write a plain value", event)
-        if self._deep >= MOST_DEPTH and isinstance(event, yaml.CollectionStartEvent):
+        if self._depth >= MOST_DEPTH and isinstance(event, yaml.CollectionStartEvent):
             raise _Mistake(f"lists or keys more than {MOST_DEPTH} deep inside each other", event)
-        self._deep += 1
+        self._depth += 1
         node = super().compose_node(parent, index)
-        self._deep -= 1
+        self._depth -= 1
         return node
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Build one value."""
+        """Construct a value."""
         if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
             raise _Mistake(f"a number of {len(node.value):,} digits", node)
         try:
@@ -109,9 +109,9 @@ class _Loader(yaml.SafeLoader):
             raise _Mistake(f"{node.value[:60]!r}, which is no number", node) from error
 
     def construct_scalar(self, node: Any) -> str:
-        """Build text; two halves of a surrogate pair, as JSON spells them, are one character."""
+        """Construct text; a surrogate pair in escapes, as in JSON, becomes one character."""
         value: str = super().construct_scalar(node)
-        if "\0" in value:  # no file's name has one, and no text is meant to
+        if "\0" in value:  # never part of a file name or of real text
             raise _Mistake("a NUL character", node)
         try:
             value.encode()
@@ -123,13 +123,13 @@ class _Loader(yaml.SafeLoader):
         return value
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        """Build keys and values; keys are text, and each comes once."""
-        found: dict[Hashable, Any] = {}
+        """Construct a mapping; keys are text, and each is unique."""
+        mapping: dict[Hashable, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _Mistake("a key that is not text", key_node)
-            key = self.construct_scalar(key_node)  # as it is written, also where it looks like a number
-            if key in found:
+            key = self.construct_scalar(key_node)  # as written, even if it looks like a number
+            if key in mapping:
                 raise _Mistake(f"the key {key[:60]!r} twice", key_node)
-            found[key] = self.construct_object(value_node, deep=deep)
-        return found
+            mapping[key] = self.construct_object(value_node, deep=deep)
+        return mapping
