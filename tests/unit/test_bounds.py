@@ -1,4 +1,4 @@
-"""Every number that a user can give has a lowest and a highest value, in the configuration and on the command line."""
+"""Every number that a user can set has a lower and an upper bound, in the configuration and on the command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _sections(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """The types that an annotation names, at whatever depth."""
+    """Return the types that an annotation names, at any depth."""
     parts = get_args(annotation)
     return {annotation} if not parts else set().union(*map(_kinds, parts))
 
@@ -45,7 +45,7 @@ NUMBERS: list[tuple[type[BaseModel], str, FieldInfo]] = [
 
 
 def _refused(section: type[BaseModel], name: str, field: FieldInfo, value: float) -> bool:
-    """Tell whether a section refuses a value because of this key itself."""
+    """Return whether a section rejects a value because of this key itself."""
     given = [value] if list in _origins(field.annotation) else value
     try:
         section.model_validate({name: given})
@@ -74,7 +74,7 @@ def test_there_are_numbers() -> None:
 
 
 def _numeric_options() -> Iterator[tuple[str, Any]]:
-    """Every option of every command whose annotation names a number."""
+    """Yield every option of every command whose annotation names a number."""
     for name, (module, _) in COMMANDS.items():
         imported = importlib.import_module(module)
         app = getattr(imported, "app", None)
@@ -98,7 +98,9 @@ def test_every_number_on_the_command_line_is_bounded(place: str) -> None:
     command, option = NUMERIC[place]
     context = command.make_context(command.name, [], resilient_parsing=True)
     context.resilient_parsing = False
-    with_infinity = place.endswith("--patience")  # which then waits until nothing can win any more
+    with_infinity = place.endswith(
+        "--patience"
+    )  # infinite patience: search until no hypothesis can win any more
     for value in ("1" + "0" * 20, "-1" + "0" * 20, "1e300", "-1e300", "nan", "-inf", "inf", "9" * 5000):
         if with_infinity and float(value) == math.inf:
             continue

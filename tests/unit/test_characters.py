@@ -1,4 +1,4 @@
-"""Halves of characters, from JSON, from file names and from Python, are named where they stand."""
+"""Lone surrogates, from JSON, file names and Python, are errors that name their place."""
 
 from __future__ import annotations
 

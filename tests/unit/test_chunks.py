@@ -1,4 +1,4 @@
-"""Streams in chunks: nothing that was read before a failure is lost."""
+"""Processing in chunks: no item that was read before an error is lost."""
 
 from __future__ import annotations
 

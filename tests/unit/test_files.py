@@ -130,7 +130,7 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         hold(folder),
     ):
         pass
-    with hold(folder), hold(tmp_path):  # let go of, and another one
+    with hold(folder), hold(tmp_path):  # the lock was released; another folder has its own
         pass
 
 

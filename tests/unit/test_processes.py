@@ -1,4 +1,4 @@
-"""Children import what their parent imports, and nothing from the working directory."""
+"""Child processes import the same modules as their parent, and nothing from the working directory."""
 
 from __future__ import annotations
 

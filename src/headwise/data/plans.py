@@ -60,7 +60,7 @@ def _split(
     """Split sentence pairs of these lengths into two groups that need little padding and few batches each.
 
     The pairs are sorted by one of four keys (source, target, longer side, difference) and cut once. The cost of a cut
-    is the number of tokens of both groups, each padded to its longest pair, plus `tokens` for every batch of the groups.
+    is the number of tokens of both groups, each padded to its longest pair, plus `tokens` for every batch of a group.
     The number of batches is estimated: the sum of the longer sides, times `slack` for the padding that will remain,
     over `tokens`. Returns the order, and the size of the first group.
     """

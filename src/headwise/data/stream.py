@@ -93,7 +93,7 @@ class ResumableStream(ABC, Generic[Batch]):
         self.epoch, self.index = epoch, index
 
     def close(self) -> None:
-        """Stop the worker; iterating again resumes at the current position."""
+        """Stop making batches; iterating again resumes at the current position."""
         self._stop()
         self._items, self._stop = None, lambda: None
 

@@ -1,4 +1,4 @@
-"""Ragged arrays and where their rows come from: nothing is narrowed, and damage is told when they are opened."""
+"""Ragged arrays and the origins of their rows: values out of range are refused, damage is detected on opening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stream stands is checked before it goes on from there: it may come from a file that something else wrote."""
+"""The position of a stream is validated before it is restored, because it may come from another program's file."""
 
 from __future__ import annotations
 

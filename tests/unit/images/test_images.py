@@ -1,4 +1,4 @@
-"""Images as data: formats against bytes put together by hand, batches and patches against plain loops."""
+"""Image data: formats against hand-made bytes, batches and patches against plain loops."""
 
 from __future__ import annotations
 

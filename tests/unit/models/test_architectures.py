@@ -1,4 +1,4 @@
-"""What every architecture promises: nothing leaks, padding is nothing, one step at a time is all at once."""
+"""Guarantees of every architecture: causality, no effect of padding, and decoding by steps equals teacher forcing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ attending = pytest.mark.parametrize("variant", WITH_ATTENTION)
 def small(
     variant: str, seed: int = 0, sizes: tuple[int, int] = (VOCABULARY, VOCABULARY), **changes: Any
 ) -> Seq2Seq:
-    """Random weights large enough that everything matters."""
+    """Return a small model with random weights, large enough that every part has an effect."""
     shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "heads": 2, "max_length": 64}
     torch.manual_seed(seed)
     model = build_model(ModelConfig.model_validate({**shape, **VARIANTS[variant], **changes}), *sizes).eval()
@@ -163,7 +163,7 @@ def test_what_stands_in_the_padding_changes_no_bit(variant: str) -> None:
 
 
 def log_probabilities(model: Seq2Seq, source: Tensor, mask: Tensor, histories: Tensor) -> Tensor:
-    """Of the token after each history, by teacher forcing from the beginning; one row a history."""
+    """Return log-probabilities of the token after each history, by teacher forcing; one row per history."""
     return model.project(model(source, mask, histories)[:, -1]).log_softmax(-1)
 
 

@@ -29,7 +29,7 @@ def model() -> ImageText:
 
 @given(st.integers(2, 12), st.integers(0, 2**32 - 1))
 def test_the_loss_is_clips(pairs: int, seed: int) -> None:
-    """Both directions written out in float64, as in figure 3 of the paper; summed over pairs."""
+    """Both directions in float64, as in figure 3 of the paper; summed over pairs."""
     logits = np.random.default_rng(seed).normal(size=(pairs, pairs)) * 5
     expected = 0.0
     for i in range(pairs):

@@ -1,4 +1,4 @@
-"""The decoder-only model's promises: nothing leaks, a cache changes nothing, and a prefix is seen both ways."""
+"""Guarantees of the decoder-only model: causality, exact caching, and bidirectional attention over a prefix."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PAIRS = [(k.name, p.name) for k in attention_kinds() for p in position_encodings
 @kinds
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_future_leaks_nothing(kind: str, norm: str) -> None:
-    """The gradient of what stands at t, by inputs after t, is exactly 0, and by those up to t it is not."""
+    """The gradient of output t with respect to inputs after t is exactly 0, and with respect to t it isn't."""
     time = 9
     model = small(attention=kind, norm=norm, share_embeddings="none")
     tokens = torch.arange(4, 4 + time)[None]  # each of its own, so rows of the embedding are positions
@@ -70,7 +70,7 @@ def test_the_future_leaks_nothing(kind: str, norm: str) -> None:
 @pytest.mark.parametrize(("kind", "positions"), PAIRS)
 @torch.no_grad()
 def test_reading_on_equals_reading_all(kind: str, positions: str) -> None:
-    """Whatever the steps, and with fewer heads of keys and values than of queries."""
+    """For steps of any size, and with fewer key/value heads than query heads."""
     model = small(attention=kind, positions=positions, key_value_heads=2, norm="pre")
     tokens = ids(3, 23)
     expected = model.project(model(tokens)).log_softmax(-1)

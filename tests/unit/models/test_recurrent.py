@@ -1,4 +1,4 @@
-"""What is the recurrent models' own: parameter counts by formula, combinations that are refused, steps and runs."""
+"""Recurrent models: parameter counts by formula, combinations that are rejected, decoding by steps and at once."""
 
 from __future__ import annotations
 

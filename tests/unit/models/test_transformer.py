@@ -1,4 +1,4 @@
-"""The Transformer's promises: nothing leaks, padding is nothing, and one step at a time is all at once."""
+"""Guarantees of the Transformer: causality, no effect of padding, and decoding by steps equals teacher forcing."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_order_of_a_batch_is_the_order_of_its_results(norm: str) -> None:
 
 
 def log_probabilities(model: Transformer, source: Tensor, mask: Tensor, histories: Tensor) -> Tensor:
-    """Of the token after each history, by teacher forcing without any cache; one row a history."""
+    """Return log-probabilities of the token after each history, by teacher forcing without a cache; a row each."""
     return model.project(model(source, mask, histories)[:, -1]).log_softmax(-1)
 
 
@@ -236,7 +236,7 @@ def test_shared_embeddings_are_one_storage() -> None:
 
 
 def test_a_shared_embedding_learns_from_all_its_uses() -> None:
-    """Its gradient is the sum of the three that unshared copies of it get."""
+    """The gradient of a shared matrix is the sum of the gradients of three unshared copies."""
     shared, apart = small(share_embeddings="all"), small(share_embeddings="none")
     parts = (apart.source_embedding.weight, apart.target_embedding.weight, apart.output_weight)
     with torch.no_grad():
@@ -263,7 +263,7 @@ def test_the_start_is_random_with_the_variance_of_the_paper_s_scaling() -> None:
 
 
 def test_only_pre_norm_ends_its_stacks_with_a_norm() -> None:
-    """Post-norm layers end in a norm of their own (section 3.1); pre-norm sums would otherwise leave unnormalized."""
+    """Post-norm layers end with a norm (section 3.1); pre-norm stacks need one for a normalized output."""
     post, pre = small(norm="post"), small(norm="pre")
     for end in ("encoder_norm", "decoder_norm"):
         assert isinstance(getattr(pre, end), LayerNorm)

@@ -1,4 +1,4 @@
-"""A model's file is compared with its configuration before anything of it is used, whoever reads it."""
+"""Every reader of a model's file compares it with the configuration before it uses a tensor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def replaced(name: str, tensor: Tensor | None) -> Edit:
     return edit
 
 
-# What is wrong with a file of int8 matrices -> the sentence about it.
+# An error in a file of int8 matrices -> its message.
 DAMAGES: dict[str, tuple[Edit, str]] = {
     "one scale": (
         replaced(f"{W1}.scale", torch.ones(1)),
@@ -84,7 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damaged(run: Path, target: Path, edit: Edit, precision: str = "int8") -> Path:
-    """Copy a run, with its model in a precision, edited."""
+    """Copy a run, with its model quantized to `precision` and edited."""
     target.mkdir()
     for file in run.iterdir():
         (target / file.name).write_bytes(file.read_bytes())
@@ -148,7 +148,7 @@ def test_models_of_every_task_are_compared_with_their_files(kind: str, tmp_path:
 
 
 def test_memory_is_taken_only_for_what_the_file_holds(tmp_path: Path) -> None:
-    """Four terabytes in the configuration, nothing of it in the file."""
+    """A configuration of four terabytes, and a file without these tensors."""
     path = tmp_path / "model.safetensors"
     save_file({name: p.detach() for name, p in build_decoder_only(small(), 20).named_parameters()}, path)
     huge = small(d_model=2**20, d_ff=2**20)
@@ -261,7 +261,7 @@ print(sorted({"sympy"} & set(sys.modules)))
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
 def test_comparing_takes_no_compiler(architecture: str, tmp_path: Path) -> None:
-    """PyTorch imports it for tensors without memory of every kind, which takes seconds."""
+    """PyTorch imports it for the meta device as a context, which takes seconds."""
     path = tmp_path / "model.safetensors"
     save_file({"another": torch.ones(1)}, path)
     command = [sys.executable, "-c", IMPORTED, str(path), architecture]

@@ -1,4 +1,4 @@
-"""Every attention kind against its definition, and what kinds promise besides: memory, gradients, no leaks, no NaN."""
+"""Every attention kind against its definition, and its guarantees: memory, gradients, causality, no NaN."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def inputs(time: int = 7, dtype: torch.dtype = torch.float64, seed: int = 0) -> 
     ],
 )
 def test_gradients(kind: str, biased: str, causal: bool) -> None:
-    """By finite differences in float64, with padding and a sentence of nothing else."""
+    """By finite differences in float64, with padding and a sentence of padding only."""
     mask = torch.tensor([[True] * 5 + [False] * 2, [False] * 7])[:, None, None]
     shapes = {"no": None, "dense": (1, 1, 7, 7), "distance": (1, 1, 1, 5), "per query": (2, 1, 7, 5)}
     shape = shapes[biased]
@@ -130,7 +130,7 @@ def test_a_row_with_nothing_to_see_is_zero_and_nothing_is_nan(
 @every_kind
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_causal_kinds_leak_nothing(kind: str, dtype: torch.dtype) -> None:
-    """The gradient of result t with respect to keys and values after t is exactly 0, and to those at t it isn't."""
+    """The gradient of output t with respect to keys and values after t is exactly 0, and with respect to t it isn't."""
     time = 37
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in inputs(time))
     out = attend(q, k, v, kind=kind, causal=True, options=SMALL)
@@ -162,7 +162,7 @@ def test_what_comes_later_changes_not_one_bit(kind: str, data: st.DataObject, dt
 
 
 def products(kind: str, time: int) -> int:
-    """Multiplications and additions in the matrix products of a forward and backward pass, counted, not done."""
+    """Count the operations of the matrix products of a forward and backward pass, on the meta device."""
     q, k, v = (torch.randn(1, 1, time, 16, device="meta").requires_grad_() for _ in range(3))
     root = math.isqrt(time)
     options = AttentionOptions.model_validate(
@@ -182,7 +182,7 @@ def test_what_is_not_seen_is_not_computed(kind: str, growth: float) -> None:
 
 
 class Saved:
-    """Counts the numbers that autograd keeps for the backward pass, a storage once."""
+    """Counter of the numbers that autograd saves for the backward pass, each storage once."""
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Every kind with every position encoding in a whole model: it works, step by step too, or it says why it can't."""
+"""Every kind with every position encoding in a whole model: it works, also step by step, or fails with the reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SMALL = {
 
 
 def config(kind: str, **changes: Any) -> ModelConfig:
-    """A small model of the kind, with `fused` cross-attention where it has none."""
+    """Return a small configuration of the kind, with `fused` cross-attention if the kind has none."""
     return ModelConfig.model_validate(
         {
             "encoder_layers": 2,
@@ -105,7 +105,7 @@ def test_a_pair_steps_as_it_is_forced_or_fails_when_it_is_built(
         for t in range(target.size(1)):
             found, state = model.step(target[rows, t], state)
             assert_close(found, expected[rows, t], rtol=1e-4, atol=1e-5)
-            if t == 5:  # beams move, and sentences leave
+            if t == 5:  # beams are reordered, and finished sentences removed
                 rows = torch.tensor([2, 0])
                 state = state.keep(rows)
 

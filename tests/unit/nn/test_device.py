@@ -1,4 +1,4 @@
-"""Devices and arithmetic by name."""
+"""Choice of device and precision."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_the_scale_makes_the_expectation_exact(p: float) -> None:
 
 
 def test_neighbors_are_independent() -> None:
-    """Four elements share one 64-bit draw; dropping one must say nothing about the next three."""
+    """Four elements share one 64-bit draw; dropping one must be independent of the next three."""
     torch.manual_seed(0)
     p, n = 0.3, 400_000
     zero = dropout(torch.ones(n), p, training=True) == 0
@@ -102,7 +102,7 @@ def test_the_generators_state_decides(dtype: torch.dtype) -> None:
 
 
 def layouts(x: Tensor) -> dict[str, Tensor]:
-    """The numbers of x (4, 6) in memory layouts that are not simply row after row."""
+    """Return x (4, 6) in memory layouts that aren't contiguous rows."""
     wide = torch.zeros(4, 12, dtype=x.dtype)
     wide[:, ::2] = x
     return {

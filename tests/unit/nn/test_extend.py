@@ -1,4 +1,4 @@
-"""The code in docs/extend.md and docs/attention.md, run: what it adds works, and what it claims is so."""
+"""The code examples in docs/extend.md and docs/attention.md run and do what the text says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCUMENT = DOCS / "extend.md"
 
 
 def run_blocks(document: Path) -> int:
-    """Run a document's Python blocks, in order and with one another's names."""
+    """Run the Python blocks of a document, in order and in one namespace."""
     blocks = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
     for block in blocks:

@@ -44,7 +44,7 @@ def test_layer_norm_divides_by_the_root_of_variance_plus_epsilon() -> None:
     with torch.no_grad():
         layer.weight.normal_()
         layer.bias.normal_()
-    x = 1e-3 * torch.randn(4, 8)  # so small that ε counts, inside the root
+    x = 1e-3 * torch.randn(4, 8)  # so small that ε inside the root matters
     variance = ((x - x.mean(-1, keepdim=True)) ** 2).mean(-1, keepdim=True)
     expected = (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + 1e-5) * layer.weight + layer.bias
     assert_close(layer(x), expected, rtol=1e-4, atol=1e-5)
@@ -93,6 +93,8 @@ def test_dropout_acts_on_the_sublayer_and_not_on_the_residual(norm: str) -> None
     out = connected(layer, x)
     untouched = x if norm == "pre" else nn.functional.layer_norm(x, (6,))
     same = out.isclose(untouched, atol=1e-6).all(-1)
-    assert same.float().mean().item() > 0.9  # nearly every row lost its whole sub-layer, and kept itself
+    assert (
+        same.float().mean().item() > 0.9
+    )  # in nearly every row the whole sub-layer was dropped, and x is unchanged
     layer.eval()
     assert not connected(layer, x).isclose(untouched).all(-1).any()

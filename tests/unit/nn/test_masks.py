@@ -19,7 +19,7 @@ def test_padding_mask_lets_every_query_see_the_real_tokens() -> None:
 
 @given(st.integers(1, 12), st.integers(0, 12))
 def test_causal_mask(queries: int, earlier: int) -> None:
-    """Query i stands at position earlier + i, and sees positions up to its own."""
+    """Query i is at position earlier + i, and attends to positions up to its own."""
     keys = earlier + queries
     mask = causal_mask(queries, keys)
     assert mask.shape == (1, 1, queries, keys)

@@ -1,4 +1,4 @@
-"""Models that can't fit are refused before they are built; what does fit isn't counted twice."""
+"""Models that don't fit in memory are rejected before they are built; an upper bound spares counting the others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_rough_count_is_never_too_small(architecture: str) -> None:
         architecture=architecture, encoder_layers=2, decoder_layers=2, d_model=32, d_ff=64, heads=2
     )
     exact = sum(p.numel() for p in build_model(config, 100, 100).parameters())
-    assert exact <= memory._at_most(config, 100)
+    assert exact <= memory._upper_bound(config, 100)
 
 
 def test_exactly_what_is_needed_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Multi-head attention: heads side by side, probes that see and change weights, and the cached path."""
+"""Multi-head attention: heads by the paper's formula, probes that record and replace weights, and the cache."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_recording_gives_every_attention_by_name_and_leaves_no_trace() -> None:
     assert first.probe is None
     assert second.probe is None
     assert torch.equal(second(first(x)), plain)
-    assert len(records["first"]) == 1  # nothing is added afterwards
+    assert len(records["first"]) == 1  # nothing is recorded afterwards
 
 
 @pytest.mark.parametrize("kind", ["reference", "fused"])

@@ -1,4 +1,4 @@
-"""The diagonal state space against its recurrence, and what it promises besides: gradients, no leaks, a fixed state."""
+"""The diagonal state space against its recurrence, and its guarantees: gradients, causality, a fixed-size state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headwise.nn.multihead import recording
 def layer(
     d_model: int = 4, causal: bool = True, dtype: torch.dtype = torch.float64, seed: int = 0, **options: Any
 ) -> StateSpace:
-    """Build a layer whose every parameter is random, with steps long enough to be felt in a few positions."""
+    """Build a layer with random parameters, and steps long enough to have an effect within a few positions."""
     torch.manual_seed(seed)
     options = {"size": 4, "chunk": 5, "shortest": 0.05, "longest": 0.5, **options}
     config = ModelConfig.model_validate(
@@ -89,7 +89,7 @@ def test_it_is_the_recurrence(
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
 @pytest.mark.parametrize("causal", [True, False])
 def test_lower_precision_over_a_long_sequence(dtype: torch.dtype, tolerance: float, causal: bool) -> None:
-    """At the sizes and steps that models begin with; what comes out is of order 1."""
+    """At the initial sizes and steps of models; the outputs are of order 1."""
     module = layer(3, causal, torch.float32, size=64, chunk=128, shortest=0.001, longest=0.1)
     x = torch.randn(1, 2000, 3).to(dtype)
     found = module(x)
@@ -127,7 +127,7 @@ def test_it_leaks_nothing(dtype: torch.dtype) -> None:
 
 
 def test_both_ways_reads_backwards_as_forwards() -> None:
-    """With the two directions exchanged, a sequence turned around gives the result turned around."""
+    """With the two directions exchanged, the reversed sequence gives the reversed result."""
     module, other = layer(causal=False), layer(causal=False)
     other.load_state_dict(
         {

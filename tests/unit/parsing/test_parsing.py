@@ -1,4 +1,4 @@
-"""JSON and YAML from outside: any bytes end in a value or in one sentence, and sound files read as others read them."""
+"""Untrusted JSON and YAML: any bytes give a value or an error of one sentence; valid files parse as elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLAIN = (
 _VALUES = st.recursive(
     _PLAIN | _TEXT, lambda inner: st.lists(inner) | st.dictionaries(_TEXT, inner), max_leaves=20
 )
-# Pieces that readers stumble over, to be put together at random.
+# Difficult fragments for parsers, combined at random.
 _PIECES = st.sampled_from(
     ['{"a":', "[", "]", "}", ",", '"', "\\u", "d800", "\\", "NaN", "-Infinity", "1e999", "9" * 5000, "\n", "null",
      "&a ", "*a", "- ", "? ", ": ", "<<: ", "!!binary ", "!!python/name:os.system ", "| \n", ">-\n", "'", "#", "%YAML ",
