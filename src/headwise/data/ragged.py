@@ -33,7 +33,7 @@ class RaggedWriter:
     def append(self, values: NDArray[Any], lengths: NDArray[Any]) -> None:
         """Append rows, given as a flat array and the length of each row."""
         assert len(values) == int(lengths.sum())
-        assert _fits(values, self.dtype), "a value out of the range of its type would become another"
+        assert _fits(values, self.dtype), "a value that its type has no room for would become another"
         self._values.write(np.ascontiguousarray(values, self.dtype).data)
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
         self._offsets.write(ends.data)
