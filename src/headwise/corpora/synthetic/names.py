@@ -29,7 +29,7 @@ class Names:
 
 
 @cache
-def name_list(held_out: bool) -> Names:
+def names(held_out: bool) -> Names:
     """Return all names with `held_out`, else those allowed in training text."""
     random = Random("names")
     last = [b + random.choice(["", *_MIDDLE.split()]) + e for b in _BEGIN.split() for e in _END.split()]
