@@ -38,16 +38,16 @@ def read_trees(path: str | Path) -> list[Tree]:
     path = Path(path)
     trees = []
     with read_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-        numbered_columns: list[tuple[int, list[str]]] = []
+        lines: list[tuple[int, list[str]]] = []
         for number, raw in enumerate(bounded_lines(file, path), start=1):
             line = _decoded(raw, path, number)
             if line:
-                numbered_columns.append((number, line.split("\t")))
-            elif numbered_columns:
-                trees.append(_tree(numbered_columns, path))
-                numbered_columns = []
-        if numbered_columns:
-            trees.append(_tree(numbered_columns, path))
+                lines.append((number, line.split("\t")))
+            elif lines:
+                trees.append(_tree(lines, path))
+                lines = []
+        if lines:
+            trees.append(_tree(lines, path))
     if not trees:
         raise DataError(f"{path}: expected CoNLL-U sentences, found none")
     return trees
@@ -60,8 +60,8 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         raise DataError(f"{path}: line {number}: expected UTF-8 text, found other bytes") from None
 
 
-def _tree(numbered_columns: Sequence[tuple[int, list[str]]], path: Path) -> Tree:
-    syntactic_words = list(_word_columns(numbered_columns, path))
+def _tree(lines: Sequence[tuple[int, list[str]]], path: Path) -> Tree:
+    syntactic_words = list(_word_columns(lines, path))
     surface_index: dict[str, int] = {}  # id of a syntactic word -> index of the surface word
     words: list[str] = []
     spaces: list[str] = []
@@ -94,9 +94,9 @@ def _tree(numbered_columns: Sequence[tuple[int, list[str]]], path: Path) -> Tree
     return Tree(text, tuple(words), tuple(edges), tuple(tags), tuple(links))
 
 
-def _word_columns(numbered_columns: Sequence[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
+def _word_columns(lines: Sequence[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
     """Yield the validated columns of each word line, without comments and empty nodes (8.1)."""
-    for number, columns in numbered_columns:
+    for number, columns in lines:
         if columns[0].startswith("#") or "." in columns[0]:
             continue
         ids = columns[0].split("-")

@@ -55,13 +55,13 @@ def read_records(path: Path) -> Iterator[Record]:
         return
     lines = read_lines_of(path)
     rows = _csv_rows(path, lines) if suffix(path) == ".csv" else ((t.split("\t"), n) for t, n in lines)
-    field_names, _ = next(rows, ([], 0))
+    header, _ = next(rows, ([], 0))
     for values, number in rows:
-        if len(values) != len(field_names):
+        if len(values) != len(header):
             raise DataError(
-                f"{path} line {number}: expected {len(field_names)} columns ({', '.join(field_names)}), found {len(values)}"
+                f"{path} line {number}: expected {len(header)} columns ({', '.join(header)}), found {len(values)}"
             )
-        yield Record(dict(zip(field_names, map(one_line, values), strict=True)), number)
+        yield Record(dict(zip(header, map(one_line, values), strict=True)), number)
 
 
 def json_object(text: str, location: str) -> dict[str, Any]:
