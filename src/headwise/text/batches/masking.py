@@ -16,7 +16,7 @@ MASK = "<mask>"
 
 @dataclass(frozen=True)
 class Masking:
-    """Masking rule: `share` of the tokens are predicted; of these, `masked` become <mask> and `random` a random token."""
+    """Masking rule: a `share` of the tokens is predicted; of these, `masked` become <mask>, `random` a random token."""
 
     symbol: int  # id of <mask>
     first: int  # first ordinary id; random tokens are drawn from here up to `size`

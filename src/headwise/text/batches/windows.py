@@ -28,7 +28,9 @@ class WindowBatch:
     inputs: torch.Tensor  # (batch, time)
     outputs: torch.Tensor  # (batch, time)
     starts: NDArray[np.int64]  # (batch,) position in the text of each window's first output
-    prefix: torch.Tensor | None = None  # (batch,) length of the bidirectional prefix, which isn't predicted
+    prefix: torch.Tensor | None = (
+        None  # (batch,) length of the prefix: visible to all positions, not predicted
+    )
 
     @property
     def predicted(self) -> torch.Tensor | None:

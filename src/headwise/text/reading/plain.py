@@ -11,9 +11,10 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwise.config import DataConfig
+from headwise.data.prepared import stamp
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
 from headwise.text.reading.lines import one_line, open_text, text_lines
@@ -58,6 +59,21 @@ def text_files(config: DataConfig) -> list[Path]:
     if len(config.text) > MOST_FILES:
         raise ConfigError(f"data.text: expected at most {MOST_FILES:,} files, found {len(config.text):,}")
     return [Path(path) for path in config.text]
+
+
+def text_request(config: DataConfig) -> dict[str, Any]:
+    """Return the text files and the development split as entries of a prepared folder's request.
+
+    Raises `ConfigError` as `text_files` does, and `DataError` where a file can't be read.
+    """
+    files = text_files(config)
+    development = [Path(config.dev_text)] if config.dev_text is not None else []
+    return {
+        "inputs": [stamp(path) for path in [*files, *development]],
+        "training": [str(path) for path in files],
+        "development": [str(path) for path in development],
+        "dev_share": 0.0 if development else config.dev_share,
+    }
 
 
 def read_text(path: Path, report: LineReport) -> Iterator[Line]:
