@@ -106,14 +106,14 @@ class _Linearizer:
             word = Word(form, "PRON", "", key)
             return [word], word
         form = phrase.noun.english_plural if phrase.plural else phrase.noun.english
-        *before, core = form.split()
+        *modifiers, core = form.split()
         noun = Word(core, "PROPN" if phrase.noun.proper else "NOUN", "", key)
         self.nouns[phrase] = noun
         words = [
             Word(adjective.english, "ADJ", "amod", ((phrase, adjective.english),), noun)
             for adjective in phrase.adjectives
         ]
-        words += [Word(part, "NOUN", "compound", key, noun) for part in before]
+        words += [Word(part, "NOUN", "compound", key, noun) for part in modifiers]
         words.append(noun)
         words = self.determiner(phrase, noun, words[0].form) + words
         if phrase.partner is not None:

@@ -291,11 +291,11 @@ class _Linearizer(GermanPhrases):
         frequency = clause.frequency
         late = frequency is not None and frequency.english[0].form in _LATE
         time = take("time", []) + ([] if late else take("frequency", []))
-        known = [word for group in definite for word in group]
+        definite_words = [word for group in definite for word in group]
         if late or self.nicht(clause):
-            words += known + time
+            words += definite_words + time
         else:
-            words += time + known
+            words += time + definite_words
         words += take("frequency", [])
         if self.nicht(clause):
             words.append(Word("nicht", "PART", "advmod", ((clause, "not"),), head))
@@ -312,6 +312,6 @@ class _Linearizer(GermanPhrases):
 
     @staticmethod
     def nicht(clause: Clause) -> bool:
-        """Whether the negation is *nicht*, because no indefinite object realizes it as *kein*."""
+        """Whether the clause is negated with *nicht*, as no indefinite object takes *kein*."""
         direct = clause.direct
         return clause.negated and (direct is None or direct.definite or direct.kind != "noun")

@@ -123,6 +123,6 @@ def _events(random: Random, held_out: bool) -> list[_Event]:
 
 def _statement(event: _Event, kind: str, random: Random) -> tuple[str, int]:
     """Return a sentence that states the event, and the offset of its field `kind` in it."""
-    before, _, after = random.choice(_STATEMENTS).partition(f"{{{kind}}}")
-    start = before.format(**event.words)
-    return f"{start}{event.words[kind]}{after.format(**event.words)}", len(start)
+    prefix, _, suffix = random.choice(_STATEMENTS).partition(f"{{{kind}}}")
+    start = prefix.format(**event.words)
+    return f"{start}{event.words[kind]}{suffix.format(**event.words)}", len(start)

@@ -83,7 +83,7 @@ def read_text(path: Path, report: LineReport) -> Iterator[Line]:
         DataError: the file is missing, a directory, empty, binary, damaged or unreadable; or, at its end, no line was
             kept, or most lines aren't UTF-8 text.
     """
-    before = LineReport(**vars(report))
+    initial = LineReport(**vars(report))
     seen: set[bytes] = set()
     with open_text(path) as file:
         for number, raw in enumerate(text_lines(path, file), start=1):
@@ -104,13 +104,13 @@ def read_text(path: Path, report: LineReport) -> Iterator[Line]:
                 report.kept += 1
                 report.characters += len(text) + report.documents
                 yield Line(text, number)
-    total, not_utf8 = report.total - before.total, report.not_utf8 - before.not_utf8
+    total, not_utf8 = report.total - initial.total, report.not_utf8 - initial.not_utf8
     if not_utf8 * 2 > total:
         raise DataError(
             f"{path}: expected UTF-8 text, found {not_utf8:,} of {total:,} lines that aren't; "
             "convert the text first (for instance with iconv)"
         )
-    if report.kept == before.kept:
+    if report.kept == initial.kept:
         raise DataError(f"{path}: cleaning left nothing to learn from: {report}")
 
 
