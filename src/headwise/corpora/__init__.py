@@ -1,1 +1,1 @@
-"""Corpora to learn from: public ones that are downloaded, the built-in miniature language, and synthetic exercises."""
+"""Corpora: public downloads, the built-in miniature English-German corpus, and synthetic data sets."""

@@ -1,7 +1,7 @@
-"""Bring a public corpus into a folder: downloaded or copied, unpacked, verified, and recorded.
+"""Download or copy the files of a public corpus into a folder, decompress and verify them, and record them.
 
-Whatever form a file is published in, it ends up as plain text under its own name. `manifest.json` beside it
-says where each file came from and what its checksum is; a later call verifies instead of fetching again.
+Each file ends up as plain text under its own name, whatever form it is published in. `manifest.json` in the same
+folder records the origin and the checksum of each file; a later call verifies a file instead of fetching it again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwise.corpora import archives
-from headwise.corpora.archives import Damaged as _Unfit
+from headwise.corpora.archives import Damaged
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
 from headwise.errors import ConfigError, DataError, TrainingError
@@ -30,9 +30,9 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Acquired:
-    """One file of a corpus, as it now lies on the disk.
+    """One file of a corpus on disk.
 
-    `known` tells a checksum known in advance from one that was recorded when the file first arrived.
+    `known` says whether its checksum was known in advance or recorded when the file was first fetched.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Acquired:
     known: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields, the path as text."""
+        """Return all fields, with the path as a string."""
         return {**self.__dict__, "path": str(self.path)}
 
 
@@ -56,23 +56,23 @@ def get_corpus(
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[Acquired]:
-    """Make a corpus's files stand in `directory`, and return them in the corpus's order.
+    """Download or copy the files of a corpus into `directory`, and return them in the corpus's order.
 
-    Files come from their published addresses, or from the folder `source`, plain or with `.gz` added to the
-    name. `only` keeps the files that match one of its patterns (`*.en`). A file that is there and has the
-    right checksum is left alone; `force` fetches it anew.
+    Files come from their published URLs, or from the folder `source`, plain or with `.gz` appended to the
+    name. `only` selects the files that match one of its patterns (`*.en`). An existing file with the right
+    checksum is kept; `force` fetches it again.
 
     Raises:
-        DataError: a file can't be had (see `download.fetch`), isn't in `source`, is damaged, differs from its
-            checksum, or would replace a file that isn't the corpus's own.
+        DataError: a file can't be downloaded (see `download.fetch`), isn't in `source`, is damaged, doesn't match
+            its checksum, or would overwrite a file that isn't the corpus's own.
         ConfigError: no file matches `only`.
     """
-    wanted = _select(corpus, only)
+    selected = _select(corpus, only)
     if source is not None:
-        _check_source(source, wanted, corpus)
+        _check_source(source, selected, corpus)
     manifest = _read_manifest(directory, corpus)
     acquired = []
-    for file in wanted:
+    for file in selected:
         recorded = manifest.get(file.name, {}).get("sha256")
         item = _acquire(file, directory, file.sha256 or recorded, source, force, corpus.most_bytes, progress)
         acquired.append(item)
@@ -82,27 +82,29 @@ def get_corpus(
             "url": file.origin,
             "checksum": "known in advance" if item.known else "recorded when the file first arrived",
         }
-        _write(directory / MANIFEST, {"corpus": corpus.name, "license": corpus.license, "files": manifest})
+        _write_manifest(
+            directory / MANIFEST, {"corpus": corpus.name, "license": corpus.license, "files": manifest}
+        )
         archives.remove_used(corpus, directory)
     return acquired
 
 
 def _select(corpus: Corpus, only: Sequence[str]) -> list[PublicFile]:
-    wanted = [file for file in corpus.files if not only or any(fnmatch(file.name, p) for p in only)]
-    if not wanted:
+    selected = [file for file in corpus.files if not only or any(fnmatch(file.name, p) for p in only)]
+    if not selected:
         names = ", ".join(file.name for file in corpus.files)
         raise ConfigError(f"--only {' '.join(only)}: no file of {corpus.name} matches; it has {names}")
-    return wanted
+    return selected
 
 
-def _check_source(source: Path, wanted: Sequence[PublicFile], corpus: Corpus) -> None:
+def _check_source(source: Path, selected: Sequence[PublicFile], corpus: Corpus) -> None:
     if not source.is_dir():
         raise DataError(f"--from {source}: expected a folder with the files of {corpus.name}, found none")
     missing = [
         name
-        for file in wanted
-        if _local(source, file) is None
-        for name in (archives.missing(file, source) if file.parts else [file.name])
+        for file in selected
+        if _local_file(source, file) is None
+        for name in (archives.missing_archives(file, source) if file.parts else [file.name])
     ]
     missing = list(dict.fromkeys(missing))
     if missing:
@@ -112,7 +114,7 @@ def _check_source(source: Path, wanted: Sequence[PublicFile], corpus: Corpus) ->
         )
 
 
-def _local(source: Path, file: PublicFile) -> Path | None:
+def _local_file(source: Path, file: PublicFile) -> Path | None:
     candidates = (source / file.name, source / f"{file.name}.gz")
     return next((path for path in candidates if path.is_file()), None)
 
@@ -126,7 +128,7 @@ def _acquire(
     most: int,
     progress: Progress | None,
 ) -> Acquired:
-    """Bring one file, unless the right one is there."""
+    """Fetch one file into `directory`, unless it is there with the expected checksum."""
     path = directory / file.name
     known = file.sha256 is not None or file.md5 is not None
     if path.exists() and not force:
@@ -137,15 +139,15 @@ def _acquire(
                 f"{path}: another file is already here ({detail}); move it away, or replace it with --force"
             )
         return Acquired(file.name, path, size, digest, "present", known)
-    local = None if source is None else _local(source, file)
+    local = None if source is None else _local_file(source, file)
     if file.parts and local is None:
-        brought = archives.bring(file, directory, source, progress)
+        archive_paths = archives.fetch_archives(file, directory, source, progress)
         try:
-            blocks = _at_most(archives.assemble(file, brought), most, file.name)
+            blocks = _at_most(archives.assemble(file, archive_paths), most, file.name)
             digest, size = _install(blocks, file.name, path, expected, progress)
-        except _Unfit:
-            if source is None:  # so that another try fetches them anew
-                for archive in brought.values():
+        except Damaged:
+            if source is None:  # so that the next attempt downloads them again
+                for archive in archive_paths.values():
                     archive.unlink(missing_ok=True)
             raise
         return Acquired(
@@ -153,30 +155,30 @@ def _acquire(
         )
     if source is not None:
         assert local is not None, "checked before the first file"
-        published = file.md5 is not None and _is_published(local, file)
-        if published:
+        as_published = file.md5 is not None and _is_packed_as_published(local, file)
+        if as_published:
             archives.check_md5(local, file.md5)
-        blocks = _at_most(_plain(local), most, str(local))
+        blocks = _at_most(_decompressed(local), most, str(local))
         digest, size = _install(blocks, str(local), path, expected, progress)
-        known = file.sha256 is not None or published
+        known = file.sha256 is not None or as_published
         return Acquired(file.name, path, size, digest, "copied", known)
     part = directory / f"{file.name}.part"
     fetch(file.url, part, most=most, progress=progress)
     try:
         archives.check_md5(part, file.md5)
-        blocks = _at_most(_plain(part), most, str(part))
+        blocks = _at_most(_decompressed(part), most, str(part))
         digest, size = _install(blocks, str(part), path, expected, None)
-    except _Unfit as unfit:
+    except Damaged as error:
         discard(part)
         raise DataError(
-            f"{file.url}: {unfit}; nothing was kept, so another try starts from the first byte"
-        ) from unfit
+            f"{file.url}: {error}; nothing was kept, so another try starts from the first byte"
+        ) from error
     part.unlink()
     return Acquired(file.name, path, size, digest, "downloaded", known)
 
 
-def _is_published(path: Path, file: PublicFile) -> bool:
-    """Whether a file is packed just as its publisher's is."""
+def _is_packed_as_published(path: Path, file: PublicFile) -> bool:
+    """Whether a file is compressed as its published form is."""
     with open(path, "rb") as content:
         return (content.read(2) == _GZIP) == file.url.endswith(".gz")
 
@@ -184,9 +186,9 @@ def _is_published(path: Path, file: PublicFile) -> bool:
 def _install(
     blocks: Iterator[bytes], origin: str, path: Path, expected: str | None, progress: Progress | None
 ) -> tuple[str, int]:
-    """Write the text of `origin` to `path`, all or nothing; return its SHA-256 and size.
+    """Write the blocks of `origin` to `path` atomically; return their SHA-256 and size.
 
-    Raises `_Unfit` where it is damaged or its checksum isn't `expected`.
+    Raises `Damaged` where `origin` is damaged or the checksum isn't `expected`.
     """
     digest, size = hashlib.sha256(), 0
     try:
@@ -198,7 +200,7 @@ def _install(
                 if progress is not None:
                     progress(path.name, size, None)
             if expected is not None and digest.hexdigest() != expected:
-                raise _Unfit(
+                raise Damaged(
                     f"{origin}: the checksum is wrong, expected SHA-256 {expected}, "
                     f"found {digest.hexdigest()} (plain text, {size:,} bytes)"
                 )
@@ -207,8 +209,8 @@ def _install(
     return digest.hexdigest(), size
 
 
-def _plain(origin: Path) -> Iterator[bytes]:
-    """Yield a file's text in blocks, unpacked if it is gzip by its first bytes."""
+def _decompressed(origin: Path) -> Iterator[bytes]:
+    """Yield a file in blocks, decompressed if its first bytes are those of gzip."""
     with archives.damage(origin, "the .gz file is damaged"):
         with open(origin, "rb") as file:
             packed = file.read(2) == _GZIP
@@ -218,12 +220,12 @@ def _plain(origin: Path) -> Iterator[bytes]:
 
 
 def _at_most(blocks: Iterator[bytes], most: int, origin: str) -> Iterator[bytes]:
-    """Pass a file's blocks on; raises `_Unfit` where there are more than `most` bytes of them."""
+    """Yield the blocks unchanged; raises `Damaged` where they add up to more than `most` bytes."""
     size = 0
     for block in blocks:
         size += len(block)
         if size > most:
-            raise _Unfit(f"{origin}: expected at most {most:,} bytes of text, found that it unpacks to more")
+            raise Damaged(f"{origin}: expected at most {most:,} bytes of text, found that it unpacks to more")
         yield block
 
 
@@ -240,11 +242,14 @@ def _digest(path: Path) -> tuple[str, int]:
 
 
 def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]:
-    """Return what is recorded about each file; raises `DataError` if the folder is another corpus's."""
+    """Return the recorded entry of each file; raises `DataError` if the folder belongs to another corpus."""
     path = directory / MANIFEST
     try:
-        tree = json_value(path.read_bytes())
-        name, files = str(tree["corpus"]), {str(key): dict(entry) for key, entry in tree["files"].items()}
+        manifest = json_value(path.read_bytes())
+        name, files = (
+            str(manifest["corpus"]),
+            {str(key): dict(entry) for key, entry in manifest["files"].items()},
+        )
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (Malformed, ValueError, KeyError, TypeError, AttributeError):
@@ -260,7 +265,7 @@ def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]
     return files
 
 
-def _write(path: Path, manifest: dict[str, Any]) -> None:
+def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     try:
         write_text(path, json.dumps(manifest, indent=2) + "\n")
     except TrainingError as error:

@@ -1,7 +1,7 @@
-"""Files that are published inside tar archives, put together as plain text: one line for every line of their parts.
+"""Plain-text files assembled from parts inside tar archives, line by line.
 
-A part may be packed (`.gz`) or marked up as the test sets of WMT are (`.sgm`: a sentence stands between `<seg …>` and
-`</seg>`, entities are left as they are, as sacreBLEU leaves them).
+A part may be compressed (`.gz`) or marked up as a WMT test set (`.sgm`: a sentence is the text between `<seg …>` and
+`</seg>`; entities are not decoded, as in sacreBLEU).
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from headwise.corpora.catalog import Archive, Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
 from headwise.errors import DataError
 
-FOLDER = "archives"  # in a corpus's folder, until all files made from them are there
-_UNPACK = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by a file's first bytes
+FOLDER = "archives"  # inside the corpus's folder; removed once all files are assembled
+_UNPACK = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes of a file
 _RATIO, _FLOOR = (
     100,
     1 << 30,
-)  # what a packed archive may unpack to: so many times its size, and at least so much
-_MOST_AT_ONCE = 1 << 26  # bytes: of a header, or of a test set
+)  # an archive may decompress to 100 times its size, and to 1 GiB in any case
+_MAX_READ = 1 << 26  # bytes of a tar header, or of a test set
 _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
 
 
 class Damaged(DataError):
-    """An archive arrived and isn't what it should be."""
+    """A downloaded or copied file is damaged or has the wrong checksum."""
 
 
-def bring(
+def fetch_archives(
     file: PublicFile, directory: Path, source: Path | None, progress: Progress | None
 ) -> dict[Archive, Path]:
-    """Find or fetch the archives that a file is made from; raises `DataError` as `fetch` does, and for a wrong MD5."""
+    """Return the paths of a file's archives, downloaded if missing; raises `DataError`, also for a wrong MD5."""
     return {
-        archive: _bring(archive, directory, source, progress)
+        archive: _fetch_archive(archive, directory, source, progress)
         for archive in dict.fromkeys(part.archive for part in file.parts)
     }
 
 
-def _bring(archive: Archive, directory: Path, source: Path | None, progress: Progress | None) -> Path:
+def _fetch_archive(archive: Archive, directory: Path, source: Path | None, progress: Progress | None) -> Path:
     if source is not None:
         check_md5(source / archive.name, archive.md5)
         return source / archive.name
@@ -71,48 +71,50 @@ def _bring(archive: Archive, directory: Path, source: Path | None, progress: Pro
 
 
 def check_md5(path: Path, published: str | None) -> None:
-    """Raise `Damaged` where a file hasn't the MD5 that its publisher states, if there is one."""
+    """Raise `Damaged` where a file's MD5 differs from the published one; None checks nothing."""
     if published is None:
         return
     with open(path, "rb") as content:
-        found = hashlib.file_digest(content, "md5").hexdigest()
-    if found != published:
-        raise Damaged(f"{path}: the checksum is wrong, expected the published MD5 {published}, found {found}")
+        digest = hashlib.file_digest(content, "md5").hexdigest()
+    if digest != published:
+        raise Damaged(
+            f"{path}: the checksum is wrong, expected the published MD5 {published}, found {digest}"
+        )
 
 
 def remove_used(corpus: Corpus, directory: Path) -> None:
-    """Remove the archives that no missing file of the corpus needs any more."""
-    waiting = {
+    """Remove the archives that no missing file of the corpus needs."""
+    needed = {
         part.archive for file in corpus.files if not (directory / file.name).exists() for part in file.parts
     }
-    everything = {part.archive for file in corpus.files for part in file.parts}
-    for archive in everything - waiting:
+    all_archives = {part.archive for file in corpus.files for part in file.parts}
+    for archive in all_archives - needed:
         (directory / FOLDER / archive.name).unlink(missing_ok=True)
     if (directory / FOLDER).is_dir() and not any((directory / FOLDER).iterdir()):
         (directory / FOLDER).rmdir()
 
 
 def assemble(file: PublicFile, archives: Mapping[Archive, Path]) -> Iterator[bytes]:
-    """Yield the text of all parts in blocks, every part ended by a line feed.
+    """Yield the text of all parts in blocks; each part ends with a newline.
 
     Raises `Damaged` naming the archive that can't be read or lacks the part.
     """
     for part in file.parts:
         path = archives[part.archive]
         with damage(path, "the archive is damaged"), open_tar(path) as tar:
-            found = next((member for member in tar if member.name == part.member), None)
-            if found is None:
+            member_info = next((member for member in tar if member.name == part.member), None)
+            if member_info is None:
                 raise Damaged(f"{path}: expected {part.member} in it, found nothing by that name")
-            content = tar.extractfile(found) if found.isfile() else None
+            content = tar.extractfile(member_info) if member_info.isfile() else None
             if content is None:
                 raise Damaged(f"{path}: expected a file {part.member} in it, found a folder, link or device")
             with content:
-                yield from _ended(_text(content, part.member))
+                yield from _newline_terminated(_text(content, part.member))
 
 
 @contextmanager
 def damage(path: Path, sentence: str) -> Iterator[None]:
-    """Turn all that a damaged packed file makes its readers raise into `Damaged`, and the system's into `DataError`."""
+    """Convert decompression and tar errors to `Damaged`, and errors of the operating system to `DataError`."""
     try:
         yield
     except DataError:
@@ -128,17 +130,17 @@ def damage(path: Path, sentence: str) -> Iterator[None]:
     ) as error:
         raise Damaged(f"{path}: {sentence} ({' '.join(str(error).split())})") from error
     except OSError as error:
-        if error.errno is None:  # not the system's: gzip's and bzip2's complaints
+        if error.errno is None:  # raised by gzip or bz2, not by the operating system
             raise Damaged(f"{path}: {sentence} ({error})") from error
         raise DataError(f"{path}: can't be read ({error.strerror or error})") from error
 
 
 @contextmanager
 def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open a tar file, packed (gzip, bzip2, xz) or not, to be read member by member; nothing goes to the disk.
+    """Open a tar file, plain or compressed (gzip, bzip2, xz), to read it member by member without writing to disk.
 
-    An archive that unpacks to more than a hundred times its size (and a gibibyte), or with a header that doesn't fit
-    the memory, is `tarfile.ReadError`.
+    An archive that decompresses to more than a hundred times its size (and more than 1 GiB), or has an oversized
+    header, raises `tarfile.ReadError`.
     """
     with open(path, "rb") as start:
         unpack = _UNPACK.get(start.read(2))
@@ -151,7 +153,7 @@ def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 class _Bounded(io.RawIOBase):
-    """A file of which no more than `most` bytes are read or skipped, and little at once."""
+    """File that refuses to read or skip past `most` bytes, or to read more than `_MAX_READ` at once."""
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file, self._most = file, most
@@ -168,8 +170,8 @@ class _Bounded(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _MOST_AT_ONCE:
-            raise tarfile.ReadError(f"it holds a header of more than {_MOST_AT_ONCE:,} bytes")
+        if not 0 <= size <= _MAX_READ:
+            raise tarfile.ReadError(f"it holds a header of more than {_MAX_READ:,} bytes")
         if self._file.tell() + size > self._most + tarfile.RECORDSIZE:
             raise tarfile.ReadError(f"it unpacks to more than {self._most:,} bytes")
         return self._file.read(size)
@@ -181,9 +183,9 @@ def _text(member: IO[bytes], name: str) -> Iterator[bytes]:
             while block := unpacked.read(BLOCK):
                 yield block
     elif name.endswith(".sgm"):
-        text = member.read(_MOST_AT_ONCE + 1)
-        if len(text) > _MOST_AT_ONCE:
-            raise tarfile.ReadError(f"it holds a test set of more than {_MOST_AT_ONCE:,} bytes")
+        text = member.read(_MAX_READ + 1)
+        if len(text) > _MAX_READ:
+            raise tarfile.ReadError(f"it holds a test set of more than {_MAX_READ:,} bytes")
         for line in text.decode("utf-8").split("\n"):
             if line.startswith("<seg "):
                 yield " ".join(_SEGMENT.sub(r"\1", line).split()).encode() + b"\n"
@@ -192,7 +194,7 @@ def _text(member: IO[bytes], name: str) -> Iterator[bytes]:
             yield block
 
 
-def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _newline_terminated(blocks: Iterator[bytes]) -> Iterator[bytes]:
     last = b"\n"
     for block in blocks:
         yield block
@@ -201,6 +203,6 @@ def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield b"\n"
 
 
-def missing(file: PublicFile, source: Path) -> Sequence[str]:
-    """Name the archives of a file that aren't in a folder."""
+def missing_archives(file: PublicFile, source: Path) -> Sequence[str]:
+    """Return the names of a file's archives that aren't in the folder `source`."""
     return [part.archive.name for part in file.parts if not (source / part.archive.name).is_file()]

@@ -1,4 +1,4 @@
-"""What a public corpus is: its files, the archives that they are in, and its terms."""
+"""Data classes that describe a public corpus: its files, their archives and checksums, and its license."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar file, packed or not, and the MD5 that is published of it."""
+    """A tar file, compressed or not, and its published MD5."""
 
     url: str
     md5: str | None = None
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """Return the file name."""
         return self.url.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file inside an archive: plain, `.gz`, or the `.sgm` of a test set."""
+    """A file inside an archive: plain, `.gz`, or a test set in `.sgm`."""
 
     archive: Archive
     member: str
@@ -28,10 +28,10 @@ class Part:
 
 @dataclass(frozen=True)
 class PublicFile:
-    """One file: its name here (unpacked), where it is published (plain or `.gz`), and its SHA-256.
+    """One file: its local name, the URL it is published at (plain or `.gz`), and the SHA-256 of the plain text.
 
-    `md5` is the checksum that its publisher gives of the file as it is published, packed or not. A file that is
-    published inside archives has no `url` but `parts`, which follow each other in it.
+    `md5` is the publisher's checksum of the file as published, compressed or not. A file that is published inside
+    archives has no `url` but `parts`, which are concatenated in this order.
     """
 
     name: str
@@ -42,24 +42,24 @@ class PublicFile:
 
     @property
     def origin(self) -> str:
-        """Say where it comes from, for the record."""
+        """Return the URL, or the URLs and members of the parts, for the manifest."""
         return self.url or ", ".join(f"{part.archive.url} ({part.member})" for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A public corpus; `pair` names its training files, source first, where it is parallel text."""
+    """A public corpus; for parallel text, `pair` names the training files, source first."""
 
     name: str
     description: str
     languages: tuple[str, ...]
     license: str
     homepage: str
-    megabytes: int  # plain text on disk, about
+    megabytes: int  # approximate size of the plain text on disk
     files: tuple[PublicFile, ...]
     pair: tuple[str, str] | None = None
 
     @property
     def most_bytes(self) -> int:
-        """What none of its files exceeds, downloaded or unpacked: with room, as `megabytes` is rounded."""
+        """Return the size limit of each file, downloaded or decompressed: generous, as `megabytes` is rounded."""
         return 2_000_000 * self.megabytes + 1_000_000

@@ -1,7 +1,7 @@
-"""Downloading with the standard library alone: resumes, retries, and never leaves a half file behind.
+"""HTTP downloads with the standard library alone, with retries and resumption.
 
-`fetch` brings one address into a `.part` file and resumes where an earlier attempt broke off (HTTP Range,
-RFC 9110 section 14). `headwise.corpora.acquire` unpacks, verifies and names what it brought.
+`fetch` downloads one URL into a `.part` file and resumes where an earlier attempt was interrupted (HTTP Range,
+RFC 9110 section 14). `headwise.corpora.acquire` decompresses and verifies the file and gives it its final name.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from headwise.errors import DataError, HeadwiseError
 
-ATTEMPTS = 4  # in a row without a byte of progress
-TIMEOUT = 30.0  # seconds without an answer
-BLOCK = 1 << 16  # bytes read at once
-MOST_BYTES = 1 << 34  # of a file whose size nobody knows in advance
-_VALIDATOR = re.compile(r"[ -~]{1,200}")  # an entity tag or a date that we send back
+ATTEMPTS = 4  # in a row without progress
+TIMEOUT = 30.0  # seconds without a response
+BLOCK = 1 << 16  # bytes per read
+MOST_BYTES = 1 << 34  # limit for a file whose size isn't known in advance
+_VALIDATOR = re.compile(r"[ -~]{1,200}")  # an entity tag or a date, sent back as If-Range
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
-_USER_AGENT = "headwise"  # some servers refuse urllib's own
+_USER_AGENT = "headwise"  # some servers refuse urllib's default
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 log = logging.getLogger(__name__)
 
 
-# Called as bytes arrive: the file's name, how many bytes are here, and how many there will be if that is known.
+# Progress callback: the file's name, the bytes received, and the total number of bytes if it is known.
 Progress = Callable[[str, int, int | None], None]
 
 
-class _BrokenOff(Exception):
-    """The connection failed in a way that another attempt may mend."""
+class _Interrupted(Exception):
+    """A transient failure of a download, worth another attempt."""
 
 
 def fetch(
@@ -50,24 +50,23 @@ def fetch(
     progress: Progress | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Download `url` into the file `part`, continuing after the bytes that are already in it.
+    """Download `url` into the file `part`, resuming after the bytes that it already holds.
 
-    A connection that breaks is taken up again, after 1, 2 and 4 seconds, until `ATTEMPTS` in a row bring
-    nothing new. A server that can't resume, or whose file has changed since, starts again from the first
-    byte, with a warning. An interrupted call leaves `part` for the next one. A file of more than `most` bytes isn't
-    taken.
+    A broken connection is retried after 1, 2 and 4 seconds, until `ATTEMPTS` attempts in a row bring no new bytes.
+    Where the server can't resume, or its file has changed, the download restarts from the first byte, with a
+    warning. An interrupted call leaves `part` for the next one.
 
-    Raises `DataError` naming the address where the server refuses it (404, 403, …), can't be reached, keeps
-    breaking off, sends more than `most` bytes, answers with headers that make no sense or sends elsewhere than to
-    http or https; and naming the file where the disk is full or can't be written.
+    Raises `DataError` naming the URL where the server refuses it (404, 403, …), can't be reached, repeatedly breaks
+    the connection, sends more than `most` bytes, sends invalid headers or redirects to another scheme than http or
+    https; and naming the file where the disk is full or the file can't be written.
     """
     failures, reached = 0, _size(part)
     while True:
         try:
             _attempt(url, part, most, progress)
-        except _BrokenOff as broken:
+        except _Interrupted as broken:
             failures = 1 if _size(part) > reached else failures + 1
-            reached = max(reached, _size(part))  # bytes that come again are no progress
+            reached = max(reached, _size(part))  # bytes that were downloaded before are no progress
             if failures == ATTEMPTS:
                 raise DataError(
                     f"{url}: can't be downloaded, {ATTEMPTS} attempts in a row failed ({broken}); check the "
@@ -82,39 +81,39 @@ def fetch(
 
 
 def discard(part: Path) -> None:
-    """Forget an unfinished or faulty download."""
+    """Delete an unfinished or damaged download."""
     part.unlink(missing_ok=True)
     _validator_file(part).unlink(missing_ok=True)
 
 
 def _attempt(url: str, part: Path, most: int, progress: Progress | None) -> None:
-    """Make one request and append what it brings; raises `_BrokenOff` where it ends too early."""
-    have = _size(part)
-    response = _open(url, part, have)
-    if response is None:  # nothing is missing
+    """Make one request and append the response to `part`; raises `_Interrupted` where it ends early."""
+    received = _size(part)
+    response = _open(url, part, received)
+    if response is None:  # `part` is complete
         return
     with response:
         partial = response.status == http.client.PARTIAL_CONTENT
-        start = have if partial else 0
-        if partial and not _starts_at(response, have):
+        start = received if partial else 0
+        if partial and not _starts_at(response, received):
             discard(part)
-            raise _BrokenOff("the server resumed at another byte than asked")
-        if have and not start:
+            raise _Interrupted("the server resumed at another byte than asked")
+        if received and not start:
             log.warning("%s: the server doesn't resume or its file has changed; starting again", url)
         length = _content_length(url, response)
         total = None if length is None else start + length
         if max(total or 0, start) > most:
             discard(part)
             raise _too_large(url, most)
-        with _disk(part):
+        with _write_errors(part):
             part.parent.mkdir(parents=True, exist_ok=True)
             _check_space(part, (total or start) - start)
-            _remember_validator(part, response)
+            _save_validator(part, response)
             file = open(part, "ab" if start else "wb", buffering=0)  # noqa: SIM115
         done = start
         with file:
-            for block in _blocks(response):
-                with _disk(part):
+            for block in _response_blocks(response):
+                with _write_errors(part):
                     file.write(block)
                 done += len(block)
                 if done > most:
@@ -123,14 +122,14 @@ def _attempt(url: str, part: Path, most: int, progress: Progress | None) -> None
                 if progress is not None:
                     progress(part.stem, done, total)
     if total is not None and done < total:
-        raise _BrokenOff(f"the connection closed after {done:,} of {total:,} bytes")
+        raise _Interrupted(f"the connection closed after {done:,} of {total:,} bytes")
 
 
-def _open(url: str, part: Path, have: int) -> http.client.HTTPResponse | None:
-    """Ask for everything after the first `have` bytes; None where the server says there is no more."""
+def _open(url: str, part: Path, received: int) -> http.client.HTTPResponse | None:
+    """Request everything after the first `received` bytes; returns None where the server says there is no more."""
     headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    if received:
+        headers["Range"] = f"bytes={received}-"
         validator = _validator_file(part)
         if validator.exists():
             headers["If-Range"] = validator.read_text(encoding="latin-1")
@@ -142,34 +141,34 @@ def _open(url: str, part: Path, have: int) -> http.client.HTTPResponse | None:
         with error:
             if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                 whole = re.fullmatch(r"bytes \*/([0-9]{1,18})", error.headers.get("Content-Range", ""))
-                if whole and int(whole[1]) == have:
+                if whole and int(whole[1]) == received:
                     return None
                 discard(part)
-                raise _BrokenOff("the unfinished download doesn't fit the server's file") from error
+                raise _Interrupted("the unfinished download doesn't fit the server's file") from error
             answer = f"the server answered {error.code} {_printable(error.reason)}"
             if error.code in _TRANSIENT:
-                raise _BrokenOff(answer) from error
+                raise _Interrupted(answer) from error
             raise DataError(f"{url}: {answer}") from error
     except URLError as error:
-        raise _BrokenOff(_reason(error.reason)) from error
+        raise _Interrupted(_reason(error.reason)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise _BrokenOff(_reason(error)) from error
+        raise _Interrupted(_reason(error)) from error
     except HeadwiseError:
         raise
-    except (ValueError, OverflowError) as error:  # a redirect to what is no address
+    except (ValueError, OverflowError) as error:  # a redirect to an invalid URL
         raise DataError(f"{url}: the server's answer can't be used ({_reason(error)})") from error
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows to http and https alone, and from https never back to http."""
+    """Redirect handler that follows http and https only, and never from https to http."""
 
     def http_error_302(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage
     ) -> IO[bytes] | None:
-        """Follow, and close the answer where that fails."""
+        """Follow the redirect, and close the response where that fails."""
         try:
             return super().http_error_302(req, fp, code, msg, headers)
-        except HTTPError:  # it holds the answer
+        except HTTPError:  # it holds the response
             raise
         except Exception:
             fp.close()
@@ -180,17 +179,17 @@ class _Redirects(HTTPRedirectHandler):
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
     ) -> Request | None:
-        """Make the next request; raises `DataError` where it would go elsewhere."""
-        scheme, before = urlsplit(newurl).scheme, urlsplit(req.full_url).scheme
-        if scheme not in ("http", "https") or (before == "https" and scheme == "http"):
+        """Return the request to follow; raises `DataError` for another scheme, or for https to http."""
+        scheme, old_scheme = urlsplit(newurl).scheme, urlsplit(req.full_url).scheme
+        if scheme not in ("http", "https") or (old_scheme == "https" and scheme == "http"):
             raise DataError(
-                f"{req.full_url}: expected a redirect to {before} or https, found one to {_printable(newurl)}"
+                f"{req.full_url}: expected a redirect to {old_scheme} or https, found one to {_printable(newurl)}"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _content_length(url: str, response: http.client.HTTPResponse) -> int | None:
-    """How many bytes the server says it sends; None where it doesn't say."""
+    """Return the announced length of the response in bytes; None where the server doesn't announce it."""
     length = response.headers.get("Content-Length")
     if length is None or "Transfer-Encoding" in response.headers:  # which overrides it (RFC 9112 section 6.3)
         return None
@@ -207,14 +206,14 @@ def _too_large(url: str, most: int) -> DataError:
     )
 
 
-def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Read to the end; raises `_BrokenOff` where the connection fails."""
+def _response_blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Yield the response in blocks; raises `_Interrupted` where the connection fails."""
     block = bytearray(BLOCK)
     while True:
         try:
-            count = response.readinto(block)  # never more than a block, whatever a chunk says of its size
+            count = response.readinto(block)  # at most a block, whatever size a chunk announces
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise _BrokenOff(_reason(error)) from error
+            raise _Interrupted(_reason(error)) from error
         if not count:
             return
         yield bytes(block[:count])
@@ -224,8 +223,8 @@ def _starts_at(response: http.client.HTTPResponse, byte: int) -> bool:
     return response.headers.get("Content-Range", "").startswith(f"bytes {byte}-")
 
 
-def _remember_validator(part: Path, response: http.client.HTTPResponse) -> None:
-    """Keep what identifies this version of the file, so that a changed one isn't joined to its beginning.
+def _save_validator(part: Path, response: http.client.HTTPResponse) -> None:
+    """Save the validator of this version of the file, so that a changed file isn't appended to the old beginning.
 
     Only a strong entity tag or a date may be sent as If-Range (RFC 9110 section 13.1.5).
     """
@@ -251,8 +250,8 @@ def _check_space(part: Path, needed: int) -> None:
 
 
 @contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    """Turn a failed write into a `DataError` that names the file."""
+def _write_errors(path: Path) -> Iterator[None]:
+    """Convert a failed write to a `DataError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -274,7 +273,7 @@ def _reason(error: object) -> str:
     return _printable(error) or type(error).__name__
 
 
-def _printable(said: object) -> str:
-    """What a server says, on one line and without control characters."""
-    line = " ".join(str(said)[:200].split())
+def _printable(message: object) -> str:
+    """Return text from a server on one line of at most 200 characters, without control characters."""
+    line = " ".join(str(message)[:200].split())
     return "".join(character if character.isprintable() else "?" for character in line)

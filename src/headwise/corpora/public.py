@@ -1,9 +1,9 @@
-"""Public corpora that `headwise data get` knows: where each lies, under which terms, and its checksums.
+"""Registry of the public corpora of `headwise data get`: URLs, licenses and checksums.
 
-Checksums are SHA-256 of the unpacked file, so that a file is the same whether it came compressed or not. Where
-one is `None`, the publisher gives none and we had no copy to compute it from: the first download is then
-recorded in the folder's `manifest.json` and verified against that from then on. Publishers of images give MD5 sums of
-their packed files; these are verified before anything is unpacked.
+Checksums are SHA-256 of the decompressed file, so that they don't depend on how the file was compressed. Where one is
+`None`, the publisher gives none and we had no copy to compute it from: the first download is then recorded in the
+folder's `manifest.json`, and later ones are verified against that record. The image data sets have published MD5 sums
+of the compressed files, which are verified before anything is decompressed.
 
 None of these data is part of Headwise or covered by its license.
 """
@@ -11,9 +11,10 @@ None of these data is part of Headwise or covered by its license.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 
 from headwise.corpora.catalog import Corpus, PublicFile
-from headwise.corpora.wmt import STANFORD, WMT14
+from headwise.corpora.wmt import WMT14, stanford_files
 from headwise.errors import ConfigError
 
 _GITHUB = "https://raw.githubusercontent.com"
@@ -54,8 +55,9 @@ def _multi30k_url(name: str) -> str:
     return f"{root}/tok/{name}" if ".tok." in name else f"{root}/raw/{name}.gz"
 
 
-def _stanford(folder: str, names: str) -> tuple[PublicFile, ...]:
-    return tuple(PublicFile(name, f"{STANFORD}/{folder}/{name}") for name in names.split())
+def _on_github(folder: str, checksums: Mapping[str, str | None]) -> tuple[PublicFile, ...]:
+    """Return the files of one folder of a GitHub repository, by name, with their SHA-256."""
+    return tuple(PublicFile(name, f"{_GITHUB}/{folder}/{name}", sha256) for name, sha256 in checksums.items())
 
 
 _FASHION_MNIST = {
@@ -83,10 +85,7 @@ _ALL = (
         license="CC BY, from the Tanaka Corpus",
         homepage="https://github.com/odashi/small_parallel_enja",
         megabytes=5,
-        files=tuple(
-            PublicFile(name, f"{_GITHUB}/odashi/small_parallel_enja/master/{name}", digest)
-            for name, digest in _TANAKA.items()
-        ),
+        files=_on_github("odashi/small_parallel_enja/master", _TANAKA),
         pair=("train.en", "train.ja"),
     ),
     Corpus(
@@ -96,7 +95,9 @@ _ALL = (
         license="CC BY-NC-ND (TED)",
         homepage="https://nlp.stanford.edu/projects/nmt/",
         megabytes=34,
-        files=_stanford("iwslt15.en-vi", "train.en train.vi tst2012.en tst2012.vi tst2013.en tst2013.vi"),
+        files=stanford_files(
+            "iwslt15.en-vi", "train.en train.vi tst2012.en tst2012.vi tst2013.en tst2013.vi"
+        ),
         pair=("train.en", "train.vi"),
     ),
     *WMT14,
@@ -107,12 +108,9 @@ _ALL = (
         license="public domain",
         homepage="https://github.com/karpathy/char-rnn",
         megabytes=2,
-        files=(
-            PublicFile(
-                "input.txt",
-                f"{_GITHUB}/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-                "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-            ),
+        files=_on_github(
+            "karpathy/char-rnn/master/data/tinyshakespeare",
+            {"input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
         ),
     ),
     Corpus(
@@ -122,17 +120,12 @@ _ALL = (
         license="research use; cite Pang & Lee 2005",
         homepage="https://github.com/yoonkim/CNN_sentence",
         megabytes=2,
-        files=(
-            PublicFile(
-                "rt-polarity.pos",
-                f"{_GITHUB}/yoonkim/CNN_sentence/master/rt-polarity.pos",
-                "d2a0074778723394433cca5892ea281f643e630f6eb95e282d23819a22261ac6",
-            ),
-            PublicFile(
-                "rt-polarity.neg",
-                f"{_GITHUB}/yoonkim/CNN_sentence/master/rt-polarity.neg",
-                "2b78ab5f626b11e09896e7abeaaa82c07c94217d4a462bdfaea2ec3e17cd0fe0",
-            ),
+        files=_on_github(
+            "yoonkim/CNN_sentence/master",
+            {
+                "rt-polarity.pos": "d2a0074778723394433cca5892ea281f643e630f6eb95e282d23819a22261ac6",
+                "rt-polarity.neg": "2b78ab5f626b11e09896e7abeaaa82c07c94217d4a462bdfaea2ec3e17cd0fe0",
+            },
         ),
     ),
     Corpus(
@@ -143,15 +136,11 @@ _ALL = (
         homepage="https://universaldependencies.org",
         megabytes=4,
         files=(
-            PublicFile(
-                "en_pud-ud-test.conllu",
-                f"{_GITHUB}/UniversalDependencies/UD_English-PUD/r2.18/en_pud-ud-test.conllu",
-                "c80584f2bc2b31d5bada78a1136f9feec7ac49e5e18898db02dea434b5b8f0aa",
+            *_on_github(
+                "UniversalDependencies/UD_English-PUD/r2.18",
+                {"en_pud-ud-test.conllu": "c80584f2bc2b31d5bada78a1136f9feec7ac49e5e18898db02dea434b5b8f0aa"},
             ),
-            PublicFile(
-                "de_pud-ud-test.conllu",
-                f"{_GITHUB}/UniversalDependencies/UD_German-PUD/r2.18/de_pud-ud-test.conllu",
-            ),
+            *_on_github("UniversalDependencies/UD_German-PUD/r2.18", {"de_pud-ud-test.conllu": None}),
         ),
     ),
     Corpus(
@@ -161,22 +150,13 @@ _ALL = (
         license="CC BY-SA 4.0",
         homepage="https://universaldependencies.org",
         megabytes=18,
-        files=(
-            PublicFile(
-                "en_ewt-ud-train.conllu",
-                f"{_GITHUB}/UniversalDependencies/UD_English-EWT/r2.16/en_ewt-ud-train.conllu",
-                "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b",
-            ),
-            PublicFile(
-                "en_ewt-ud-dev.conllu",
-                f"{_GITHUB}/UniversalDependencies/UD_English-EWT/r2.16/en_ewt-ud-dev.conllu",
-                "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6",
-            ),
-            PublicFile(
-                "en_ewt-ud-test.conllu",
-                f"{_GITHUB}/UniversalDependencies/UD_English-EWT/r2.16/en_ewt-ud-test.conllu",
-                "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd",
-            ),
+        files=_on_github(
+            "UniversalDependencies/UD_English-EWT/r2.16",
+            {
+                "en_ewt-ud-train.conllu": "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b",
+                "en_ewt-ud-dev.conllu": "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6",
+                "en_ewt-ud-test.conllu": "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd",
+            },
         ),
     ),
     Corpus(
@@ -214,7 +194,7 @@ CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
 
 
 def find_corpus(name: str) -> Corpus:
-    """Return the corpus of that name; raises `ConfigError` naming the nearest one, or all of them."""
+    """Return the corpus with this name; raises `ConfigError` naming the closest match, or all corpora."""
     if name in CORPORA:
         return CORPORA[name]
     near = difflib.get_close_matches(name, CORPORA, n=1, cutoff=0.5)

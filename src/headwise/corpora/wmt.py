@@ -1,18 +1,18 @@
-"""WMT 2014, the paper's data: where its training text and its test sets lie.
+"""WMT 2014, the data of the paper: URLs of the training text and the test sets.
 
-English-German comes in the form that Stanford made of it, English-French as WMT publishes it. The MD5 sums of the test
-sets are those that sacreBLEU verifies; of the others nobody publishes any.
+English-German is Stanford's preprocessed version, English-French is the text as WMT publishes it. The MD5 sums of the
+test sets are those that sacreBLEU verifies; the other archives have no published checksums.
 """
 
 from __future__ import annotations
 
 from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
 
-STANFORD = "https://nlp.stanford.edu/projects/nmt/data"
+_STANFORD = "https://nlp.stanford.edu/projects/nmt/data"
 _STATMT = "https://www.statmt.org"
 _TEST_2013 = Archive(f"{_STATMT}/wmt13/test.tgz", "48eca5d02f637af44e85186847141f67")
 _TEST_2014 = Archive(f"{_STATMT}/wmt14/test-full.tgz", "a8cd784e006feb32ac6f3d9ec7eb389a")
-# What English-French is trained on: 2.0, 3.2, 12.9, 0.2 and 22.5 million pairs.
+# Training text of English-French: 2.0, 3.2, 12.9, 0.2 and 22.5 million sentence pairs.
 _FRENCH = (
     (f"{_STATMT}/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.fr-en.{}"),
     (f"{_STATMT}/wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.fr-en.{}"),
@@ -22,8 +22,13 @@ _FRENCH = (
 )
 
 
+def stanford_files(folder: str, names: str) -> tuple[PublicFile, ...]:
+    """Return files of one of Stanford's NMT corpora; `names` are separated by spaces."""
+    return tuple(PublicFile(name, f"{_STANFORD}/{folder}/{name}") for name in names.split())
+
+
 def _newstest2014(pair: str, target: str) -> tuple[PublicFile, PublicFile]:
-    """All 3,003 sentences, as `sacrebleu -t wmt14/full` has them."""
+    """Return source and target of the full newstest2014: 3,003 sentences, as in `sacrebleu -t wmt14/full`."""
     return (
         PublicFile(
             "newstest2014.full.en", parts=(Part(_TEST_2014, f"test-full/newstest2014-{pair}-src.en.sgm"),)
@@ -44,10 +49,7 @@ WMT14 = (
         homepage="https://nlp.stanford.edu/projects/nmt/",
         megabytes=1400,
         files=(
-            *(
-                PublicFile(name, f"{STANFORD}/wmt14.en-de/{name}")
-                for name in ("train.en", "train.de", "newstest2013.en", "newstest2013.de")
-            ),
+            *stanford_files("wmt14.en-de", "train.en train.de newstest2013.en newstest2013.de"),
             *_newstest2014("deen", "de"),
         ),
         pair=("train.en", "train.de"),

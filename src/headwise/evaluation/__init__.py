@@ -1,1 +1,1 @@
-"""Scores and their significance: how good translations and alignments are, and whether a difference is chance."""
+"""Evaluation metrics of translations, alignments, labels, spans and answers; calibration; significance tests."""

@@ -1,10 +1,10 @@
-"""Word alignment: alignment error rate, and the Pharaoh format in which alignments are exchanged.
+"""Word alignments: alignment error rate, and reading and writing of the Pharaoh format.
 
-A link (i, j) joins source word i and target word j, both counted from 0. Gold alignments tell sure links
-from possible ones (Och & Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models"): a sure
-link must be found, a possible one may be.
+A link (i, j) connects source word i and target word j, both counted from 0. Gold alignments distinguish sure from
+possible links (Och & Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models"): a sure link must
+be in the hypothesis, a possible one may be.
 
-In the Pharaoh format a line holds one sentence's links: `0-0 2-1` are sure, `1?2` (or `1p2`) is possible.
+In the Pharaoh format, a line holds the links of one sentence: `0-0 2-1` are sure, `1?2` (or `1p2`) is possible.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
 
 @dataclass(frozen=True)
 class Alignment:
-    """One sentence's links; `possible` holds the sure ones too, as in the definition (S ⊆ P)."""
+    """Links of one sentence pair; `possible` includes the sure links, as in the definition (S ⊆ P)."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
 
     @classmethod
     def of(cls, sure: Iterable[Link], possible: Iterable[Link] = ()) -> Alignment:
-        """Build an alignment; sure links are added to the possible ones."""
+        """Create an alignment; the sure links are added to the possible ones."""
         links = frozenset(sure)
         return cls(links, links | frozenset(possible))
 
@@ -42,12 +42,11 @@ def alignment_error_rate(
     sure: Sequence[Iterable[Link]],
     possible: Sequence[Iterable[Link]] | None = None,
 ) -> float:
-    """AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), each count summed over the corpus (Och & Ney 2003).
+    """Return AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), each count summed over the corpus (Och & Ney 2003).
 
-    The three sequences hold one collection of (source, target) links per sentence. Sure links count as
-    possible too, whether or not `possible` repeats them; without `possible` there are none beyond them.
-    0 is perfect and 1 is worst. Raises `DataError` where the number of sentences differs, or where there is
-    no link at all, neither found nor sure.
+    The three sequences hold one collection of (source, target) links per sentence. Sure links always count as
+    possible, too; without `possible` there are no others. 0 is best and 1 is worst. Raises `DataError` where the
+    numbers of sentences differ, or where there is neither a hypothesis link nor a sure link.
     """
     if possible is None:
         possible = [()] * len(sure)
@@ -56,20 +55,20 @@ def alignment_error_rate(
             "alignment error rate needs the same sentences on all sides, found "
             f"{len(hypothesis):,} hypothesis, {len(sure):,} sure and {len(possible):,} possible alignments"
         )
-    found = total = 0
-    for links, must, may in zip(hypothesis, sure, possible, strict=True):
-        a, gold = set(links), Alignment.of(must, may)
-        found += len(a & gold.sure) + len(a & gold.possible)
-        total += len(a) + len(gold.sure)
+    matched = total = 0
+    for links, sure_links, possible_links in zip(hypothesis, sure, possible, strict=True):
+        hypothesis_links, gold = set(links), Alignment.of(sure_links, possible_links)
+        matched += len(hypothesis_links & gold.sure) + len(hypothesis_links & gold.possible)
+        total += len(hypothesis_links) + len(gold.sure)
     if total == 0:
         raise DataError("alignment error rate is undefined: there is no link, neither found nor sure")
-    return 1.0 - found / total
+    return 1.0 - matched / total
 
 
 def parse_alignment(line: str, where: str) -> Alignment:
-    """Read one line of the Pharaoh format.
+    """Parse one line of the Pharaoh format.
 
-    `where` names the line in an error, as in `gold.align line 12`. An empty line is a sentence without links.
+    `where` names the line in errors (`gold.align line 12`). An empty line is a sentence without links.
     Raises `DataError` for anything that isn't a link.
     """
     sure, possible = [], []
@@ -85,7 +84,7 @@ def parse_alignment(line: str, where: str) -> Alignment:
 
 
 def format_alignment(alignment: Alignment) -> str:
-    """Write one line of the Pharaoh format, links in order of source and then target position."""
+    """Format one line of the Pharaoh format, sorted by source and then target position."""
     return " ".join(
         f"{i}{'-' if (i, j) in alignment.sure else '?'}{j}" for i, j in sorted(alignment.possible)
     )
@@ -94,7 +93,7 @@ def format_alignment(alignment: Alignment) -> str:
 def read_alignments(path: str | Path) -> list[Alignment]:
     """Read a Pharaoh file, plain or `.gz`, one alignment per line.
 
-    Raises `DataError` naming the file, and the line where one can't be read.
+    Raises `DataError` naming the file, and the line if it is malformed.
     """
     path = Path(path)
     opener = gzip.open if path.suffix == ".gz" else open

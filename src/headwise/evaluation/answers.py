@@ -1,4 +1,4 @@
-"""Scores of answers taken from a text: exact match and F1 as SQuAD has them (Rajpurkar et al. 2016, section 6.1)."""
+"""Metrics of extractive question answering: exact match and F1 of SQuAD (Rajpurkar et al. 2016, section 6.1)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize(answer: str) -> str:
-    """Lower-case; without ASCII punctuation and English articles; single spaces between words."""
+    """Lower-case an answer, remove ASCII punctuation and English articles, and collapse white space."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def exact_match(predicted: str, gold: Sequence[str]) -> float:
-    """100 where the prediction equals one of the right answers, else 0."""
+    """Return 100 where the normalized prediction equals one of the gold answers, else 0."""
     return 100.0 * any(normalize(predicted) == normalize(answer) for answer in gold)
 
 
 def word_f1(predicted: str, gold: Sequence[str]) -> float:
-    """F1 of the words (a multiset) against the right answer that fits best, in percent; nothing equals nothing."""
+    """Return the maximum word F1 over the gold answers, in percent; two empty answers score 100."""
     return max(_f1(normalize(predicted).split(), normalize(answer).split()) for answer in gold)
 
 

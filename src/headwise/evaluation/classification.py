@@ -1,4 +1,4 @@
-"""Scores of labels: accuracy, and precision, recall and F1 of each class."""
+"""Classification metrics: accuracy, and precision, recall and F1 per class."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Any
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """Percent of labels that are right; of none, 0."""
-    right = sum(p == g for p, g in zip(predicted, gold, strict=True))
-    return 100.0 * right / max(1, len(gold))
+    """Return the accuracy in percent; 0 without labels."""
+    correct = sum(p == g for p, g in zip(predicted, gold, strict=True))
+    return 100.0 * correct / max(1, len(gold))
 
 
 def by_class(
     predicted: Sequence[str], gold: Sequence[str], labels: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Precision, recall and F1 (percent) and support (gold count) of every label.
+    """Return precision, recall and F1 (percent) and support (number of gold labels) of every label.
 
-    What has no prediction or no gold text has precision or recall 0, as scikit-learn counts with zero_division=0.
+    Precision without predictions and recall without gold labels are 0, as in scikit-learn with zero_division=0.
     """
     pairs = Counter(zip(predicted, gold, strict=True))
-    said, there = Counter(predicted), Counter(gold)
+    predicted_counts, gold_counts = Counter(predicted), Counter(gold)
     scores = {}
     for label in labels:
-        right = pairs[label, label]
+        correct = pairs[label, label]
         scores[label] = {
-            "precision": _percent(right, said[label]),
-            "recall": _percent(right, there[label]),
-            "f1": _percent(2 * right, said[label] + there[label]),
-            "support": there[label],
+            "precision": _percent(correct, predicted_counts[label]),
+            "recall": _percent(correct, gold_counts[label]),
+            "f1": _percent(2 * correct, predicted_counts[label] + gold_counts[label]),
+            "support": gold_counts[label],
         }
     return scores
 
 
 def macro_f1(classes: dict[str, dict[str, Any]]) -> float:
-    """The mean of all classes' F1."""
+    """Return the unweighted mean of the F1 of all classes."""
     return sum(scores["f1"] for scores in classes.values()) / max(1, len(classes))
 
 
 def class_table(classes: dict[str, dict[str, Any]]) -> list[str]:
-    """Lines with every class's scores, for a reader."""
+    """Format the scores of all classes as the lines of a table."""
     width = max(5, *map(len, classes)) if classes else 5
     lines = [f"{'':<{width}}  precision  recall      F1  support"]
     for label, scores in classes.items():

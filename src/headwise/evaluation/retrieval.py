@@ -1,4 +1,4 @@
-"""Retrieval: how often the right item is among the k most similar ones."""
+"""Retrieval metric: top-k accuracy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 
 def accuracy_at(similarities: NDArray[np.floating], k: int) -> float:
-    """Percent of queries (rows) whose own item (the diagonal) is among the k most similar ones.
+    """Return the percentage of queries (rows) whose correct item (the diagonal) is among the k most similar ones.
 
-    What is as similar as the own item counts as more similar: ties are no merit.
+    Ties count against the query: an item as similar as the correct one ranks above it.
     """
     own = np.diag(similarities)[:, None]
-    rank = (similarities >= own).sum(axis=1)  # 1 where nothing else comes near
+    rank = (similarities >= own).sum(axis=1)  # 1 where no other item is as similar
     return 100.0 * float((rank <= k).mean())

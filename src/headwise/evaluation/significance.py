@@ -1,19 +1,19 @@
-"""Is one system better than another, or was it the choice of test sentences?
+"""Paired significance tests of the difference between two translation systems.
 
-Two paired tests over the sentences of one test set, for BLEU and chrF2, after Koehn 2004, "Statistical
-Significance Tests for Machine Translation Evaluation", and Riezler & Maxwell 2005, "On Some Pitfalls in
-Automatic Evaluation and Significance Testing for MT":
+Two tests over the sentences of one test set, for BLEU and chrF2, after Koehn 2004, "Statistical Significance Tests
+for Machine Translation Evaluation", and Riezler & Maxwell 2005, "On Some Pitfalls in Automatic Evaluation and
+Significance Testing for MT":
 
 * paired bootstrap resampling (Koehn): score both systems on test sets drawn with replacement from this one.
-  The p-value is that of the shifted bootstrap (Riezler & Maxwell): how often a resampled difference, less the
-  mean of all of them, reaches the difference that was observed.
+  The p-value is that of the shifted bootstrap (Riezler & Maxwell): how often a resampled difference, minus the
+  mean of all of them, reaches the observed difference.
 * approximate randomization (Riezler & Maxwell): swap the systems' outputs at random,
-  sentence by sentence, and count how often chance alone gives a difference as large as the observed one.
+  sentence by sentence, and count how often the difference is as large as the observed one.
 
 Both use the p-value and the random stream of sacreBLEU's `--paired-bs` and `--paired-ar`, so that the same
-seed gives the same number. We don't call its `PairedTest`, which takes the seed from the environment only,
-gives no interval for the difference, and counts strict excess, so that a system is significantly different
-from itself; here a tie counts for chance and p is then 1.
+seed gives the same result. We don't call its `PairedTest`, which reads the seed from the environment only,
+gives no confidence interval of the difference, and counts strictly larger differences, so that a system differs
+significantly from itself; here ties count as chance, which gives p = 1.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Method = Literal["bootstrap", "randomization"]
 SAMPLES = {"bootstrap": 1000, "randomization": 10_000}
 SEED = 12345  # sacreBLEU's default
 LEVEL = 0.05
-_INTERVAL_SAMPLES = 1000  # resamples behind the interval when the test itself doesn't resample
-_CHUNK = 1 << 27  # random swaps held in memory at once, a byte each
-_TIE = 1e-9  # scores this close are the same: they differ by rounding only
+_INTERVAL_SAMPLES = 1000  # bootstrap samples for the interval of the randomization test
+_CHUNK = 1 << 27  # random swaps in memory at once, one byte each
+_TIE = 1e-9  # smaller differences of scores are rounding errors
 
 _Scorer = Callable[[NDArray[np.float64]], float]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome of a paired test between a baseline and a system on one metric.
+    """Result of a paired test between a baseline and a system on one metric.
 
     `difference` is system minus baseline, `low` and `high` bound its 95% bootstrap interval, and `wins` is
     the share of resampled test sets on which the system scores higher (Koehn 2004).
@@ -64,11 +64,11 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether chance is ruled out at the 5% level."""
+        """Whether the difference is significant at the 5% level."""
         return self.p_value < LEVEL
 
     def sentence(self, baseline: str = "the baseline", system: str = "the system") -> str:
-        """Say the result in one sentence, with the names given."""
+        """Return the result as one sentence with the given names."""
         name = "paired bootstrap" if self.test == "bootstrap" else "approximate randomization"
         numbers = (
             f"{self.metric} {self.system:.2f} against {self.baseline:.2f}, "
@@ -112,26 +112,31 @@ def compare(
         raise ConfigError(f"--test: expected one of {', '.join(SAMPLES)}, found {test!r}")
     if samples is not None and samples < 1:
         raise ConfigError(f"--samples: expected at least 1, found {samples}")
-    judge = _metric(metric, tokenize, lowercase)
-    ours, theirs = _statistics(judge, system, references), _statistics(judge, baseline, references)
+    sacrebleu_metric = _metric(metric, tokenize, lowercase)
+    system_stats, baseline_stats = (
+        _statistics(sacrebleu_metric, system, references),
+        _statistics(sacrebleu_metric, baseline, references),
+    )
     count = samples or SAMPLES[test]
-    score = _scorer(judge)
-    a, b = score(ours.sum(0)), score(theirs.sum(0))
+    score = _scorer(sacrebleu_metric)
+    system_score, baseline_score = score(system_stats.sum(0)), score(baseline_stats.sum(0))
     resamples = count if test == "bootstrap" else _INTERVAL_SAMPLES
-    differences = _bootstrap(ours, theirs, score, resamples, seed)
+    differences = _bootstrap(system_stats, baseline_stats, score, resamples, seed)
     if test == "bootstrap":
-        p_value = _shifted_p_value(differences, a - b)
+        p_value = _shifted_p_value(differences, system_score - baseline_score)
     else:
-        p_value = _randomization_p_value(ours, theirs, score, count, seed, abs(a - b))
+        p_value = _randomization_p_value(
+            system_stats, baseline_stats, score, count, seed, abs(system_score - baseline_score)
+        )
     low, high = np.quantile(differences, [0.025, 0.975])
-    signature = judge.get_signature()
+    signature = sacrebleu_metric.get_signature()
     signature.update("seed", seed)
     signature.update("bs" if test == "bootstrap" else "ar", count)
     return Comparison(
         metric="BLEU" if metric == "bleu" else "chrF2",
-        baseline=b,
-        system=a,
-        difference=a - b,
+        baseline=baseline_score,
+        system=system_score,
+        difference=system_score - baseline_score,
         low=float(low),
         high=float(high),
         wins=float((differences > _TIE).mean()),
@@ -154,58 +159,66 @@ def _metric(name: str, tokenize: str, lowercase: bool) -> BLEU | CHRF:
 def _statistics(
     metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]
 ) -> NDArray[np.float64]:
-    """One row of counts per sentence; a corpus score is a function of the sum of its rows."""
+    """Return sufficient statistics (sentence, statistic); a corpus score is a function of their sum over sentences."""
     rows = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
     return np.array(rows, dtype=np.float64)  # (sentence, statistic)
 
 
 def _scorer(metric: BLEU | CHRF) -> _Scorer:
-    """Return a function from summed statistics to the score; the sums are whole numbers, so exact."""
+    """Return a function from summed statistics to the score; the sums are integers, hence exact."""
     return lambda sums: float(metric._compute_score_from_stats([int(n) for n in sums]).score)
 
 
 def _bootstrap(
-    ours: NDArray[np.float64], theirs: NDArray[np.float64], score: _Scorer, samples: int, seed: int
+    system_stats: NDArray[np.float64],
+    baseline_stats: NDArray[np.float64],
+    score: _Scorer,
+    samples: int,
+    seed: int,
 ) -> NDArray[np.float64]:
-    """Return the score differences on `samples` test sets drawn with replacement, both systems alike."""
+    """Return the score differences on `samples` test sets drawn with replacement, the same for both systems."""
     rng = np.random.default_rng(seed)
-    sentences = len(ours)
+    sentences = len(system_stats)
     differences = []
     for _ in range(samples):
         drawn = rng.choice(sentences, size=sentences, replace=True)
-        times = np.bincount(drawn, minlength=sentences).astype(np.float64)
-        differences.append(score(times @ ours) - score(times @ theirs))
+        weights = np.bincount(drawn, minlength=sentences).astype(np.float64)
+        differences.append(score(weights @ system_stats) - score(weights @ baseline_stats))
     return np.array(differences)
 
 
 def _shifted_p_value(differences: NDArray[np.float64], observed: float) -> float:
-    sizes = np.abs(differences)
-    return _share(sizes - sizes.mean(), abs(observed))
+    magnitudes = np.abs(differences)
+    return _share(magnitudes - magnitudes.mean(), abs(observed))
 
 
 def _randomization_p_value(
-    ours: NDArray[np.float64],
-    theirs: NDArray[np.float64],
+    system_stats: NDArray[np.float64],
+    baseline_stats: NDArray[np.float64],
     score: _Scorer,
     samples: int,
     seed: int,
     observed: float,
 ) -> float:
-    """Share of random swaps whose absolute score difference reaches the observed one."""
+    """Return the share of random swaps whose absolute score difference reaches the observed one."""
     rng = np.random.default_rng(seed)
-    total, both, change = ours.sum(0), ours.sum(0) + theirs.sum(0), theirs - ours
-    sizes = []
-    step = max(1, _CHUNK // len(ours))
+    total, both, change = (
+        system_stats.sum(0),
+        system_stats.sum(0) + baseline_stats.sum(0),
+        baseline_stats - system_stats,
+    )
+    magnitudes = []
+    step = max(1, _CHUNK // len(system_stats))
     for start in range(0, samples, step):
-        for swap in rng.integers(2, size=(min(step, samples - start), len(ours)), dtype=bool):
+        for swap in rng.integers(2, size=(min(step, samples - start), len(system_stats)), dtype=bool):
             sums = total + swap @ change
-            sizes.append(abs(score(sums) - score(both - sums)))
-    return _share(np.array(sizes), observed)
+            magnitudes.append(abs(score(sums) - score(both - sums)))
+    return _share(np.array(magnitudes), observed)
 
 
-def _share(sizes: NDArray[np.float64], observed: float) -> float:
-    """(c + 1) / (n + 1), where c of n chance differences are at least as large as the observed one."""
-    return (int((sizes >= observed - _TIE).sum()) + 1) / (len(sizes) + 1)
+def _share(magnitudes: NDArray[np.float64], observed: float) -> float:
+    """Return (c + 1) / (n + 1), where c of n random differences are at least as large as the observed one."""
+    return (int((magnitudes >= observed - _TIE).sum()) + 1) / (len(magnitudes) + 1)
 
 
 def _capital(text: str) -> str:

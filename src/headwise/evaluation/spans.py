@@ -1,4 +1,4 @@
-"""Spans named by IOB2 tags: where they are, and how many were found (CoNLL's span F1, through seqeval)."""
+"""Spans of IOB2 tags: extraction, and span-level precision, recall and F1 as in CoNLL (through seqeval)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from headwise.errors import ConfigError
 
 
 def spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Read (type, first word, end) off IOB2 tags; an I- that doesn't go on with its type stands for nothing."""
-    found, kind, start = [], "", 0
-    for place, tag in enumerate([*tags, "O"]):
+    """Extract (type, start, end) from IOB2 tags, end exclusive; an I- tag that continues no span is ignored."""
+    result, kind, start = [], "", 0
+    for index, tag in enumerate([*tags, "O"]):
         if kind and tag != f"I-{kind}":
-            found.append((kind, start, place))
+            result.append((kind, start, index))
             kind = ""
         if tag.startswith("B-"):
-            kind, start = tag[2:], place
-    return found
+            kind, start = tag[2:], index
+    return result
 
 
 def score_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Precision, recall and F1 of whole spans, and of each type, in percent; a span counts if its tags are all right.
+    """Return precision, recall and F1 of spans in percent, overall and per type; only exact matches count.
 
-    seqeval's strict mode of IOB2. Raises `ConfigError` where seqeval isn't installed.
+    This is seqeval's strict mode with IOB2. Raises `ConfigError` where seqeval isn't installed.
     """
     try:
         from seqeval.metrics import classification_report
@@ -38,13 +38,13 @@ def score_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
     if not types:
         return {"precision": 0.0, "recall": 0.0, "f1": 0.0, "types": {}}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numpy's, which seqeval 1.2.2 is older than
+        warnings.simplefilter("ignore")  # numpy deprecations that seqeval 1.2.2 triggers
         report = classification_report(
             [list(s) for s in gold], [list(s) for s in predicted],
             output_dict=True, mode="strict", scheme=IOB2, zero_division=0,  # type: ignore[arg-type]
         )  # fmt: skip
     assert isinstance(report, dict)
-    rounded = {
+    scores_by_name = {
         name: {
             "precision": 100.0 * float(scores["precision"]),
             "recall": 100.0 * float(scores["recall"]),
@@ -53,11 +53,11 @@ def score_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
         }
         for name, scores in report.items()
     }
-    total = rounded["micro avg"]
-    names = [name for name in sorted(types) if name in rounded]
+    total = scores_by_name["micro avg"]
+    names = [name for name in sorted(types) if name in scores_by_name]
     return {
         "precision": total["precision"],
         "recall": total["recall"],
         "f1": total["f1"],
-        "types": {name: rounded[name] for name in names},
+        "types": {name: scores_by_name[name] for name in names},
     }

@@ -1,9 +1,8 @@
-"""Corpus scores of translations, each with the signature that says how it was computed.
+"""Corpus-level translation metrics with sacreBLEU signatures, and perplexity.
 
-Three numbers answer three questions. `bleu` is sacreBLEU (Post 2018) on detokenized, cased text: it compares
-systems whatever subwords they use. `chrf` is chrF2 (Popović 2015) on the same text. `tokenized_bleu` takes
-the text as it is (`tok:none`): on a corpus that is itself tokenized it is the BLEU that papers report, and
-anywhere else it compares with nothing.
+`bleu` is sacreBLEU (Post 2018) on detokenized, cased text, which is comparable between systems with different
+subwords. `chrf` is chrF2 (Popović 2015) on the same text. `tokenized_bleu` doesn't tokenize the text (`tok:none`): on
+tokenized corpora it is the BLEU that papers report; elsewhere it isn't comparable with any published score.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class MetricScore:
-    """One metric's score, from 0 to 100, and its sacreBLEU signature."""
+    """Score of one metric, from 0 to 100, with its sacreBLEU signature."""
 
     score: float
     signature: str
@@ -41,7 +40,7 @@ class MetricScore:
 
 @dataclass(frozen=True)
 class Perplexity:
-    """exp of the mean negative log-probability, per subword and per word of the reference."""
+    """Exponential of the mean negative log-probability, per subword and per word of the reference."""
 
     subword: float
     word: float
@@ -56,20 +55,20 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Everything `headwise evaluate` reports about one test set.
+    """All scores that `headwise evaluate` reports for one test set.
 
-    `notes` are sentences for the reader (the text looks tokenized, say); they are not part of the JSON.
+    `notes` are hints for the user (for instance that the text looks tokenized); they are not part of the JSON.
     """
 
     bleu: MetricScore
     chrf: MetricScore
     tokenized_bleu: MetricScore
-    exact: float  # percent of lines that are the reference; spaces around a line don't count
+    exact: float  # percentage of lines equal to the reference, surrounding spaces aside
     perplexity: Perplexity | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the scores as one object; `perplexity` is there only where it was computed."""
+        """Return the scores as one object, with `perplexity` only if it was computed."""
         result: dict[str, Any] = {
             "bleu": self.bleu.to_json(),
             "chrf": self.chrf.to_json(),
@@ -89,11 +88,11 @@ def score_translations(
     lowercase: bool = False,
     perplexity: Perplexity | None = None,
 ) -> TranslationScores:
-    """Score a test set against one reference per line.
+    """Score a test set with one reference per line.
 
     `tokenize` is sacreBLEU's tokenizer for `bleu` (`13a` suits languages written with spaces, `zh` Chinese,
     `ja-mecab` Japanese, `ko-mecab` Korean, `char` any language without spaces). `lowercase` applies to
-    `tokenized_bleu` only: it is what lower-cased papers need, while the sacreBLEU score stays cased.
+    `tokenized_bleu` only, for comparison with papers that lower-case; `bleu` stays cased.
 
     Raises `DataError` where the number of lines differs or there are none, `ConfigError` for a tokenizer
     that is unknown or not installed.
@@ -124,17 +123,17 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Percent of lines that are their reference, but for spaces around them; raises as `score_translations` does."""
+    """Return the percentage of lines equal to their reference, spaces around lines aside; raises as `check_lines`."""
     check_lines(hypotheses, references)
     same = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
     return 100.0 * same / len(references)
 
 
 def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> BLEU:
-    """Build sacreBLEU's metric; raises `ConfigError` for a tokenizer that is unknown or not installed.
+    """Create sacreBLEU's BLEU metric; raises `ConfigError` for a tokenizer that is unknown or not installed.
 
-    sacreBLEU's own warning about tokenized text is turned off (`force`), because `score_translations` says
-    the same once, in `notes`, and names the number to use instead.
+    sacreBLEU's warning about tokenized text is disabled (`force`), because `notes` of `score_translations` says the
+    same once and names the score to use instead.
     """
     if tokenize not in TOKENIZERS:
         raise ConfigError(f"--tokenize: expected one of {', '.join(TOKENIZERS)}, found {tokenize!r}")
@@ -149,11 +148,11 @@ def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> BLEU:
 
 
 def perplexity(total_log_probability: float, subwords: int, words: int) -> Perplexity:
-    """Turn a corpus log-probability (natural logarithm, the sum over all target tokens) into perplexities.
+    """Return the perplexities of a corpus log-probability (natural logarithm, summed over all target tokens).
 
     `subwords` counts the scored tokens, the end of each sentence included. `words` comes from `count_words`.
-    The first depends on the subword model and compares runs that share it; the second compares any two.
-    Raises `DataError` where there is nothing to divide by.
+    Perplexity per subword is comparable only between runs with the same subword model, perplexity per word between
+    any runs. Raises `DataError` where a count isn't positive.
     """
     assert total_log_probability <= 0.0, total_log_probability
     if subwords <= 0 or words <= 0:
@@ -164,7 +163,7 @@ def perplexity(total_log_probability: float, subwords: int, words: int) -> Perpl
 
 
 def count_words(references: Iterable[str]) -> int:
-    """Count whitespace-separated words, plus one end of sentence per line, as word perplexity needs them."""
+    """Return the number of whitespace-separated words, plus one end of sentence per line, for word perplexity."""
     return sum(len(line.split()) + 1 for line in references)
 
 
@@ -185,17 +184,17 @@ def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[
 
 
 def _tokenization_notes(hypotheses: Sequence[str], references: Sequence[str]) -> Iterable[str]:
-    """Say so where most lines end in a period that stands apart, the mark of tokenized text."""
-    translated, given = _tokenized_lines(hypotheses), _tokenized_lines(references)
+    """Yield a note where most lines end in a separate period, which indicates tokenized text."""
+    hypothesis_lines, reference_lines = _tokenized_lines(hypotheses), _tokenized_lines(references)
     half = len(references) / 2
-    if given > half:
+    if reference_lines > half:
         yield (
-            f"the references look tokenized ({given:,} of {len(references):,} lines end in ' .'): "
+            f"the references look tokenized ({reference_lines:,} of {len(references):,} lines end in ' .'): "
             "compare tokenized_bleu with papers; bleu is meant for detokenized text"
         )
-    elif translated > half:
+    elif hypothesis_lines > half:
         yield (
-            f"the translations look tokenized ({translated:,} of {len(hypotheses):,} lines end in ' .') "
+            f"the translations look tokenized ({hypothesis_lines:,} of {len(hypotheses):,} lines end in ' .') "
             "and the references don't: every score is too low until they are detokenized"
         )
 

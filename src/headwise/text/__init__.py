@@ -1,1 +1,1 @@
-"""From text to batches of ids: reading files, tokens, prepared datasets, batches. No model is known here."""
+"""The text pipeline: file readers, tokenizers, prepared datasets and batches of ids. Independent of any model."""

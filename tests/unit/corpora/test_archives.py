@@ -1,4 +1,4 @@
-"""Corpora whose files are inside archives: put together, verified, and nothing left over."""
+"""Corpora whose files are inside archives: assembly, verification and clean-up."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tar(members: dict[str, bytes], mode: str = "w:gz") -> bytes:
 
 @pytest.fixture
 def corpus(server: Server) -> Corpus:
-    """Two archives with training text, one of it packed once more, and a third with a marked-up test set."""
+    """Two archives with training text, compressed again in one of them, and a third with a test set in SGML."""
     news = tar({"training/news.en": b"one\ntwo", "training/news.fr": b"un\ndeux\n"})
     giga = tar(
         {f"giga.{side}.gz": gzip.compress(text) for side, text in (("en", b"3\n"), ("fr", b"III\n"))}, "w"

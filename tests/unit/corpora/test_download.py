@@ -1,4 +1,4 @@
-"""Downloads against a local HTTP server that breaks off, forgets, lies and refuses, as real ones do."""
+"""Downloads from a local HTTP server with broken connections, missing ranges, wrong headers and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEXT = (
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`; the lists and flags say how the next answers go wrong."""
+    """Serves `files`; lists and flags set the faults of the next responses."""
 
     daemon_threads = True
 
@@ -44,8 +44,8 @@ class Server(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.requests: list[str | None] = []  # the Range header of each request
         self.break_after: list[int] = []  # bytes sent before each of the next connections is cut
-        self.failures: list[int] = []  # statuses of the next answers
-        self.stalls = 0  # of the next answers
+        self.failures: list[int] = []  # status codes of the next responses
+        self.stalls = 0  # number of next responses that stall
         self.ranges = True
         self.wrong_range = False
         self.etags = True
@@ -62,8 +62,8 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        server, wanted = self.server, self.headers.get("Range")
-        server.requests.append(wanted)
+        server, range_header = self.server, self.headers.get("Range")
+        server.requests.append(range_header)
         if server.stalls:
             server.stalls -= 1
             time.sleep(0.6)
@@ -76,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         etag = f'"{hashlib.sha256(data).hexdigest()}"'
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges else 0  # type: ignore[index]
+        start = int(re.fullmatch(r"bytes=(\d+)-", range_header)[1]) if range_header and server.ranges else 0  # type: ignore[index]
         if self.headers.get("If-Range", etag) != etag:
             start = 0
         if start >= len(data) > 0:
@@ -114,7 +114,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 class Sleeps(list[float]):
-    """Stands in for `time.sleep` and remembers."""
+    """Replacement for `time.sleep` that records its calls."""
 
     def __call__(self, seconds: float) -> None:
         self.append(seconds)
@@ -159,7 +159,7 @@ def test_a_broken_connection_is_resumed_where_it_stopped(
     fetch(f"{server.url}/text", part, sleep=sleeps)
     assert part.read_bytes() == TEXT
     assert server.requests == [None, "bytes=100000-", "bytes=350000-"]
-    assert sleeps == [1.0, 1.0]  # both attempts brought something, so the waiting starts over
+    assert sleeps == [1.0, 1.0]  # both attempts made progress, so the back-off restarts
 
 
 def test_any_sequence_of_breaks_gives_the_same_bytes(server: Server, tmp_path: Path, sleeps: Sleeps) -> None:
@@ -325,7 +325,7 @@ def sha256(data: bytes) -> str:
 
 @pytest.fixture
 def corpus(server: Server) -> Corpus:
-    """A plain file whose checksum nobody knows, and a packed one whose checksum is known."""
+    """A plain file without a known checksum, and a compressed one with a known checksum."""
     server.files |= {"/train.en": ENGLISH, "/train.de.gz": gzip.compress(GERMAN)}
     return Corpus(
         name="toy",

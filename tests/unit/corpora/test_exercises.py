@@ -1,4 +1,4 @@
-"""Generated exercises: every answer is the right one, and no line is both learned and tested."""
+"""Synthetic exercises: targets are correct, and no source line occurs in two parts."""
 
 from __future__ import annotations
 

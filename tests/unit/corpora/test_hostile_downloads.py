@@ -1,4 +1,4 @@
-"""Servers, archives and packed files that mean harm or are damaged: one sentence, and nothing of them is kept."""
+"""Hostile or damaged servers, archives and compressed files: one-sentence errors, and no files left over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BODY = b"a line\n" * 10
 
 
 class Raw(socketserver.ThreadingTCPServer):
-    """Answers every request with the same bytes, which needn't be HTTP."""
+    """Server that answers every request with the same bytes, valid HTTP or not."""
 
     daemon_threads = True
     answer = b""
@@ -132,7 +132,7 @@ def test_another_scheme_is_refused(tmp_path: Path) -> None:
 
 
 def test_bytes_that_come_again_and_again_are_no_progress(server: Server, tmp_path: Path) -> None:
-    """A server that breaks off, then starts anew: every attempt brings bytes, none of them new."""
+    """Every attempt restarts from the first byte and is interrupted: it receives bytes, but none of them is new."""
     server.etags, server.ranges = False, False
     server.break_after = [1_000] * 100
     with pytest.raises(DataError, match="attempts in a row failed"):
@@ -161,21 +161,21 @@ def test_a_gzip_bomb_is_not_unpacked(server: Server, tmp_path: Path, local: bool
 
 
 def _damaged(good: bytes) -> Iterator[bytes]:
-    draw = random.Random(7)
+    rng = random.Random(7)
     for _ in range(40):
-        harmed = bytearray(good)
-        for _ in range(draw.choice((1, 3, 30))):
-            harmed[draw.randrange(len(good))] = draw.randrange(256)
-        yield bytes(harmed[: draw.choice((len(good), len(good), draw.randrange(len(good))))])
+        corrupted = bytearray(good)
+        for _ in range(rng.choice((1, 3, 30))):
+            corrupted[rng.randrange(len(good))] = rng.randrange(256)
+        yield bytes(corrupted[: rng.choice((len(good), len(good), rng.randrange(len(good))))])
 
 
 def test_a_damaged_gzip_file_is_fetched_again(server: Server, tmp_path: Path) -> None:
     corpus, text = _corpus(server), random.Random(1).randbytes(2_000)
     problems: list[str] = []
-    for number, harmed in enumerate(_damaged(gzip.compress(text))):
-        if not harmed.startswith(b"\x1f\x8b"):
-            continue  # then it is taken for plain text: there is no checksum
-        folder, server.files["/a.txt.gz"] = tmp_path / str(number), harmed
+    for number, corrupted in enumerate(_damaged(gzip.compress(text))):
+        if not corrupted.startswith(b"\x1f\x8b"):
+            continue  # without the gzip header it is plain text, which has no checksum
+        folder, server.files["/a.txt.gz"] = tmp_path / str(number), corrupted
         try:
             get_corpus(corpus, folder)
         except DataError as error:
@@ -215,14 +215,14 @@ def _archived(server: Server, packed: bytes) -> Corpus:
 @pytest.mark.parametrize("kind", list(_PACKERS))
 def test_a_damaged_archive_is_fetched_again(server: Server, tmp_path: Path, kind: str) -> None:
     text = random.Random(2).randbytes(3_000) + b"\n"
-    noted = tarfile.TarInfo("ä" * 120)  # a member with a header of its own for its long name
-    noted.pax_headers = {"comment": "x" * 300}
+    long_name = tarfile.TarInfo("ä" * 120)  # a member with an extra header for its long name
+    long_name.pax_headers = {"comment": "x" * 300}
     problems: list[str] = []
-    good = _PACKERS[kind](_tar((noted, b"other"), (tarfile.TarInfo("text"), text)))
-    for number, harmed in enumerate(_damaged(good)):
+    good = _PACKERS[kind](_tar((long_name, b"other"), (tarfile.TarInfo("text"), text)))
+    for number, corrupted in enumerate(_damaged(good)):
         folder = tmp_path / str(number)
         try:
-            get_corpus(_archived(server, harmed), folder)
+            get_corpus(_archived(server, corrupted), folder)
         except DataError as error:
             problems.append(str(error))
             assert not [path for path in folder.iterdir() if path.name != "archives"]

@@ -36,7 +36,7 @@ def draw(sampler: Constructions, name: str = "sentence") -> MiniaturePair:
             continue
 
 
-# ------------------------------------------------------------------------------------------ what was asked for
+# ------------------------------------------------------------------------------------------ sizes and determinism
 
 
 def test_sizes_are_as_asked_and_sources_are_distinct(corpus: MiniatureCorpus) -> None:
@@ -85,21 +85,21 @@ def test_negative_sizes_are_the_users_mistake() -> None:
 
 
 def word_pairs(pair: MiniaturePair) -> set[tuple[str, str, str]]:
-    """Attribute and argument pairs, read off the English tree by words alone; pronouns as their nouns.
+    """Return attribute and argument pairs of the English tree as words; pronouns are replaced by their nouns.
 
-    Coarser than the generator's own combinations: forms of one verb count as different, sit and sit down not.
+    Other than in the generator's combinations, forms of one verb are different, and sit equals sit down.
     """
     links = dict(pair.source_coreference)
-    found = set()
+    combined = set()
     for index, (head, relation) in enumerate(zip(pair.source_heads, pair.source_relations, strict=True)):
         if relation in ("amod", "obj", "obl", "iobj", "nsubj", "nsubj:pass", "obl:agent"):
             noun = pair.source_tokens[links.get(index, index)].lower()
-            found.add((relation, noun, pair.source_tokens[head].lower()))
-    return found
+            combined.add((relation, noun, pair.source_tokens[head].lower()))
+    return combined
 
 
 def word_forms() -> list[set[str]]:
-    """The forms of each noun and verb, as single words in lower case."""
+    """Return the forms of each noun and verb, as single words in lower case."""
     nouns = [{n.english.split()[-1].lower(), n.english_plural.split()[-1].lower()} for n in NOUNS.values()]
     verbs = [{v.base, v.third, v.past, v.participle, v.gerund} for group in VERBS.values() for v in group]
     return nouns + verbs
@@ -133,11 +133,11 @@ def test_held_out_combinations_never_occur_in_training() -> None:
     assert len(held_out) > 100
 
 
-# ------------------------------------------------------------------------------------------ one German for one English
+# ------------------------------------------------------------------------------------------ unique translations
 
 
 class Dense(Constructions):
-    """Draws from three options of each long list, so that sources repeat often."""
+    """Sampler that draws from three options of each long list, so that sources repeat often."""
 
     offset = 0
 
@@ -318,15 +318,15 @@ def test_english_agrees_and_has_its_articles_right(corpus: MiniatureCorpus) -> N
     for pair in corpus.train:
         tokens = [token.lower() for token in pair.source_tokens]
         question = pair.source.endswith("?")  # did she have to work?
-        for index, (here, following) in enumerate(pairwise(tokens)):
-            if here in ("a", "an"):
+        for index, (token, following) in enumerate(pairwise(tokens)):
+            if token in ("a", "an"):
                 vowel = following[0] in "aeiou" or following == "honest"
-                assert (here == "an") == vowel, pair.source
+                assert (token == "an") == vowel, pair.source
             if question or pair.source_relations[index] != "nsubj":
                 continue
-            if here in ("he", "she", "it"):
+            if token in ("he", "she", "it"):
                 assert following not in ("are", "were", "have", "do", "am"), pair.source
-            if here in ("they", "we", "you"):
+            if token in ("they", "we", "you"):
                 assert following not in ("is", "was", "has", "does", "am"), pair.source
 
 

@@ -1,4 +1,4 @@
-"""German grammar of the miniature corpus, checked against a small declension table of our own.
+"""German grammar of the miniature corpus, checked against an independent declension table.
 
 The table below is written out in full, independently of the generator's endings; the checks read the
 sentences' words and dependency trees only.
@@ -93,7 +93,7 @@ def pairs() -> list[MiniaturePair]:
 
 
 def lower(pair: MiniaturePair, index: int) -> str:
-    """The word as it is inside a sentence: the first one without its capital, unless it is a noun."""
+    """Return a word without the capital of the sentence start, unless it is a noun."""
     word = pair.target_tokens[index]
     return word[0].lower() + word[1:] if index == 0 and pair.target_tags[0] not in ("NOUN", "PROPN") else word
 
@@ -107,7 +107,7 @@ def children(pair: MiniaturePair, index: int, *relations: str) -> list[int]:
 
 
 def readings(word: str) -> tuple[set[str], str] | None:
-    """What gender and case a determiner can stand for, and its kind; None if it doesn't inflect for them."""
+    """Return the possible genders and cases of a determiner, and its kind; None if it isn't inflected."""
     if word in ARTICLES:
         return set(ARTICLES[word].split()), "ein" if word.startswith("ein") else "der"
     if word in CONTRACTED:
@@ -200,7 +200,7 @@ def test_dative_plurals_end_in_n_or_s_and_weak_nouns_decline() -> None:
 
 
 def finite_verb(pair: MiniaturePair, head: int) -> int:
-    """The finite verb of the clause that `head` heads: its auxiliary or copula, else itself."""
+    """Return the finite verb of the clause with this head: its auxiliary or copula, else the head."""
     auxiliaries = children(pair, head, "aux", "aux:pass", "cop")
     finite = [i for i in auxiliaries if pair.target_tokens[i].lower() not in ("sein",)]
     return finite[-1] if finite else head

@@ -1,4 +1,4 @@
-"""Scores of labels, spans and answers against scikit-learn, seqeval and examples worked out by hand."""
+"""Metrics of labels, spans and answers against scikit-learn, seqeval and examples computed by hand."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 @given(st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(LABELS)), min_size=1, max_size=30))
 def test_classes_are_scored_as_scikit_learn_does(pairs: list[tuple[str, str]]) -> None:
     metrics = pytest.importorskip("sklearn.metrics", reason="needs the extra 'digits'")
-    said, gold = [s for s, _ in pairs], [g for _, g in pairs]
-    expected = metrics.precision_recall_fscore_support(gold, said, labels=LABELS, zero_division=0)
-    found = by_class(said, gold, LABELS)
-    for place, name in enumerate(("precision", "recall", "f1")):
-        assert [found[label][name] / 100 for label in LABELS] == pytest.approx(expected[place].tolist())
-    assert [found[label]["support"] for label in LABELS] == expected[3].tolist()
-    assert macro_f1(found) / 100 == pytest.approx(sum(expected[2]) / 3)
-    assert accuracy(said, gold) / 100 == pytest.approx(metrics.accuracy_score(gold, said))
+    predicted, gold = [s for s, _ in pairs], [g for _, g in pairs]
+    expected = metrics.precision_recall_fscore_support(gold, predicted, labels=LABELS, zero_division=0)
+    scores = by_class(predicted, gold, LABELS)
+    for index, name in enumerate(("precision", "recall", "f1")):
+        assert [scores[label][name] / 100 for label in LABELS] == pytest.approx(expected[index].tolist())
+    assert [scores[label]["support"] for label in LABELS] == expected[3].tolist()
+    assert macro_f1(scores) / 100 == pytest.approx(sum(expected[2]) / 3)
+    assert accuracy(predicted, gold) / 100 == pytest.approx(metrics.accuracy_score(gold, predicted))
 
 
 @given(st.lists(st.sampled_from(TAGS), max_size=12))
@@ -35,14 +35,14 @@ def test_spans_are_those_of_strict_iob2(tags: list[str]) -> None:
 
 
 def test_spans_count_whole() -> None:
-    """By hand: of 3 gold spans 2 are found, one of 3 predicted ones has a wrong end; neighbors of a type are two."""
+    """By hand: 2 of 3 gold spans are correct, 1 of 3 predictions has a wrong end; adjacent spans stay separate."""
     pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
     gold = [["B-X", "I-X", "B-X", "O"], ["B-Y", "I-Y"]]
-    said = [["B-X", "I-X", "B-X", "O"], ["B-Y", "O"]]
-    found = score_spans(said, gold)
-    assert (found["precision"], found["recall"], found["f1"]) == pytest.approx((200 / 3, 200 / 3, 200 / 3))
-    assert found["types"]["X"] == {"precision": 100.0, "recall": 100.0, "f1": 100.0, "support": 2}
-    assert found["types"]["Y"]["f1"] == 0
+    predicted = [["B-X", "I-X", "B-X", "O"], ["B-Y", "O"]]
+    scores = score_spans(predicted, gold)
+    assert (scores["precision"], scores["recall"], scores["f1"]) == pytest.approx((200 / 3, 200 / 3, 200 / 3))
+    assert scores["types"]["X"] == {"precision": 100.0, "recall": 100.0, "f1": 100.0, "support": 2}
+    assert scores["types"]["Y"]["f1"] == 0
     joined = score_spans([["B-X", "I-X", "I-X", "O"], ["O", "O"]], gold)
     assert joined["f1"] == 0
 

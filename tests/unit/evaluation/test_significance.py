@@ -1,4 +1,4 @@
-"""Paired tests against sacreBLEU's own, against exact enumeration, and on systems whose truth is known."""
+"""Paired tests compared with sacreBLEU and exact enumeration, and on systems with known differences."""
 
 from __future__ import annotations
 

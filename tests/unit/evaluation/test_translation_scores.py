@@ -38,7 +38,7 @@ HYPOTHESES = [
 
 
 def sacrebleu_cli(tmp_path: Path, hypotheses: list[str], references: list[str], *options: str) -> dict:
-    """Score with sacreBLEU's command, as a user who doubts our number would."""
+    """Return the result of sacreBLEU's command line."""
     (tmp_path / "ref").write_text("\n".join(references) + "\n", encoding="utf-8")
     (tmp_path / "hyp").write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "--width", "8", "--force", *options]
@@ -89,9 +89,9 @@ def test_identical_text_is_perfect_and_lowercase_concerns_tokenized_bleu_only() 
 
 
 def test_exact_lines_are_those_that_are_the_reference_but_for_spaces_around() -> None:
-    said, wanted = ["a b", " a b ", "a  b", "A b", ""], ["a b", "a b", "a b", "a b", "a b"]
-    assert exact_match(said, wanted) == pytest.approx(40.0)
-    assert score_translations(said, wanted).exact == pytest.approx(40.0)
+    hypotheses, references = ["a b", " a b ", "a  b", "A b", ""], ["a b", "a b", "a b", "a b", "a b"]
+    assert exact_match(hypotheses, references) == pytest.approx(40.0)
+    assert score_translations(hypotheses, references).exact == pytest.approx(40.0)
     with pytest.raises(DataError):
         exact_match(["a"], ["a", "b"])
 

@@ -1,4 +1,4 @@
-"""Damaged text: what is taken away and what restores it, against the papers' definitions."""
+"""Span corruption and text infilling against the definitions in the papers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_span_corruption_can_be_undone(length: int, share: float, mean: float, s
     ids = np.arange(1000, 1000 + length)
     source, target = corrupt_spans(ids, SENTINELS, share, mean, np.random.default_rng(seed))
     assert restore_spans(source.tolist(), target.tolist(), SENTINELS) == ids.tolist()
-    taken = [i for i in target if i >= 1000]
-    assert len(taken) == min(max(round(share * length), 1), length - 1)
+    removed = [i for i in target if i >= 1000]
+    assert len(removed) == min(max(round(share * length), 1), length - 1)
     marks = [i for i in source if i < 1000]
     assert marks == list(SENTINELS[: len(marks)])  # each once, in order
     assert [i for i in target if i < 1000] == [*marks, SENTINELS[len(marks)]]
-    places = [place for place, i in enumerate(source) if i < 1000]
-    assert all(b - a > 1 for a, b in itertools.pairwise(places))  # spans don't touch
+    positions = [place for place, i in enumerate(source) if i < 1000]
+    assert all(b - a > 1 for a, b in itertools.pairwise(positions))  # spans don't touch
     names = symbol_names(DenoisingConfig(share=share, mean_span=mean), length)
     assert len(names) == len(marks) + 1
 

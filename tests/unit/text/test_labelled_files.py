@@ -1,4 +1,4 @@
-"""Reading labelled texts, tagged sentences and questions, and what is said about files that are otherwise."""
+"""Readers of labelled texts, tagged sentences and questions, and their errors for malformed files."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def answering(**options: Any) -> Questions:
 
 
 def test_the_same_texts_from_every_format(tmp_path: Path) -> None:
-    rows = [("fine, really", "1"), ('so "so"', "0"), ("bad\\n", "0")]
-    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"{t}\t{y}\n" for t, y in rows))
+    texts_and_labels = [("fine, really", "1"), ('so "so"', "0"), ("bad\\n", "0")]
+    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"{t}\t{y}\n" for t, y in texts_and_labels))
     (tmp_path / "a.jsonl").write_text(
-        "".join(json.dumps({"label": int(y), "text": t, "x": 1}) + "\n" for t, y in rows)
+        "".join(json.dumps({"label": int(y), "text": t, "x": 1}) + "\n" for t, y in texts_and_labels)
     )
-    quoted = "".join('"' + t.replace('"', '""') + f'",{y}\n' for t, y in rows)
+    quoted = "".join('"' + t.replace('"', '""') + f'",{y}\n' for t, y in texts_and_labels)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(("text,label\n" + quoted).encode()))
-    (tmp_path / "zero").write_text("".join(f"{t}\n\n" for t, y in rows if y == "0"))
-    (tmp_path / "one").write_text("".join(f"{t}\n" for t, y in rows if y == "1"))
+    (tmp_path / "zero").write_text("".join(f"{t}\n\n" for t, y in texts_and_labels if y == "0"))
+    (tmp_path / "one").write_text("".join(f"{t}\n" for t, y in texts_and_labels if y == "1"))
     for name in ("a.tsv", "a.jsonl", "a.csv.gz"):
-        found = classification().read([tmp_path / name])
-        assert [(e.text, e.label) for e in found] == rows
+        examples = classification().read([tmp_path / name])
+        assert [(e.text, e.label) for e in examples] == texts_and_labels
     plain = classification(labels=["0", "1"]).read([tmp_path / "zero", tmp_path / "one"])
-    assert sorted((e.text, e.label) for e in plain) == sorted(rows)
+    assert sorted((e.text, e.label) for e in plain) == sorted(texts_and_labels)
     assert [(e.file, e.line) for e in plain] == [(0, 1), (0, 3), (1, 1)]
 
 
@@ -146,15 +146,15 @@ def test_conllu_words_are_its_syntactic_words(tmp_path: Path) -> None:
 def test_english_web_text_is_read_whole() -> None:
     if not EWT.exists():
         pytest.skip(f"needs {EWT}")
-    found = tagging().read([EWT])
-    assert len(found) == 2001
-    assert len(tagging().labels(found)) == 17  # the universal tags
+    sentences = tagging().read([EWT])
+    assert len(sentences) == 2001
+    assert len(tagging().labels(sentences)) == 17  # the universal tags
 
 
 def test_columns_of_conll_2003(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("-DOCSTART- -X- O O\n\nAda NNP I-NP B-PER\nslept VBD I-VP O\n")
-    (found,) = tagging(spans=True).read([tmp_path / "a.txt"])
-    assert (found.words, found.tags, found.line) == (["Ada", "slept"], ["B-PER", "O"], 3)
+    (sentence,) = tagging(spans=True).read([tmp_path / "a.txt"])
+    assert (sentence.words, sentence.tags, sentence.line) == (["Ada", "slept"], ["B-PER", "O"], 3)
 
 
 @pytest.mark.parametrize(
@@ -219,18 +219,18 @@ def test_an_answer_is_whole_in_some_window(answer: str, vocabulary: Vocabulary) 
     start = SENTENCE.index(answer)
     example = Question("Who?", SENTENCE, [answer], [start])
     length = len(vocabulary.encode(" " + answer))
-    found = 0
+    matches = 0
     for window in answering(stride=length).windows(example, vocabulary, length + 40):
         first, last = window.place(start, start + len(answer))
         if first:
-            found += 1
+            matches += 1
             words = window.words
             assert SENTENCE[words[first - window.first][0] : words[last - window.first][1]] == answer
             text = vocabulary.decode(window.ids[first : last + 1])
             assert text.split() == answer.split()
         else:
             assert (first, last) == (0, 0)
-    assert found
+    assert matches
 
 
 def test_questions_from_squad_and_lines(tmp_path: Path) -> None:

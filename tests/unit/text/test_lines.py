@@ -1,4 +1,4 @@
-"""N lines in, N lines out: what Python and others take for a line end never stands inside a line."""
+"""N lines in, N lines out: no line contains a character that Python or other programs treat as a line end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headwise.text.reading.records import read_records
 from headwise.text.tokens.subwords import Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 
-# Every character at which Python cuts lines: the test's own list, from Python itself.
+# Every character at which Python splits lines, determined with Python itself.
 LINE_ENDS = [chr(code) for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1]
 TEXT = "".join(f"a{end}b " for end in LINE_ENDS).strip()
 FLAT = "".join("a b " for _ in LINE_ENDS).strip()
@@ -105,9 +105,9 @@ def test_a_line_that_fills_the_memory_is_named(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("read", [read_trees, read_alignments, lambda path: list(read_lines(path))])
 def test_a_damaged_gzip_file_is_one_sentence(tmp_path: Path, read) -> None:
     good = gzip.compress(b"0-0 1-1\n" * 1_000)
-    harmed = bytearray(good)
-    harmed[20:30] = bytes(10)
-    for content in (good[:-12], bytes(harmed), b"\x1f\x8b", b"no gzip"):
+    corrupted = bytearray(good)
+    corrupted[20:30] = bytes(10)
+    for content in (good[:-12], bytes(corrupted), b"\x1f\x8b", b"no gzip"):
         path = tmp_path / "a.gz"
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"a\.gz"):
@@ -117,16 +117,16 @@ def test_a_damaged_gzip_file_is_one_sentence(tmp_path: Path, read) -> None:
 def test_a_model_that_knows_line_ends_writes_spaces(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """One of an earlier version, whose subwords hold line ends; its weights are random, so that it writes them."""
+    """A model of an earlier version, whose subwords contain line ends; its weights are random, so it generates them."""
     run = make_run(tmp_path / "run")
-    harmed = [
+    texts = [
         LINE_ENDS[i % len(LINE_ENDS)].join(text.split()) for i, text in enumerate([*ENGLISH, *GERMAN] * 10)
     ]
-    known = Subwords.train(harmed, ["x"], SubwordConfig(size=150), run)
+    subwords = Subwords.train(texts, ["x"], SubwordConfig(size=150), run)
     translator = Translator.load([run])
-    drawn = translator.translate(ENGLISH, sample=True, seed=3)
-    assert any(set(known.decode_target(t.outputs[0].tokens)) & set(LINE_ENDS) for t in drawn)
-    assert all(len(t.text.splitlines()) <= 1 for t in drawn)
+    samples = translator.translate(ENGLISH, sample=True, seed=3)
+    assert any(set(subwords.decode_target(t.outputs[0].tokens)) & set(LINE_ENDS) for t in samples)
+    assert all(len(t.text.splitlines()) <= 1 for t in samples)
     (tmp_path / "text").write_text("\n".join(ENGLISH))
     for options in ([], ["--jsonl"], ["--n-best", "1", "--scores"]):
         assert (

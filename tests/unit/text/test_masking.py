@@ -1,4 +1,4 @@
-"""What is hidden for masked language modeling, and how texts are cut for it."""
+"""Masking for masked language modeling, and splitting of texts into examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MASKING = Masking(symbol=4, first=5, size=1000)
 
 
 def test_shares_are_berts() -> None:
-    """15 % of the tokens; of these 80 % masked, 10 % another, 10 % as they were (within 4 standard deviations)."""
+    """15 % of the tokens; of these 80 % masked, 10 % random, 10 % unchanged (within 4 standard deviations)."""
     ids = np.arange(5, 995).repeat(50)
     inputs, targets = MASKING.hide(ids, np.random.default_rng(1))
     assert (inputs[0], inputs[-1]) == (BOS, EOS)

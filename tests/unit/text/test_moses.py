@@ -1,4 +1,4 @@
-"""Tokenization against Moses's own, which Multi30k was prepared with, and the way back."""
+"""Tokenizer compared with the Moses scripts, which Multi30k was prepared with, and detokenizer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lines(name: str) -> list[str]:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_real_text_is_tokenized_as_moses_did_it(language: str) -> None:
-    """Where the lines differ, it is in what was normalized before (quotes of other forms, `." ` and `". `)."""
+    """Lines differ only by the normalization before tokenization (forms of quotes, `." ` and `". `)."""
     raw, theirs = lines(f"val.{language}"), lines(f"val.lc.norm.tok.{language}")
     ours = [tokenize(line.lower(), language, escape=True) for line in raw]
     same = sum(a == b for a, b in zip(ours, theirs, strict=True))

@@ -1,4 +1,4 @@
-"""Words that a model never saw: found from the subwords of its training text, and told by every command."""
+"""Words that a model never saw: detection by the subwords of its training text, and warnings of the commands."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_kept_is_what_the_encoded_text_has(prepared: PreparedData, tmp_path: Path) -> None:
     prepared.save(tmp_path)
-    found = Seen.find(tmp_path / FILE, prepared.subwords)
-    assert found is not None
+    seen = Seen.find(tmp_path / FILE, prepared.subwords)
+    assert seen is not None
     for side, table in (("source", prepared.train.source_table), ("target", prepared.train.target_table)):
-        assert set(np.flatnonzero(found.pieces[side])) == set(table.values.tolist())  # type: ignore[index]
+        assert set(np.flatnonzero(seen.pieces[side])) == set(table.values.tolist())  # type: ignore[index]
 
 
 def test_every_training_word_is_known_and_others_are_not(prepared: PreparedData, tmp_path: Path) -> None:
@@ -91,15 +91,15 @@ def test_with_dropped_merges_other_subwords_were_seen(tmp_path: Path) -> None:
 
     prepared = prepared_text(tmp_path, dropout=0.5)
     prepared.save(tmp_path)
-    found = Seen.find(tmp_path / FILE, prepared.subwords)
-    assert found is not None
+    seen = Seen.find(tmp_path / FILE, prepared.subwords)
+    assert seen is not None
     segmenter = DropoutSegmenter(prepared.subwords.source_processor, 0.5)
     plain = set(prepared.train.source_table.values.tolist())
     random = np.random.default_rng(1)
     drawn = {i for _ in range(20) for row in segmenter.encode_batch(ENGLISH, random) for i in row}
     assert drawn - plain
-    assert all(found.pieces["source"][i] for i in drawn)
-    assert Novelty(prepared.subwords, found).words("Der 漢 字 horse", "target") == ("漢", "字")
+    assert all(seen.pieces["source"][i] for i in drawn)
+    assert Novelty(prepared.subwords, seen).words("Der 漢 字 horse", "target") == ("漢", "字")
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +141,9 @@ def test_the_words_found_are_those_that_the_trace_marks(
 ) -> None:
     text = gap.join(words).strip()
     side, notes = run_tracer.read(text)
-    found = run_tracer.translator.novelty.words(text, "source")
-    assert tuple(side.words[number] for number in side.unknown) == found
-    assert bool(notes) == bool(found)
+    unknown_words = run_tracer.translator.novelty.words(text, "source")
+    assert tuple(side.words[number] for number in side.unknown) == unknown_words
+    assert bool(notes) == bool(unknown_words)
     # The sentence has the subwords that its words have by themselves.
     processor = run_tracer.translator.subwords.source_processor
     alone = [i for word in one_line(text).split(" ") for i in processor.encode(word)]
@@ -208,17 +208,17 @@ def test_score_tells_of_both_sides(run: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_explain_tells(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["explain", str(run), "--text", "Two 漢 dogs", "--target", "Zwei ☃", "--device", "cpu"]
+    command = ["explain", str(run), "--text", "Two 漢 dogs", "--target", "Zwei ☃", "--device", "cpu"]
     source = "the model never saw in training, in whole or in part: 漢"
     target = "the model never saw in training as target text, in whole or in part: ☃"
-    assert command_line(asked) == 0
+    assert command_line(command) == 0
     printed = capsys.readouterr().out
     assert f"note: {source}\nnote: {target}\n" in printed
-    assert command_line([*asked, "-o", str(tmp_path / "a.json")]) == 0
-    told = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert told["notes"] == [source, target]
-    assert [told["source"]["words"][n] for n in told["source"]["unknown"]] == ["漢"]
-    assert command_line([*asked, "-o", str(tmp_path / "a.html")]) == 0
+    assert command_line([*command, "-o", str(tmp_path / "a.json")]) == 0
+    trace = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert trace["notes"] == [source, target]
+    assert [trace["source"]["words"][n] for n in trace["source"]["unknown"]] == ["漢"]
+    assert command_line([*command, "-o", str(tmp_path / "a.html")]) == 0
     assert source in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Vocabularies that give every text back, the store of single texts, and windows that cover a text once."""
+"""Lossless vocabularies, prepared monolingual text, and windows that cover a text once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_rare_characters_may_be_left_out() -> None:
 
 
 class Bytes(Vocabulary):
-    """Every byte is a unit: characters come in parts."""
+    """Byte vocabulary, which splits characters into several ids."""
 
     size, symbols = 260, ()
 
@@ -99,19 +99,21 @@ def prepare(folder: Path, config: DataConfig, **options: Any) -> PreparedText:
 
 
 def test_a_running_text_is_one_row_of_ids_whose_end_is_for_development(tmp_path: Path) -> None:
-    found = prepare(tmp_path, write(tmp_path, LINES))
+    prepared = prepare(tmp_path, write(tmp_path, LINES))
     text = "".join(LINES)
-    assert found.vocabulary.decode(found.train.ids) + found.vocabulary.decode(found.dev.ids) == text
-    assert found.train.characters + found.dev.characters == len(text)
-    before = "".join(LINES[: len(found.train) - 1])
     assert (
-        len(before) < 0.75 * len(text) <= found.train.characters
-    )  # the first line that begins in the last quarter
-    assert (
-        found.dev.locate([0, 1])
-        == f"{tmp_path}/text.txt lines {len(found.train) + 1} and {len(found.train) + 2}"
+        prepared.vocabulary.decode(prepared.train.ids) + prepared.vocabulary.decode(prepared.dev.ids) == text
     )
-    assert found.report[0] == f"20 lines read, 20 kept ({len(text)} characters); removed: 0 not UTF-8"
+    assert prepared.train.characters + prepared.dev.characters == len(text)
+    text_before_last = "".join(LINES[: len(prepared.train) - 1])
+    assert (
+        len(text_before_last) < 0.75 * len(text) <= prepared.train.characters
+    )  # development starts at the first line that begins in the last quarter
+    assert (
+        prepared.dev.locate([0, 1])
+        == f"{tmp_path}/text.txt lines {len(prepared.train) + 1} and {len(prepared.train) + 2}"
+    )
+    assert prepared.report[0] == f"20 lines read, 20 kept ({len(text)} characters); removed: 0 not UTF-8"
     assert prepare(tmp_path, write(tmp_path, LINES)).reused
     assert not prepare(tmp_path, write(tmp_path, LINES), documents=True).reused
 
@@ -119,12 +121,12 @@ def test_a_running_text_is_one_row_of_ids_whose_end_is_for_development(tmp_path:
 def test_where_lines_are_documents_each_ends(tmp_path: Path) -> None:
     config = write(tmp_path, ["b a\n", "\n", " a c \n", "b a\n", "c\n"])
     config.dev_share, config.cleaning.drop_duplicates = 0.0, True
-    found = prepare(tmp_path, config, documents=True)
-    texts = [found.vocabulary.decode(found.train[row]) for row in range(len(found.train))]
+    prepared = prepare(tmp_path, config, documents=True)
+    texts = [prepared.vocabulary.decode(prepared.train[row]) for row in range(len(prepared.train))]
     assert texts == ["b a", "a c", "c"]
-    assert [found.train[row][-1] for row in range(3)] == [EOS] * 3
-    assert (len(found.dev), found.train.lines.tolist()) == (0, [1, 3, 5])
-    assert found.report[0].endswith("removed: 1 empty, 0 not UTF-8, 1 duplicates")
+    assert [prepared.train[row][-1] for row in range(3)] == [EOS] * 3
+    assert (len(prepared.dev), prepared.train.lines.tolist()) == (0, [1, 3, 5])
+    assert prepared.report[0].endswith("removed: 1 empty, 0 not UTF-8, 1 duplicates")
 
 
 def test_a_development_file_and_what_is_unknown_in_it(tmp_path: Path) -> None:
@@ -132,10 +134,10 @@ def test_a_development_file_and_what_is_unknown_in_it(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "dev.gz", "wb") as file:
         file.write(b"\xef\xbb\xbfbxa\r\nb\n\xff\xff\nb")
     config.dev_text = str(tmp_path / "dev.gz")
-    found = prepare(tmp_path, config)
-    assert found.dev.ids.tolist() == [6, UNK, 5, 4, 6, 4, 6, 4]
-    assert found.dev.lines.tolist() == [1, 2, 4]
-    assert "development: 8 tokens of 8 characters, 1 of them unknown" in found.report
+    prepared = prepare(tmp_path, config)
+    assert prepared.dev.ids.tolist() == [6, UNK, 5, 4, 6, 4, 6, 4]
+    assert prepared.dev.lines.tolist() == [1, 2, 4]
+    assert "development: 8 tokens of 8 characters, 1 of them unknown" in prepared.report
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,7 @@ def test_a_stream_goes_on_where_it_was_left(tmp_path: Path, prefix: bool) -> Non
         if mine.prefix is not None:
             assert theirs.prefix is not None
             assert mine.prefix.equal(theirs.prefix)
-            # A token is predicted where it doesn't stand in the prefix.
+            # Tokens of the prefix are not predicted.
             seen = [min(max(int(p) - 1, 0), 8) for p in mine.prefix]
             assert mine.target_tokens == sum(8 - s for s in seen)
     assert one.epoch > 2

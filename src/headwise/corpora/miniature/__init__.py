@@ -1,22 +1,22 @@
-"""The built-in miniature corpus: English sentences and their German translations, grown from a grammar.
+"""The built-in miniature corpus: English-German sentence pairs generated from a bilingual grammar.
 
-A newcomer has no data at hand, and an analysis of attention needs text whose structure is known. This corpus
-is both: `generate` draws sentence pairs from a small bilingual grammar, and every pair knows its word
-alignment, the dependency trees of both sides and what each pronoun refers to.
+It gives new users data without a download, and analyses of attention a text with known structure: `generate` samples
+sentence pairs from a small grammar, and every pair comes with its gold word alignment, the dependency trees of both
+sides and the antecedent of each pronoun.
 
-How it works, from the words up: `nouns`, `verbs` and `modifiers` list the lemmas, `lexicon` reads them;
-`phrases`, `clauses`, `linked` and `sentences` draw an abstract tree (`syntax`) that fixes meaning and
-structure but no words' order or form; `english` and `german` (with `german_phrases` and `declension`) read
-the two sentences off the same tree; `corpus` turns them into annotated pairs and splits them.
+The modules, bottom-up: `nouns`, `verbs` and `modifiers` are tables of lemmas, which `lexicon` parses; `phrases`,
+`clauses`, `linked` and `sentences` sample an abstract syntax tree (`syntax`) that fixes meaning and structure but
+neither word order nor inflection; `english` and `german` (with `german_phrases` and `declension`) linearize the same
+tree into the two sentences; `corpus` turns them into annotated pairs and splits them.
 
 Three properties hold by construction and are tested:
 
-- English determines German: equal sources have equal targets. What would be unclear is not drawn (*you* is
+- English determines German: equal sources have equal targets. Ambiguous sentences are not generated (*you* is
   always du, a pronoun has one possible antecedent, *the boys read* is not used because it hides its tense).
 - The sets are disjoint, and every dev and test sentence contains a held-out combination, a pair of words that
   no training sentence combines (see `corpus.combinations`), while each of the words is in the training set.
-- The same arguments give the same corpus in every process and on every machine, and a larger training set
-  begins with the smaller one.
+- The same arguments give the same corpus in every process and on every machine, and a smaller training set is a
+  prefix of a larger one.
 """
 
 from headwise.corpora.miniature.corpus import MiniatureCorpus, MiniaturePair, generate, write

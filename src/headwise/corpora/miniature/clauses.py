@@ -1,8 +1,8 @@
-"""Drawing single clauses at random: verb or predicate, arguments, tense, negation and adverbials.
+"""Sampling of single clauses: verb or predicate, arguments, tense, negation and adverbials.
 
-What may be combined is said by the lexicon; what keeps an English sentence to one German translation is seen
-to here: verbs whose past looks like their present (*read*, *put*) stand in the perfect where no -s tells the
-tenses apart, and *you* is never put in the preterite, which German avoids.
+The lexicon defines which words combine. This module ensures that an English sentence has one German translation:
+verbs whose past equals their present (*read*, *put*) are in the perfect where no -s distinguishes the tenses, and
+*you* never occurs with the preterite, which German avoids.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WANT = Modal("want", ("will", "willst", "wollen"), ("wollte", "wollten"))
 MAY = Modal("may", ("darf", "darfst", "dürfen"), None)
 SHOULD = Modal("should", ("sollte", "solltest", "sollten"), None)
 
-# How often the verbs of a frame are drawn, in halves: the frames differ in how many verbs they have.
+# Weight of each verb of a frame, in halves, as the frames differ in their number of verbs.
 _FRAME_WEIGHTS = {
     "intransitive": 2,
     "located": 4,
@@ -55,7 +55,7 @@ _HABIT = frozenset(["habit"])
 
 
 class Clauses(Phrases):
-    """Draws clauses."""
+    """Sampler of clauses."""
 
     def clause(
         self,
@@ -69,9 +69,9 @@ class Clauses(Phrases):
         adverbials: bool = True,
         definite: bool = False,
     ) -> Clause:
-        """A clause with a verb; what isn't given is drawn (the subject as `definite`, if so wished).
+        """Return a clause with a verb; missing parts are sampled, the subject as a `definite` one on request.
 
-        Raises `Retry` where nothing fits what is given.
+        Raises `Retry` where nothing fits the given parts.
         """
         if verb is None:
             verb = self.fitting(subject, direct)
@@ -90,7 +90,7 @@ class Clauses(Phrases):
         return clause
 
     def fitting(self, subject: Phrase | None, direct: Phrase | None) -> Verb:
-        """A verb for the arguments that are given already."""
+        """Return a verb that fits the given arguments; raises `Retry` where none does."""
         if direct is not None:
             options = VERBS_OF_OBJECT[direct.noun]
             if subject is not None:
@@ -111,12 +111,12 @@ class Clauses(Phrases):
         front: bool = False,
         temporary: bool = False,
     ) -> Clause:
-        """A clause with a predicative adjective; a `temporary` one is for what comes and goes."""
+        """Return a clause with a predicative adjective; with `temporary`, one for a temporary state."""
         negated = self.chance(negation)
         if subject is None:
             adjective = adjective or self.pick(_TEMPORARY if temporary else lx.ADJECTIVES)
             if MAN in adjective.nouns and self.chance(0.2):
-                subject = self.speaker()
+                subject = self.new_pronoun()
             else:
                 definite = negated or self.chance(0.8)
                 plain = self.chance(0.75)
@@ -148,7 +148,7 @@ class Clauses(Phrases):
     # ---------------------------------------------------------------------------------------------- tense
 
     def tense(self, clause: Clause, allowed: str = "") -> None:
-        """Choose tense and modal. `allowed` is empty or fixes one of present, past, perfect, future, modal."""
+        """Choose tense and modal; `allowed` is empty or one of present, past, perfect, future and modal."""
         verb = clause.verb
         assert verb is not None
         draw = self.random()
@@ -171,11 +171,11 @@ class Clauses(Phrases):
             clause.tense = allowed
             if clause.tense in ("present", "past") and not verb.flags & {"s", "n"}:
                 clause.progressive = self.chance(0.45 if clause.tense == "present" else 0.1)
-        self.mend(clause, verb)
+        self.avoid_ambiguous_tense(clause, verb)
 
     @staticmethod
-    def mend(clause: Clause, verb: Verb) -> None:
-        """Replace a tense that would be ambiguous in English or odd in German by the perfect."""
+    def avoid_ambiguous_tense(clause: Clause, verb: Verb) -> None:
+        """Replace a tense that is ambiguous in English or unusual in German by the perfect."""
         subject = clause.subject
         if clause.modal is not None or clause.tense not in ("present", "past"):
             return
@@ -187,26 +187,26 @@ class Clauses(Phrases):
     # ------------------------------------------------------------------------------------------- arguments
 
     def arguments(self, clause: Clause) -> None:
-        """Fill what the verb of a clause requires and has not been given yet."""
+        """Sample the missing arguments that the verb of a clause requires."""
         verb, subject = clause.verb, clause.subject
         assert verb is not None
         definite = clause.negated or subject.determiner == "no"
         if verb.frame == "giving":
             if self.chance(0.2):
-                clause.recipient = self.somebody(subject)
+                clause.recipient = self.object_pronoun(subject)
             else:
                 noun = self.fresh(verb.recipients)
                 clause.recipient = self.phrase(noun, "recipient", subject=subject, definite=True, plain=True)
         pronoun = MAN in verb.objects and self.chance(0.15)
         if verb.frame == "prepositional":
             if pronoun:
-                clause.oblique = self.somebody(subject)
+                clause.oblique = self.object_pronoun(subject)
             else:
                 noun = self.fresh(verb.objects)
                 clause.oblique = self.phrase(noun, "object", subject=subject, definite=definite)
         elif verb.objects and clause.direct is None:
             if pronoun:
-                clause.direct = self.somebody(subject)
+                clause.direct = self.object_pronoun(subject)
             else:
                 noun = self.fresh(verb.objects)
                 direct = self.phrase(noun, "object", subject=subject, single="1" in verb.flags)
@@ -224,7 +224,7 @@ class Clauses(Phrases):
                 self.place(clause, lx.TARGETS)
 
     def place(self, clause: Clause, places: tuple[Place, ...]) -> None:
-        """Add where something happens, or where to."""
+        """Add a location or direction to a clause."""
         place = self.pick(places)
         noun: Noun = self.fresh(place.nouns)
         phrase = self.phrase(noun, "place", subject=clause.subject, plain=self.chance(0.7))
@@ -234,7 +234,7 @@ class Clauses(Phrases):
 
     @staticmethod
     def contexts(clause: Clause) -> frozenset[str]:
-        """The contexts of adverbials that a clause offers (see `modifiers.TIMES`)."""
+        """Return the contexts of a clause that adverbials may require (see `modifiers.TIMES`)."""
         if clause.modal is not None:
             return frozenset(["modal"] if clause.tense == "present" else [])
         if clause.tense != "present":
@@ -245,12 +245,12 @@ class Clauses(Phrases):
         return frozenset(["present"] if stative else ["present", "habit"])
 
     def fixed(self, options: tuple[Fixed, ...], contexts: frozenset[str]) -> Fixed | None:
-        """One of the adverbials that fit, or none."""
+        """Return one of the adverbials that fit the contexts, or None."""
         fitting = [option for option in options if not contexts.isdisjoint(option.contexts)]
         return self.pick(fitting) if fitting else None
 
     def adverbials(self, clause: Clause) -> None:
-        """Add adverbials of time, frequency, manner and place, and for whom something is done."""
+        """Add adverbials of time, frequency, manner and place, and a beneficiary."""
         verb, contexts, negated = clause.verb, self.contexts(clause), clause.negated
         assert verb is not None
         lasting = "n" in verb.flags
@@ -280,7 +280,7 @@ class Clauses(Phrases):
             )
 
     def move(self, clause: Clause) -> None:
-        """Put an adverbial first: a sentence adverb always, time and place sometimes."""
+        """Front an adverbial: a sentence adverb always, time and place sometimes."""
         verb = clause.verb
         assert verb is not None
         if self.chance(0.06) and clause.subject.determiner != "no":

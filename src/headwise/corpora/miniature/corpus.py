@@ -1,4 +1,4 @@
-"""Sentence pairs with their gold annotation, and the train, dev and test sets made of them."""
+"""Sentence pairs with gold annotation, and their split into training, development and test sets."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from headwise.corpora.miniature.syntax import Clause, Linearized, Phrase, Senten
 from headwise.errors import DataError
 from headwise.files import write_text
 
-_SHORTEST, _LONGEST = 4, 17  # tokens, the final mark included
-_HELD_OUT_SHARE = 20  # one combination in so many is kept for dev and test
-_FEWEST_CHOICES = 10  # words with fewer partners have none held out, or training might never show some word
+_SHORTEST, _LONGEST = 4, 17  # tokens, final punctuation included
+_HELD_OUT_SHARE = 20  # one combination in 20 is reserved for dev and test
+_FEWEST_CHOICES = 10  # words with fewer partners have none held out, so that each word occurs in training
 _CLITICS = frozenset([".", "?", ",", "'s", "'"])
 
 
 @dataclass(frozen=True, slots=True)
 class MiniaturePair:
-    """An English sentence, its German translation, and what is known about both.
+    """An English sentence, its German translation, and the gold annotation of both.
 
-    Tokens are words, with punctuation and the English possessive 's apart. Indices count tokens from 0.
-    `alignment` holds the pairs (source index, target index) of words that translate each other; a word that
-    only its own grammar asks for (*does* in a question, German commas) is not aligned. Heads and relations
-    are a dependency tree in the style of Universal Dependencies: head -1 marks the root. Coreference holds
+    Tokens are words, with punctuation and the English possessive 's as separate tokens. Indices count tokens from 0.
+    `alignment` holds the pairs (source index, target index) of words that translate each other; function words that
+    only one of the languages requires (*does* in a question, German commas) are not aligned. Heads and relations
+    form a dependency tree in the style of Universal Dependencies: head -1 marks the root. Coreference holds
     (pronoun, noun) indices for personal, possessive and relative pronouns that refer to a noun of the
     sentence. Tags are Universal part-of-speech tags.
     """
@@ -52,7 +52,7 @@ class MiniaturePair:
 
 @dataclass(frozen=True)
 class MiniatureCorpus:
-    """The three sets; no English sentence is in two of them or twice in one."""
+    """Training, development and test set; no English sentence occurs twice, within or across the sets."""
 
     train: list[MiniaturePair]
     dev: list[MiniaturePair]
@@ -60,7 +60,7 @@ class MiniatureCorpus:
 
 
 def generate(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1) -> MiniatureCorpus:
-    """Draw a corpus of so many pairs; about a tenth of a second for a thousand.
+    """Generate a corpus with the given set sizes; takes about 0.1 s per 1,000 pairs.
 
     Equal arguments give equal corpora. The test set depends on `test` and `seed` alone, the training set on
     `train` and `seed`. Raises `DataError` for a negative size.
@@ -68,19 +68,19 @@ def generate(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1
     for name, size in (("train", train), ("dev", dev), ("test", test)):
         if size < 0:
             raise DataError(f"{name}: the miniature corpus needs a size of 0 or more, found {size}")
-    taken: set[str] = set()
-    tested = _draw(test, f"{seed}/test", held_out=True, taken=taken)
-    developed = _draw(dev, f"{seed}/dev", held_out=True, taken=taken)
-    trained = _draw(train, f"{seed}/train", held_out=False, taken=set())
-    return MiniatureCorpus(trained, developed, tested)
+    used_sources: set[str] = set()
+    test_pairs = _draw(test, f"{seed}/test", held_out=True, used_sources=used_sources)
+    dev_pairs = _draw(dev, f"{seed}/dev", held_out=True, used_sources=used_sources)
+    train_pairs = _draw(train, f"{seed}/train", held_out=False, used_sources=set())
+    return MiniatureCorpus(train_pairs, dev_pairs, test_pairs)
 
 
 def write(corpus: MiniatureCorpus, directory: Path) -> list[Path]:
-    """Write the corpus as text, one sentence a line; returns the files.
+    """Write the corpus as text, one sentence per line; returns the paths.
 
-    Makes train, dev and test `.en` and `.de`; `test.align` and `dev.align` with the alignments in Pharaoh
+    Writes train, dev and test `.en` and `.de`; `test.align` and `dev.align` with the alignments in Pharaoh
     format (`source-target`, from 0); and for dev and test `.en.conllu` and `.de.conllu` with the dependency
-    trees, where `Antecedent=N` in the last column of a pronoun names the noun it refers to. Raises
+    trees, where `Antecedent=N` in the last column of a pronoun is the number of the noun it refers to. Raises
     `TrainingError` where the directory can't be written.
     """
     files: dict[str, Iterable[str]] = {}
@@ -99,8 +99,8 @@ def write(corpus: MiniatureCorpus, directory: Path) -> list[Path]:
 # ------------------------------------------------------------------------------------------------- drawing
 
 
-def _draw(count: int, stream: str, *, held_out: bool, taken: set[str]) -> list[MiniaturePair]:
-    """Draw pairs with (or without) held-out combinations whose sources are not `taken`, and take them."""
+def _draw(count: int, stream: str, *, held_out: bool, used_sources: set[str]) -> list[MiniaturePair]:
+    """Sample pairs with (or without) held-out combinations whose sources are new, and add these to `used_sources`."""
     sampler = Constructions(Random(stream))
     pairs: list[MiniaturePair] = []
     while len(pairs) < count:
@@ -113,24 +113,24 @@ def _draw(count: int, stream: str, *, held_out: bool, taken: set[str]) -> list[M
         pair = annotate(sentence)
         shortest = min(len(pair.source_tokens), len(pair.target_tokens))
         longest = max(len(pair.source_tokens), len(pair.target_tokens))
-        if shortest >= _SHORTEST and longest <= _LONGEST and pair.source not in taken:
-            taken.add(pair.source)
+        if shortest >= _SHORTEST and longest <= _LONGEST and pair.source not in used_sources:
+            used_sources.add(pair.source)
             pairs.append(pair)
     return pairs
 
 
 @cache
 def is_held_out(combination: tuple[str, str]) -> bool:
-    """Whether a combination is kept out of the training set: by a fixed hash, the same for all seeds."""
+    """Whether a combination is held out of the training set, by a fixed hash that no seed changes."""
     return zlib.crc32("|".join(combination).encode()) % _HELD_OUT_SHARE == 0
 
 
 def combinations(sentence: Sentence) -> Iterator[tuple[str, str]]:
-    """The word pairs that a sentence combines.
+    """Yield the word pairs that a sentence combines.
 
-    Verb with the nouns of its subject, objects and prepositional object, and adjective with its noun, as
-    attribute or predicate; a pronoun counts as the noun it refers to. Verbs and adjectives with few partners
-    are left out. One combination in twenty is held out.
+    These are a verb with the nouns of its subject, objects and prepositional object, and an adjective with its noun,
+    as attribute or predicate; a pronoun counts as the noun it refers to. Verbs and adjectives with few partners
+    are excluded. One combination in twenty is held out.
     """
     yield from _clause_combinations(sentence.clause)
     if sentence.second is not None:
@@ -148,7 +148,7 @@ def _clause_combinations(clause: Clause) -> Iterator[tuple[str, str]]:
             yield (f"{verb.key}:{role}", origin.noun.english)
         yield from _phrase_combinations(phrase)
     if clause.adjective is not None and clause.subject.origin.kind == "noun":
-        yield from _described(clause.adjective, clause.subject.noun)
+        yield from _adjective_combination(clause.adjective, clause.subject.noun)
     for phrase in (clause.standard, clause.beneficiary, clause.place and clause.place.phrase):
         if phrase is not None:
             yield from _phrase_combinations(phrase)
@@ -157,7 +157,7 @@ def _clause_combinations(clause: Clause) -> Iterator[tuple[str, str]]:
 
 
 def _choices(verb: Verb, role: str) -> tuple[Noun, ...]:
-    """The nouns among which some can be held out."""
+    """Return the possible nouns of a verb in a role; none where no combination may be held out."""
     if verb.base == "eat" and role in ("subject", "agent"):  # who eats decides between essen and fressen
         return ()
     if role == "recipient":
@@ -167,12 +167,12 @@ def _choices(verb: Verb, role: str) -> tuple[Noun, ...]:
 
 def _phrase_combinations(phrase: Phrase) -> Iterator[tuple[str, str]]:
     for adjective in phrase.adjectives:
-        yield from _described(adjective, phrase.noun)
+        yield from _adjective_combination(adjective, phrase.noun)
     if phrase.relative is not None:
         yield from _clause_combinations(phrase.relative)
 
 
-def _described(adjective: Adjective, noun: Noun) -> Iterator[tuple[str, str]]:
+def _adjective_combination(adjective: Adjective, noun: Noun) -> Iterator[tuple[str, str]]:
     if len(adjective.nouns) >= _FEWEST_CHOICES:
         yield (adjective.english, noun.english)
 
@@ -181,7 +181,7 @@ def _described(adjective: Adjective, noun: Noun) -> Iterator[tuple[str, str]]:
 
 
 def annotate(sentence: Sentence) -> MiniaturePair:
-    """Read both languages off a tree; words that share a key are aligned."""
+    """Linearize a tree in both languages and align the words that share a key."""
     source, target = english.linearize(sentence), german.linearize(sentence)
     return MiniaturePair(
         source=join(source.tokens),
@@ -210,7 +210,7 @@ def _align(source: Linearized, target: Linearized) -> frozenset[tuple[int, int]]
 
 
 def join(tokens: tuple[str, ...]) -> str:
-    """The sentence as it is written: no space before punctuation and the possessive."""
+    """Join tokens into the written sentence, without spaces before punctuation and the possessive."""
     first, *rest = tokens
     return first + "".join([token if token in _CLITICS else " " + token for token in rest])
 

@@ -11,7 +11,7 @@ CASES = ("nom", "acc", "dat", "gen")
 
 
 def _table(text: str) -> dict[tuple[str, str], str]:
-    """Four rows (m, f, n, p) of four endings (nom, acc, dat, gen); `-` is the empty ending."""
+    """Parse four rows (m, f, n, p) of four endings (nom, acc, dat, gen); `-` is the empty ending."""
     rows = [line.split() for line in text.strip().splitlines()]
     return {
         (gender, case): ending.replace("-", "")
@@ -70,7 +70,7 @@ PERSONAL = _table("""
     es  es  ihm  seiner
     sie sie ihnen ihrer
 """)
-# (person, plural) to forms; du is the only second person of the miniature world
+# (person, plural) to forms; the corpus has no second person but du
 SPEAKERS = {
     (1, False): {"nom": "ich", "acc": "mich", "dat": "mir"},
     (2, False): {"nom": "du", "acc": "dich", "dat": "dir"},
@@ -103,7 +103,7 @@ CONTRACTIONS = {
     ("von", "dem"): "vom",
 }
 
-# present by (person, plural), then preterite
+# by (person, plural): present and preterite of the auxiliaries
 SEIN = {(1, False): "bin", (2, False): "bist", (3, False): "ist", (1, True): "sind", (3, True): "sind"}
 WAR = {(1, False): "war", (2, False): "warst", (3, False): "war", (1, True): "waren", (3, True): "waren"}
 HABEN = {(1, False): "habe", (2, False): "hast", (3, False): "hat", (1, True): "haben", (3, True): "haben"}
@@ -124,7 +124,7 @@ WURDE = {
 
 
 def noun_form(noun: Noun, plural: bool, case: str) -> str:
-    """The noun in a case: the dative plural takes -n, weak nouns their -(e)n in every oblique singular."""
+    """Return the noun in a case: -n in the dative plural, and -(e)n in every oblique singular of weak nouns."""
     if plural:
         form = noun.german_plural
         return form + "n" if case == "dat" and form[-1] not in "ns" else form
@@ -136,7 +136,7 @@ def noun_form(noun: Noun, plural: bool, case: str) -> str:
 
 
 def determiner_form(determiner: str, gender: str, case: str) -> str:
-    """The form of an inflected determiner other than `own` and the bare one."""
+    """Return the form of any determiner but `own` and `bare`."""
     if determiner == "the":
         return DEFINITE[gender, case]
     if determiner in UNINFLECTED:
@@ -148,7 +148,7 @@ def determiner_form(determiner: str, gender: str, case: str) -> str:
 
 
 def adjective_declension(determiner: str) -> dict[tuple[str, str], str]:
-    """The endings of adjectives after a determiner: weak, mixed or (without an inflected one) strong."""
+    """Return the adjective endings after a determiner: weak, mixed or (after uninflected ones) strong."""
     if determiner == "the":
         return WEAK
     if determiner in STEMS:

@@ -1,4 +1,4 @@
-"""The English side: agreement, do-support, progressive, auxiliaries, a and an, who, that and whom."""
+"""Linearization of a tree in English: agreement, do-support, progressive, auxiliaries, a and an, relative pronouns."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _SEMI = {"want": ("want", "wants", "wanted"), "must": ("have", "has", "had")}
 
 
 def article(following: str) -> str:
-    """`an` before a vowel sound, `a` elsewhere."""
+    """Return `an` before a vowel sound, `a` elsewhere."""
     return "an" if following[0] in "aeio" or following.startswith(("um", "un", "ug", "hon")) else "a"
 
 
 def linearize(sentence: Sentence) -> Linearized:
-    """Read the English sentence off the tree."""
+    """Linearize the tree of a sentence in English."""
     return _Linearizer().sentence(sentence)
 
 
 class _Linearizer:
-    """Holds the noun of every noun phrase met in one sentence, for the coreference links."""
+    """Linearizer of one sentence; holds the noun of every noun phrase for the coreference links."""
 
     __slots__ = ("nouns",)
 
@@ -84,7 +84,7 @@ class _Linearizer:
 
     @staticmethod
     def mark(link: Link, forms: tuple[str, ...], head: Word) -> list[Word]:
-        """The words of a subordinating conjunction; all but the first hang on the first (so that)."""
+        """Return the words of a subordinating conjunction; all others depend on the first (so that)."""
         first = Word(forms[0], "SCONJ", "mark", ((link, "conjunction"),), head)
         rest = [Word(form, "SCONJ", "fixed", ((link, "conjunction"),), first) for form in forms[1:]]
         return [first, *rest]
@@ -92,7 +92,7 @@ class _Linearizer:
     # ------------------------------------------------------------------------------------------ noun phrases
 
     def phrase(self, phrase: Phrase, *, subject: bool = False) -> tuple[list[Word], Word]:
-        """Words and head of a noun phrase."""
+        """Return words and head of a noun phrase."""
         key = ((phrase, "n"),)
         if phrase.kind == "personal":
             name = (phrase.person, phrase.plural) if phrase.person < 3 else phrase.english_pronoun
@@ -106,14 +106,14 @@ class _Linearizer:
             word = Word(form, "PRON", "", key)
             return [word], word
         form = phrase.noun.english_plural if phrase.plural else phrase.noun.english
-        *before, core = form.split()
+        *modifiers, core = form.split()
         noun = Word(core, "PROPN" if phrase.noun.proper else "NOUN", "", key)
         self.nouns[phrase] = noun
         words = [
             Word(adjective.english, "ADJ", "amod", ((phrase, adjective.english),), noun)
             for adjective in phrase.adjectives
         ]
-        words += [Word(part, "NOUN", "compound", key, noun) for part in before]
+        words += [Word(part, "NOUN", "compound", key, noun) for part in modifiers]
         words.append(noun)
         words = self.determiner(phrase, noun, words[0].form) + words
         if phrase.partner is not None:
@@ -133,7 +133,7 @@ class _Linearizer:
         return "who" if subject else "whom"
 
     def determiner(self, phrase: Phrase, noun: Word, following: str) -> list[Word]:
-        """Whatever stands before the adjectives: an article, a possessive, or the owner with 's."""
+        """Return the words before the adjectives: an article, a possessive, or the owner with 's."""
         owner, name, key = phrase.owner, phrase.determiner, ((phrase, "d"),)
         if owner is not None:
             if owner.kind == "relative":
@@ -165,7 +165,7 @@ class _Linearizer:
 
     @staticmethod
     def agreement(subject: Phrase) -> tuple[int, bool]:
-        """Person and number of the finite verb; you and the plural have the forms of the plural."""
+        """Return person and number of the finite verb; *you* takes plural forms."""
         plural = subject.plural or subject.partner is not None or subject.person == 2
         return (3 if subject.person == 2 else subject.person, plural)
 
@@ -176,9 +176,9 @@ class _Linearizer:
         return "are" if plural else _BE[person, plural]
 
     def verbs(self, clause: Clause) -> tuple[list[Word], Word, Word, bool]:
-        """Auxiliaries (finite first), the clause's head, the word complements hang on, and whether negated.
+        """Return the auxiliaries (finite first), the clause's head, the word that complements depend on, and a flag.
 
-        The last is True when the negation is already in the auxiliaries (cannot).
+        The flag says whether the auxiliaries include the negation (cannot).
         """
         verb, modal = clause.verb, clause.modal
         third = self.agreement(clause.subject) == (3, False)
@@ -223,7 +223,7 @@ class _Linearizer:
 
     @staticmethod
     def supported(clause: Clause) -> bool:
-        """Whether a verb without an auxiliary needs do: negated or asked, but not with who as subject."""
+        """Whether a verb without an auxiliary needs do-support: in negations and non-subject questions."""
         return clause.negated or (asks(clause) and not moves(clause.subject))
 
     def modal(self, clause: Clause, verb: Verb, third: bool) -> tuple[list[Word], Word, Word, bool]:
@@ -253,7 +253,7 @@ class _Linearizer:
     # ----------------------------------------------------------------------------------------------- clauses
 
     def clause(self, clause: Clause, kind: str = "main") -> tuple[list[Word], Word]:
-        """Words and head of a clause; `kind` is main, subordinate, infinitive or shared (no subject)."""
+        """Return words and head of a clause; `kind` is main, subordinate, infinitive or shared (no subject)."""
         if kind == "infinitive":
             assert clause.verb is not None
             head = Word(clause.verb.base, "VERB", "", ((clause, "v"),))
@@ -283,7 +283,7 @@ class _Linearizer:
         return words + self.after(clause, parts, main), head
 
     def opening(self, clause: Clause, parts: dict[str, list[Word]], head: Word) -> list[Word]:
-        """What precedes the subject: a fronted adverbial, a question word or a relative pronoun."""
+        """Return the words before the subject: a fronted constituent, a question word or a relative pronoun."""
         if clause.question in ("why", "where", "when"):
             return [Word(clause.question, "ADV", "advmod", ((clause, "why"),), head)]
         moved = next((name for name in MOVABLE if moves(getattr(clause, name))), "")
@@ -296,7 +296,7 @@ class _Linearizer:
         return words if plain else [*words, comma(head)]
 
     def parts(self, clause: Clause, head: Word, main: Word, kind: str) -> dict[str, list[Word]]:
-        """The constituents of a clause by name; arguments hang on the main verb, the subject on the head."""
+        """Return the constituents of a clause by name; arguments depend on the main verb, the subject on the head."""
         parts: dict[str, list[Word]] = {}
         verb = clause.verb
         if kind in ("shared", "infinitive"):
@@ -350,7 +350,7 @@ class _Linearizer:
         words: list[str] | None = None,
         key: Key | None = None,
     ) -> list[Word]:
-        """A noun phrase with its relation, after its preposition if `words` names one."""
+        """Return a noun phrase with its relation, after the preposition `words`, if any."""
         result, noun = self.phrase(phrase, subject=subject)
         noun.head, noun.relation = head, relation
         if not words:
@@ -360,7 +360,7 @@ class _Linearizer:
         return [first, *[Word(form, "ADP", "fixed", keys, first) for form in words[1:]], *result]
 
     def after(self, clause: Clause, parts: dict[str, list[Word]], main: Word) -> list[Word]:
-        """What follows the main verb: objects, then manner, place and time, then a complement clause."""
+        """Return the words after the main verb: objects, then manner, place and time, then a complement clause."""
         verb, take = clause.verb, parts.pop
         words: list[Word] = []
         particle: list[Word] = []

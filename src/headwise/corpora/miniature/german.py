@@ -1,11 +1,11 @@
-"""The German side: gender, case and agreement; verb-second, verb-first and verb-final clauses.
+"""Linearization of a tree in German: gender, case and agreement; verb-second, verb-first and verb-final clauses.
 
-A clause has the classical fields. In main clauses the finite verb is second, after one constituent (the front
-field); in questions it may come first; in subordinate clauses it is last, after the infinitive or participle.
-The middle field is ordered: subject, pronouns, sentence adverb, then without a negation time before the
-definite objects (*liest heute das Buch*), with one definite objects before time and *nicht* (*liest das Buch
-heute nicht*), then manner, place, indefinite objects, and last what belongs to the verb most closely:
-prepositional objects, directions and predicates. A negation with an indefinite object becomes *kein*.
+A clause follows the topological field model. In main clauses the finite verb is second, after one constituent (the
+front field); in questions it may come first; in subordinate clauses it is last, after the infinitive or participle.
+The order of the middle field is: subject, pronouns, sentence adverb; without a negation, time before the definite
+objects (*liest heute das Buch*), with a negation, the definite objects before time and *nicht* (*liest das Buch
+heute nicht*); then manner, place, indefinite objects, and last the constituents closest to the verb: prepositional
+objects, directions and predicates. A negation with an indefinite object becomes *kein*.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from headwise.corpora.miniature.syntax import (
 
 _RAINING = {"rain": ("regnet", "regnete"), "snow": ("schneit", "schneite")}
 _ADVERBS = {"why": "warum", "where": "wo", "when": "wann"}
-_LATE = ("never", "already")  # they stand where nicht stands
+_LATE = ("never", "already")  # these take the position of nicht
 
 
 def linearize(sentence: Sentence) -> Linearized:
-    """Read the German sentence off the tree."""
+    """Linearize the tree of a sentence in German."""
     return _Linearizer().sentence(sentence)
 
 
 class _Linearizer(GermanPhrases):
-    """Reads one sentence."""
+    """Linearizer of one sentence."""
 
     # ------------------------------------------------------------------------------------------- sentences
 
@@ -92,7 +92,7 @@ class _Linearizer(GermanPhrases):
     # -------------------------------------------------------------------------------------------- verb forms
 
     def finite(self, clause: Clause) -> str:
-        """The finite form of the lexical verb."""
+        """Return the finite form of the lexical verb."""
         verb, subject = clause.verb, clause.subject
         assert verb is not None
         plural = subject.plural or subject.partner is not None
@@ -104,7 +104,7 @@ class _Linearizer(GermanPhrases):
         return (verb.first_singular, verb.second_singular, verb.third_singular)[subject.person - 1]
 
     def verbs(self, clause: Clause) -> tuple[Word, list[Word], Word, Word | None]:
-        """Finite verb, non-finite verbs in verb-final order, the head (main verb or adjective), the particle."""
+        """Return the finite verb, other verbs in verb-final order, the head (verb or adjective) and any particle."""
         subject, verb = clause.subject, clause.verb
         plural = subject.plural or subject.partner is not None
         agreement = (3 if subject.person == 2 and plural else subject.person, plural)
@@ -152,7 +152,7 @@ class _Linearizer(GermanPhrases):
     # ----------------------------------------------------------------------------------------------- clauses
 
     def clause(self, clause: Clause, order: str) -> tuple[list[Word], Word]:
-        """Words and head of a clause in an order: second, first, last, shared (no subject) or infinitive."""
+        """Return words and head of a clause; `order` is second, first, last, shared (no subject) or infinitive."""
         if order == "infinitive":
             return self.infinitive(clause)
         finite, nonfinite, head, particle = self.verbs(clause)
@@ -169,7 +169,7 @@ class _Linearizer(GermanPhrases):
         return words + self.complement(clause, head), head
 
     def infinitive(self, clause: Clause) -> tuple[list[Word], Word]:
-        """A clause with zu: the subject is that of the clause above; aufzumachen is one word."""
+        """Return words and head of an infinitive clause with zu, without subject; aufzumachen is one word."""
         verb = clause.verb
         assert verb is not None
         head = Word(verb.infinitive, "VERB", "", ((clause, "v"),))
@@ -194,7 +194,7 @@ class _Linearizer(GermanPhrases):
         return [comma(verb), Word(form, "SCONJ", "mark", ((inner, "mark"),), verb), *words]
 
     def fields(self, clause: Clause, head: Word, order: str) -> tuple[list[Word], list[Word]]:
-        """The front field (or the relative pronoun) and the middle field."""
+        """Return the front field (or the relative pronoun) and the middle field."""
         parts = self.parts(clause, head, order)
         subject = parts.pop("subject", [])
         if clause.raining:
@@ -212,7 +212,7 @@ class _Linearizer(GermanPhrases):
         return front, self.middle(clause, head, subject, parts, order)
 
     def parts(self, clause: Clause, head: Word, order: str) -> dict[str, list[Word]]:
-        """The constituents of a clause, each in its case, by name."""
+        """Return the constituents of a clause by name, each in its case."""
         parts: dict[str, list[Word]] = {}
         verb = clause.verb
         if not clause.raining and order not in ("shared", "infinitive"):
@@ -266,7 +266,7 @@ class _Linearizer(GermanPhrases):
     def middle(
         self, clause: Clause, head: Word, subject: list[Word], parts: dict[str, list[Word]], order: str
     ) -> list[Word]:
-        """The middle field in the order that the module's description gives."""
+        """Return the middle field in the order of the module's docstring."""
         verb: Verb | None = clause.verb
         take = parts.pop
         words: list[Word] = []
@@ -291,11 +291,11 @@ class _Linearizer(GermanPhrases):
         frequency = clause.frequency
         late = frequency is not None and frequency.english[0].form in _LATE
         time = take("time", []) + ([] if late else take("frequency", []))
-        known = [word for group in definite for word in group]
+        definite_words = [word for group in definite for word in group]
         if late or self.nicht(clause):
-            words += known + time
+            words += definite_words + time
         else:
-            words += time + known
+            words += time + definite_words
         words += take("frequency", [])
         if self.nicht(clause):
             words.append(Word("nicht", "PART", "advmod", ((clause, "not"),), head))
@@ -312,6 +312,6 @@ class _Linearizer(GermanPhrases):
 
     @staticmethod
     def nicht(clause: Clause) -> bool:
-        """Whether the negation is nicht: no indefinite object takes it up as kein."""
+        """Whether the clause is negated with *nicht*, as no indefinite object takes *kein*."""
         direct = clause.direct
         return clause.negated and (direct is None or direct.definite or direct.kind != "noun")

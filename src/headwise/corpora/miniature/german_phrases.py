@@ -1,4 +1,4 @@
-"""The German noun phrase: case, gender and number on article, adjective, noun, pronoun and relative pronoun."""
+"""German noun phrases: case, gender and number of articles, adjectives, nouns, pronouns and relative pronouns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headwise.corpora.miniature.syntax import Clause, Key, Phrase, Word, comma
 
 
 class GermanPhrases:
-    """Reads noun phrases; holds the noun of each for the coreference links, and what goes to the clause's end."""
+    """Linearizer of noun phrases; holds their nouns for the coreference links, and extraposed relative clauses."""
 
     __slots__ = ("afterfield", "nouns")
 
@@ -16,15 +16,15 @@ class GermanPhrases:
         self.afterfield: list[Word] = []
 
     def clause(self, clause: Clause, order: str) -> tuple[list[Word], Word]:
-        """Words and head of a clause: for relative clauses, read by the class that knows clauses."""
+        """Return words and head of a clause; the subclass that linearizes clauses implements it."""
         raise NotImplementedError
 
     def phrase(
         self, phrase: Phrase, case: str, negation: tuple[Key, ...] = (), *, extrapose: bool = False
     ) -> tuple[list[Word], Word]:
-        """Words and head of a noun phrase in a case; a `negation` key turns its article into kein.
+        """Return words and head of a noun phrase in a case; a `negation` key turns its article into kein.
 
-        With `extrapose`, a relative clause is kept for the end of the clause, after the verbs.
+        With `extrapose`, a relative clause moves to the end of the clause, after the verbs.
         """
         if phrase.kind == "personal":
             return self.pronoun(phrase, case)
@@ -62,7 +62,7 @@ class GermanPhrases:
     def determiner(
         self, phrase: Phrase, gender: str, case: str, noun: Word, negation: tuple[Key, ...]
     ) -> tuple[list[Word], list[Word], dict[tuple[str, str], str]]:
-        """Words before the adjectives, words after the noun, and the adjectives' endings."""
+        """Return the words before the adjectives, the words after the noun, and the adjective endings."""
         name, key = phrase.determiner, (phrase, "d")
         owner = phrase.owner
         if owner is not None:
@@ -93,7 +93,7 @@ class GermanPhrases:
         return [word], [], endings
 
     def pronoun(self, phrase: Phrase, case: str) -> tuple[list[Word], Word]:
-        """A personal pronoun: in the third person with the gender of the noun it refers to."""
+        """Return a personal pronoun; in the third person it has the gender of the noun it refers to."""
         if phrase.person < 3:
             form = d.SPEAKERS[phrase.person, phrase.plural][case]
         else:
@@ -104,7 +104,7 @@ class GermanPhrases:
     def prepositional(
         self, preposition: str, case: str, phrase: Phrase, key: Key, relation: str = "obl"
     ) -> list[Word]:
-        """A prepositional phrase with its preposition and plain article drawn together: zum, im, vom."""
+        """Return a prepositional phrase; preposition and definite article are contracted: zum, im, vom."""
         words, noun = self.phrase(phrase, case)
         noun.relation = relation
         if phrase.noun.group == "city_name" and preposition == "zu":

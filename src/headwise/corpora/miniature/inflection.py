@@ -1,4 +1,4 @@
-"""Regular English and German inflection, so that the tables only list what is irregular."""
+"""Regular English and German inflection, so that the lexicon lists irregular forms only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _sibilant(word: str) -> bool:
 
 
 def english_s(word: str) -> str:
-    """The form with -s that nouns have in the plural and verbs in the third person: tries, boxes, goes."""
+    """Return the form with -s, plural of nouns and third person of verbs: tries, boxes, goes."""
     if word[-1] == "y" and word[-2] not in "aeiou":
         return word[:-1] + "ies"
     return word + ("es" if _sibilant(word) or (word[-1] == "o" and word[-2] not in "aeiou") else "s")
@@ -25,7 +25,7 @@ def _doubles(word: str) -> bool:
 
 
 def english_ed(word: str) -> str:
-    """The regular past and participle: tried, hugged, opened."""
+    """Return the regular past and participle: tried, hugged, opened."""
     if word.endswith("e"):
         return word + "d"
     if word[-1] == "y" and word[-2] not in "aeiou":
@@ -34,7 +34,7 @@ def english_ed(word: str) -> str:
 
 
 def english_ing(word: str) -> str:
-    """The progressive participle: lying, making, sitting, beginning."""
+    """Return the progressive participle: lying, making, sitting, beginning."""
     if word.endswith("ie"):
         return word[:-2] + "ying"
     if word.endswith("e") and not word.endswith("ee"):
@@ -53,12 +53,12 @@ def _weak_stem(infinitive: str) -> str:
 
 
 def _linked(stem: str) -> str:
-    """The stem with the e that eases the next consonant: arbeite-t, öffne-t, zeichne-t, but lern-t."""
+    """Return the stem with an epenthetic e where one is needed: arbeite-t, öffne-t, zeichne-t, but lern-t."""
     return stem + "e" if re.search("([dt]|ch[mn]|[^aeiouäöülrh][mn])$", stem) else stem
 
 
 def german_forms(spec: str) -> tuple[str, str, str, str, str, str]:
-    """Infinitive, ich-form, du-form, er-form, preterite and participle of one entry of the verb tables.
+    """Return infinitive, ich-form, du-form, er-form, preterite and participle of one entry of the verb tables.
 
     `spec` is the infinitive, followed for strong verbs by er-form, preterite and participle.
     """

@@ -1,7 +1,7 @@
-"""Drawing sentences of two clauses: reasons, conditions, times, purposes, reports and plain sequences.
+"""Sampling of sentences with two clauses: reasons, conditions, times, purposes, reports and plain sequences.
 
-The second clause takes something up by a pronoun, which German must give the gender of a far-away noun; only
-what can be meant by it without a doubt is taken up.
+The second clause refers back to the first by a pronoun, whose German form depends on the gender of a distant noun;
+only an unambiguous antecedent is referred to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ERRANDS = tuple(
 
 
 class LinkedClauses(Clauses):
-    """Draws sentences of two clauses."""
+    """Sampler of sentences with two clauses; the docstring of each construction is an example."""
 
     # ------------------------------------------------------------------------------------------ explanations
 
@@ -41,7 +41,7 @@ class LinkedClauses(Clauses):
         negated = self.chance(0.5 if contrast else 0.25)
         tense = "past" if self.chance(0.5) else "present"
         if MAN in adjective.nouns and self.chance(0.3):
-            subject = self.speaker()
+            subject = self.new_pronoun()
         else:
             subject = self.phrase(self.fresh(adjective.nouns), "subject", definite=True)
         verbs = [
@@ -49,13 +49,13 @@ class LinkedClauses(Clauses):
         ]
         if not verbs:
             raise Retry
-        state_first, other = self.chance(0.5), self.again(subject)
+        state_first, other = self.chance(0.5), self.pronoun_for(subject)
         first, second = (subject, other) if state_first else (other, subject)
         state = self.state(subject=first, adjective=adjective, tense=tense, negation=0.0)
         action = self.action(self.pick(verbs), tense, negated, subject=second, adverbials=self.chance(0.15))
         if not state_first and subject.person == 3 and not self.resolved(subject, adjective):
             raise Retry
-        return self.explained(action, state, contrast, state_first)
+        return self.join_explanation(action, state, contrast, state_first)
 
     def reason(self) -> Sentence:
         """The man buys the car because it is cheap. Because the soup was hot, the child did not eat it."""
@@ -72,7 +72,7 @@ class LinkedClauses(Clauses):
         if state_first:
             thing = self.phrase(noun, "subject", definite=True)
             state = self.state(subject=thing, adjective=adjective, tense=tense, negation=0.0)
-            action = self.action(verb, tense, negated, direct=self.again(thing))
+            action = self.action(verb, tense, negated, direct=self.pronoun_for(thing))
         else:
             action = self.action(verb, tense, negated)
             thing = action.direct or action.oblique
@@ -80,8 +80,10 @@ class LinkedClauses(Clauses):
                 raise Retry
             if thing.determiner in ("bare", "every", "all") or (negated and not thing.definite):
                 raise Retry
-            state = self.state(subject=self.again(thing), adjective=adjective, tense=tense, negation=0.0)
-        return self.explained(action, state, contrast, state_first)
+            state = self.state(
+                subject=self.pronoun_for(thing), adjective=adjective, tense=tense, negation=0.0
+            )
+        return self.join_explanation(action, state, contrast, state_first)
 
     def action(
         self,
@@ -93,7 +95,7 @@ class LinkedClauses(Clauses):
         direct: Phrase | None = None,
         adverbials: bool = False,
     ) -> Clause:
-        """A clause whose polarity and tense must come out as asked."""
+        """Return a clause of the given polarity and tense; raises `Retry` where the sample has others."""
         clause = self.clause(
             subject=subject,
             direct=direct,
@@ -107,8 +109,8 @@ class LinkedClauses(Clauses):
             raise Retry
         return clause
 
-    def explained(self, action: Clause, state: Clause, contrast: bool, state_first: bool) -> Sentence:
-        """An action and the state that explains it or stands against it: because, although, so, but."""
+    def join_explanation(self, action: Clause, state: Clause, contrast: bool, state_first: bool) -> Sentence:
+        """Join an action and the state that explains it or contrasts with it: because, although, so, but."""
         if state_first and self.chance(0.5):
             link = Link("coordinate", "but") if contrast else Link("so", "so")
             return Sentence(state, action, link)
@@ -119,54 +121,54 @@ class LinkedClauses(Clauses):
         conjunction = self.pick(_WEATHER)
         kind = conjunction.kind
         tense = kind if kind in ("present", "past") else self.pick(("present", "past"))
-        main = self.part(tense, states=0.0)
+        main = self.first_clause(tense, states=0.0)
         if main.tense != tense or (main.verb is not None and "n" in main.verb.flags):
             raise Retry
         raining = Clause(main.subject, raining=self.pick(("rain", "snow")), tense=tense)
         return Sentence(main, raining, Link("subordinate", conjunction, self.chance(0.4)))
 
-    # ----------------------------------------------------------------------------------- taking something up
+    # --------------------------------------------------------------------------------- first and second clause
 
-    def part(self, tense: str, *, states: float, verb: Verb | None = None) -> Clause:
-        """The first clause of two: short, so that the sentence does not grow too long."""
+    def first_clause(self, tense: str, *, states: float, verb: Verb | None = None) -> Clause:
+        """Return the first of two clauses, kept short to limit the length of the sentence."""
         if tense in ("present", "past") and self.chance(states):
             return self.state(tense=tense, temporary=True, negation=0.0)
         return self.clause(verb=verb, tense=tense, adverbials=self.chance(0.2), definite=True)
 
     def candidates(self, clause: Clause) -> list[Phrase]:
-        """What a pronoun in the next clause can refer to, without a doubt."""
-        found = []
+        """Return the phrases of a clause that a pronoun in the next clause can refer to unambiguously."""
+        antecedents = []
         for phrase in (clause.subject, clause.direct, clause.recipient, clause.oblique):
             if phrase is None:
                 continue
             if phrase.person < 3:
                 if phrase is clause.subject:
-                    found.append(phrase)
+                    antecedents.append(phrase)
                 continue
             referential = phrase.determiner not in ("bare", "no", "every", "all")
             negative = clause.negated and not phrase.definite and not phrase.is_pronoun
-            if referential and not negative and self.single(phrase.english_pronoun):
-                found.append(phrase)
-        return found
+            if referential and not negative and self.is_unambiguous(phrase.english_pronoun):
+                antecedents.append(phrase)
+        return antecedents
 
-    def bystander(self) -> Phrase:
-        """Somebody new: a person or an animal, definite and short."""
+    def new_subject(self) -> Phrase:
+        """Return a subject that wasn't mentioned: a pronoun, or a short definite phrase for a person or animal."""
         if self.chance(0.25):
-            return self.speaker()
+            return self.new_pronoun()
         nouns = lx.GROUPS["person"] if self.chance(0.7) else lx.GROUPS["animal"]
         return self.phrase(self.fresh(nouns), "subject", definite=True, plain=True)
 
-    def follow(self, clause: Clause, tense: str, *, states: float, negation: float = 0.14) -> Clause:
-        """A second clause that takes up something from the first by a pronoun, or (rarely) nothing."""
+    def second_clause(self, clause: Clause, tense: str, *, states: float, negation: float = 0.14) -> Clause:
+        """Return a second clause that refers back to the first by a pronoun, or (rarely) doesn't."""
         candidates = self.candidates(clause)
         if not candidates:
             raise Retry
         if self.chance(0.12):
-            return self.clause(subject=self.bystander(), tense=tense, negation=negation, adverbials=False)
+            return self.clause(subject=self.new_subject(), tense=tense, negation=negation, adverbials=False)
         phrase = self.pick(candidates)
         if phrase.partner is None and ADJECTIVES_OF[phrase.noun] and self.chance(states):
-            return self.state(subject=self.again(phrase), tense=tense, temporary=True, negation=0.05)
-        subject, direct = self.again(phrase), None
+            return self.state(subject=self.pronoun_for(phrase), tense=tense, temporary=True, negation=0.05)
+        subject, direct = self.pronoun_for(phrase), None
         if (
             VERBS_OF_OBJECT[phrase.noun]
             and phrase.person == 3
@@ -175,7 +177,9 @@ class LinkedClauses(Clauses):
         ):
             others = [other for other in candidates if other is not phrase and other.noun.human]
             direct = subject
-            subject = self.again(self.pick(others)) if others and self.chance(0.6) else self.bystander()
+            subject = (
+                self.pronoun_for(self.pick(others)) if others and self.chance(0.6) else self.new_subject()
+            )
         return self.clause(subject=subject, direct=direct, tense=tense, negation=negation, adverbials=False)
 
     # ----------------------------------------------------------------------------------------- constructions
@@ -191,12 +195,12 @@ class LinkedClauses(Clauses):
             main_tense, other_tense = ("future" if self.chance(0.7) else "present"), "present"
         steady = kind in ("simultaneous", "sequence", "purpose")
         first = kind not in ("purpose", "sequence") and self.chance(0.4)
-        opening = self.part(
+        opening = self.first_clause(
             other_tense if first else main_tense,
             states=0.3 if first and not steady else 0.0,
             verb=self.pick(_LASTING) if conjunction.german == "bis" else None,
         )
-        closing = self.follow(
+        closing = self.second_clause(
             opening,
             main_tense if first else other_tense,
             states=0.0 if first or steady else 0.3,
@@ -210,12 +214,12 @@ class LinkedClauses(Clauses):
         if main.verb is second.verb:
             raise Retry
         if steady:
-            self.steady(main, second, conjunction.german)
+            self.check_steady(main, second, conjunction.german)
         return Sentence(main, second, Link("subordinate", conjunction, first))
 
     @staticmethod
-    def steady(main: Clause, second: Clause, conjunction: str) -> None:
-        """Check what while, before, until and so that ask of their clauses; give so that its *can*."""
+    def check_steady(main: Clause, second: Clause, conjunction: str) -> None:
+        """Check the clauses of *while*, *before*, *until* and *so that*; the clause of *so that* gets *can*."""
         if main.negated or second.negated or main.verb is None or second.verb is None:
             raise Retry
         if conjunction == "damit":
@@ -234,11 +238,11 @@ class LinkedClauses(Clauses):
             if not simple or clause.tense != tense or second.tense != tense or clause.verb is second.verb:
                 raise Retry
             return Sentence(clause, second, Link("shared", "and"))
-        clause = self.part(tense, states=0.2)
+        clause = self.first_clause(tense, states=0.2)
         if draw < 0.65:
             second = self.clause(tense=tense, adverbials=False, negation=0.0, definite=True)
         else:
-            second = self.follow(clause, tense, states=0.2)
+            second = self.second_clause(clause, tense, states=0.2)
         return Sentence(clause, second, Link("coordinate", "but" if draw > 0.82 else "and"))
 
     def complement(self) -> Sentence:
@@ -254,8 +258,8 @@ class LinkedClauses(Clauses):
             raise Retry
         if tense == "present" and self.chance(0.4):
             tense = self.pick(("perfect", "future", "modal"))
-        if self.single(subject.english_pronoun) and self.chance(0.35):
-            inner = self.clause(subject=self.again(subject), tense=tense, adverbials=self.chance(0.3))
+        if self.is_unambiguous(subject.english_pronoun) and self.chance(0.35):
+            inner = self.clause(subject=self.pronoun_for(subject), tense=tense, adverbials=self.chance(0.3))
         elif tense in ("present", "past") and self.chance(0.35):
             inner = self.state(tense=tense)
         else:

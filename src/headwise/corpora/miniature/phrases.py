@@ -1,4 +1,4 @@
-"""Drawing noun phrases at random, within sense and so that every pronoun can mean one thing only."""
+"""Sampling of noun phrases that make sense, and of pronouns with one possible antecedent only."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ _PLURALS = ("the", "the", "the", "two", "three", "many", "some", "all")
 
 
 class Retry(Exception):
-    """The draw led nowhere (nothing fits, or the sentence would be unclear): begin the sentence again."""
+    """The sample is a dead end (nothing fits, or the sentence would be ambiguous): sample a new sentence."""
 
 
 class Phrases:
-    """Draws noun phrases and keeps what the sentence under way has mentioned so far."""
+    """Sampler of noun phrases; `mentions` holds the phrases of the current sentence so far."""
 
     def __init__(self, rng: Random) -> None:
         self.random = rng.random
         self.mentions: list[Phrase] = []
 
     def pick(self, options: Sequence[_T]) -> _T:
-        """One of the options, uniformly."""
+        """Return one of the options, drawn uniformly."""
         return options[int(self.random() * len(options))]
 
     def chance(self, probability: float) -> bool:
-        """True with the given probability."""
+        """Return True with the given probability."""
         return self.random() < probability
 
-    # ----------------------------------------------------------------------------------------- what was said
+    # ---------------------------------------------------------------------------------------------- mentions
 
     def fresh(self, nouns: Sequence[Noun]) -> Noun:
-        """A noun that the sentence hasn't mentioned yet."""
+        """Return a noun that the sentence hasn't mentioned; raises `Retry` after four attempts."""
         for _ in range(4):
             noun = self.pick(nouns)
             if all(noun is not phrase.noun for phrase in self.mentions):
                 return noun
         raise Retry
 
-    def single(self, english: str) -> bool:
-        """Whether exactly one thing mentioned so far can be what an English pronoun means."""
+    def is_unambiguous(self, english: str) -> bool:
+        """Whether an English pronoun has exactly one possible antecedent in the sentence so far."""
         origins = {phrase.origin for phrase in self.mentions if phrase.english_pronoun == english}
         return len(origins) == 1
 
     def resolved(self, phrase: Phrase, adjective: Adjective) -> bool:
-        """Whether a pronoun with that predicate can only mean `phrase`: nothing else it could name can be so.
+        """Whether a pronoun with this predicate refers to `phrase` only: `adjective` fits no other possible antecedent.
 
         "The dog did not eat the apple because it was sweet" is clear where "because it was small" is not.
         """
@@ -69,8 +69,8 @@ class Phrases:
             for other in self.mentions
         )
 
-    def own(self, subject: Phrase | None) -> bool:
-        """Whether his, her, its or their can only mean the subject."""
+    def own_is_unambiguous(self, subject: Phrase | None) -> bool:
+        """Whether his, her, its or their can refer to the subject only."""
         if (
             subject is None
             or subject.person < 3
@@ -80,7 +80,7 @@ class Phrases:
             return False
         if not subject.noun.human and subject.noun.group != "animal":
             return False
-        return self.single(subject.english_pronoun)
+        return self.is_unambiguous(subject.english_pronoun)
 
     # ----------------------------------------------------------------------------------------- noun phrases
 
@@ -94,10 +94,10 @@ class Phrases:
         plain: bool = False,
         single: bool = False,
     ) -> Phrase:
-        """A noun phrase for a noun in a role: subject, object, recipient or place.
+        """Return a noun phrase for a noun in a role: subject, object, recipient or place.
 
-        `subject` is the subject of its clause, which his, her, its and their mean; `definite` rules out
-        indefinite determiners (as beside a negation), `plain` also adjectives, and `single` the plural.
+        `subject` is the subject of its clause, the antecedent of his, her, its and their; `definite` rules out
+        indefinite determiners (as with a negation), `plain` adjectives, and `single` the plural.
         """
         phrase = Phrase(noun)
         if not noun.proper:
@@ -131,9 +131,9 @@ class Phrases:
             phrase.determiner = "a"
 
     def possess(self, phrase: Phrase, subject: Phrase | None) -> None:
-        """Give it a possessor: my, your, our, the subject's own, a name or another noun phrase."""
+        """Add a possessor: my, your, our, the subject's own, a name or another noun phrase."""
         draw = self.random()
-        if draw < 0.45 and self.own(subject):
+        if draw < 0.45 and self.own_is_unambiguous(subject):
             phrase.determiner, phrase.antecedent = "own", subject
         elif draw > 0.72 and (not phrase.noun.human or phrase.noun in lx.KIN):
             named = self.chance(0.6)
@@ -156,8 +156,8 @@ class Phrases:
             if colors:
                 phrase.adjectives = (first, self.pick(colors))
 
-    def speaker(self) -> Phrase:
-        """I, you, we; he, she or they whom nobody has mentioned."""
+    def new_pronoun(self) -> Phrase:
+        """Return a pronoun without antecedent: I, you, we; or he, she, they where that isn't ambiguous."""
         if self.chance(0.5):
             person, plural = self.pick(((1, False), (1, False), (2, False), (1, True)))
             phrase = Phrase(MAN, plural, kind="personal", person=person)
@@ -169,23 +169,23 @@ class Phrases:
         self.mentions.append(phrase)
         return phrase
 
-    def somebody(self, subject: Phrase) -> Phrase:
-        """A pronoun for an object: me, you, us, him, her or them, but nobody that the subject is or includes."""
-        phrase = self.speaker()
+    def object_pronoun(self, subject: Phrase) -> Phrase:
+        """Return a pronoun for an object: me, you, us, him, her or them, but not the person of the subject."""
+        phrase = self.new_pronoun()
         if phrase.person == subject.person < 3 or (phrase.person < 3 and subject.kind == "question"):
             raise Retry
         return phrase
 
-    def again(self, phrase: Phrase) -> Phrase:
-        """A pronoun for something mentioned; I, you and we stay what they are."""
+    def pronoun_for(self, phrase: Phrase) -> Phrase:
+        """Return a pronoun that refers to a phrase; I, you and we remain themselves."""
         antecedent = None if phrase.person < 3 else phrase
         plural = phrase.plural or phrase.partner is not None
         return Phrase(phrase.noun, plural, kind="personal", person=phrase.person, antecedent=antecedent)
 
     def subject(self, nouns: Sequence[Noun], *, definite: bool = False) -> Phrase:
-        """A subject: a noun phrase, sometimes two joined by and, or a pronoun."""
+        """Return a subject: a noun phrase, sometimes two joined by *and*, or a pronoun."""
         if MAN in nouns and WOMAN in nouns and self.chance(0.2):
-            return self.speaker()
+            return self.new_pronoun()
         phrase = self.phrase(self.fresh(nouns), "subject", definite=definite)
         simple = phrase.owner is None and phrase.determiner not in QUANTIFIED and not phrase.plural
         if simple and phrase.noun.human and self.chance(0.08):

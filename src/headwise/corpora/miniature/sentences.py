@@ -1,4 +1,4 @@
-"""The constructions of the miniature world, and how often each is drawn."""
+"""Sampling of whole sentences: the constructions of the miniature corpus and their frequencies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwise.corpora.miniature.linked import LinkedClauses
 from headwise.corpora.miniature.phrases import MAN, Retry
 from headwise.corpora.miniature.syntax import Adjunct, Clause, Phrase, Sentence
 
-# How many sentences in a hundred are of each construction; the names are methods of `Constructions`.
+# Percentage of sentences drawn with each construction; the names are methods of `Constructions`.
 CONSTRUCTIONS = {
     "simple": 32,
     "predicate": 6,
@@ -43,14 +43,14 @@ _TOPICS = tuple(
 _WITH_PLACE = lx.VERBS["located"] + tuple(verb for verb in lx.PREDICATES if "p" in verb.flags)
 _MODIFIABLE = frozenset(["the", "a", "two", "three", "many", "every", "all"])
 _BELONGINGS = lx.GROUPS["animal"] + lx.GROUPS["vehicle"] + lx.GROUPS["ware"]
-_THING = lx.NOUNS["book"]  # stands in for what
+_THING = lx.NOUNS["book"]  # stands in for the pronoun what
 
 
 class Constructions(LinkedClauses):
-    """Draws whole sentences."""
+    """Sampler of whole sentences; the docstring of each construction is an example."""
 
     def sentence(self) -> Sentence:
-        """Draw one sentence. Raises `Retry` when the draw led nowhere."""
+        """Sample one sentence; raises `Retry` where the sample is a dead end."""
         self.mentions.clear()
         return getattr(self, self.pick(_MENU))()
 
@@ -114,13 +114,13 @@ class Constructions(LinkedClauses):
 
     @staticmethod
     def modifiable(phrase: Phrase) -> bool:
-        """Whether a restrictive relative clause can follow."""
+        """Whether a noun phrase can take a restrictive relative clause."""
         common = phrase.kind == "noun" and not phrase.noun.proper and not phrase.noun.mass
         alone = phrase.partner is None and phrase.owner is None
         return common and alone and phrase.determiner in _MODIFIABLE
 
     def modify(self, phrase: Phrase, tense: str) -> None:
-        """Give a noun phrase a relative clause, in which it may play any part."""
+        """Add a relative clause to a noun phrase, which may have any role in the clause."""
         noun = phrase.noun
         gap = Phrase(noun, phrase.plural, kind="relative", antecedent=phrase)
         draw = self.random()
@@ -134,11 +134,11 @@ class Constructions(LinkedClauses):
         elif draw < 0.72:
             phrase.relative = self.clause(direct=gap, tense=tense, adverbials=False)
         elif draw < 0.86:
-            phrase.relative = self.governed(gap, tense)
+            phrase.relative = self.prepositional_relative(gap, tense)
         else:
-            phrase.relative = self.whose(gap, tense)
+            phrase.relative = self.possessive_relative(gap, tense)
 
-    def governed(self, gap: Phrase, tense: str) -> Clause:
+    def prepositional_relative(self, gap: Phrase, tense: str) -> Clause:
         """The man for whom the woman waits; the house in which my uncle lives."""
         gap.determiner = "which"
         places = [place for place in lx.LOCATIONS if gap.noun in place.nouns]
@@ -159,7 +159,7 @@ class Constructions(LinkedClauses):
         self.tense(clause, tense)
         return clause
 
-    def whose(self, gap: Phrase, tense: str) -> Clause:
+    def possessive_relative(self, gap: Phrase, tense: str) -> Clause:
         """The woman whose dog sleeps; the boy whose bicycle the thief has stolen."""
         if not gap.noun.human:
             raise Retry

@@ -1,9 +1,9 @@
-"""The abstract syntax that both languages are read off, and the words they are read off into.
+"""Abstract syntax trees, from which both languages are linearized, and the words of the linearization.
 
-A sentence is one tree of phrases and clauses that names lexical entries and grammatical choices but no word
-order and no inflection. `english.py` and `german.py` each turn the same tree into `Word`s: what comes out is a
-translation by construction. Words of the two sides that realize the same part of the tree share a key, which
-gives the gold alignment; heads and relations are set as the words are made.
+A sentence is one tree of phrases and clauses that holds lexical entries and grammatical choices but neither word
+order nor inflection. `english.py` and `german.py` each linearize the same tree into `Word`s, so that the two sentences
+are translations by construction. Words of the two sides that realize the same node of the tree share a key, which
+gives the gold alignment; heads and relations are set when the words are created.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[object, str]
 
 
 class Word:
-    """One token on its way into a sentence; `head` is None for the root, `referent` what it refers back to."""
+    """One token of a linearized sentence; `head` is None for the root, `referent` is the antecedent of a pronoun."""
 
     __slots__ = ("form", "head", "keys", "referent", "relation", "tag")
 
@@ -50,8 +50,8 @@ class Phrase:
     """A noun phrase or pronoun.
 
     `kind` is `noun`, `personal`, `relative` or `question`. A pronoun's `noun` is that of its antecedent (or a
-    stand-in for I, you and unmentioned persons), so that agreement looks at the same place for all kinds.
-    `antecedent` is what a pronoun or the determiner `own` (his, her, its, their) refers back to.
+    stand-in for I, you and unmentioned persons), so that agreement uses the same field for all kinds.
+    `antecedent` is the phrase that a pronoun or the determiner `own` (his, her, its, their) refers to.
     """
 
     noun: Noun
@@ -72,17 +72,17 @@ class Phrase:
 
     @property
     def english_pronoun(self) -> str:
-        """The English pronoun that refers back to it: he, she, it or they."""
+        """Return the English pronoun that refers to this phrase: he, she, it or they."""
         return "they" if self.plural or self.partner else self.noun.pronoun
 
     @property
     def definite(self) -> bool:
-        """Whether German places it before adverbials, and a negation beside it is *nicht* and not *kein*."""
+        """Whether the phrase is definite: German puts it before adverbials and negates it with *nicht*, not *kein*."""
         return self.kind == "noun" and self.determiner not in INDEFINITE
 
     @property
     def origin(self) -> Phrase:
-        """The noun phrase at the end of a chain of pronouns."""
+        """Return the noun phrase at the end of a chain of antecedents."""
         phrase = self
         while phrase.kind != "noun" and phrase.antecedent is not None:
             phrase = phrase.antecedent
@@ -102,11 +102,11 @@ class Adjunct:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modal:
-    """A modal: English finite forms (None where "have to" or "want to" inflects) and the German verb."""
+    """A modal verb: its English name and its German present and past forms."""
 
     name: str
-    german: tuple[str, str, str]  # ich and er, du, wir and sie
-    german_past: tuple[str, str] | None  # ich and er, wir and sie
+    german: tuple[str, str, str]  # for ich and er, du, wir and sie
+    german_past: tuple[str, str] | None  # for ich and er, wir and sie
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +140,7 @@ class Clause:
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """How a second clause is joined to the first."""
+    """The connection between the two clauses of a sentence."""
 
     kind: str  # subordinate, coordinate, shared (subject), so, purpose
     conjunction: Subordinator | str
@@ -158,7 +158,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Linearized:
-    """One side of a sentence: tokens, dependency tree, tags, coreference and the words' alignment keys."""
+    """One side of a sentence pair: tokens, dependency tree, tags, coreference and the token positions of each key."""
 
     tokens: tuple[str, ...]
     heads: tuple[int, ...]
@@ -172,7 +172,7 @@ MOVABLE = ("direct", "recipient", "oblique", "place")
 
 
 def moves(part: Phrase | Adjunct | Fixed | None) -> bool:
-    """Whether it must open its clause: relative pronouns, question words and phrases with them."""
+    """Whether a constituent must open its clause: relative pronouns, question words and phrases with them."""
     phrase = part.phrase if isinstance(part, Adjunct) else part
     if not isinstance(phrase, Phrase):
         return False
@@ -194,7 +194,7 @@ _TAGS = {"advmod": "ADV", "obl": "NOUN", "det": "DET", "case": "ADP", "amod": "A
 
 
 def fixed_words(pieces: tuple[Piece, ...], clause: Clause, name: str) -> list[Word]:
-    """The words of a fixed adverbial of a clause; all depend on its core, whose own head is left open."""
+    """Return the words of a fixed adverbial; all depend on its core word, whose own head is left None."""
     words = [
         Word(piece.form, _TAGS[piece.relation], piece.relation, ((clause, name + piece.link),))
         for piece in pieces
@@ -207,14 +207,14 @@ def fixed_words(pieces: tuple[Piece, ...], clause: Clause, name: str) -> list[Wo
 
 
 def comma(head: Word | None, keys: tuple[Key, ...] = ()) -> Word:
-    """A comma that depends on `head`."""
+    """Return a comma that depends on `head`."""
     return Word(",", "PUNCT", "punct", keys, head)
 
 
 def finish(words: list[Word], nouns: dict[Phrase, Word]) -> Linearized:
-    """Number the words, capitalize the first and drop a comma that stands before other punctuation.
+    """Number the words, capitalize the first and remove commas before other punctuation.
 
-    `nouns` holds the noun of every noun phrase of the sentence, for the coreference links.
+    `nouns` maps every noun phrase of the sentence to its noun, for the coreference links.
     """
     kept = [
         word

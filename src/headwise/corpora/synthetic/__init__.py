@@ -1,11 +1,11 @@
-"""Data sets that are drawn, not downloaded: the same for the same arguments on every machine.
+"""Synthetic data sets: generated at random, and identical on every machine for the same arguments.
 
-For tasks that lack free data, grammars write labelled examples (`entities`, `questions`); names in them are made of
-syllables, and a quarter of them never occurs in training text, so that development and test data can't be solved by
-remembering names. Exercises (`copy`, `reverse`, `sort`, `summary`) are pairs of lines with one right answer; the
-miniature corpus (`headwise.corpora.miniature`) is a language pair with its gold annotation.
+For tasks without free data, grammars generate labelled examples (`entities`, `questions`). Their names are composed of
+syllables, and a quarter of the names never occurs in training text, so that memorizing names doesn't solve the
+development and test sets. Exercises (`copy`, `reverse`, `sort`, `summary`) are sentence pairs with one correct target.
+The miniature corpus (`headwise.corpora.miniature`) is a parallel corpus with gold annotation.
 
-A data set is one line in `GENERATORS`.
+`GENERATORS` is the registry: one entry per data set.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from headwise.files import write_text
 
 @dataclass(frozen=True)
 class Generator:
-    """How one data set is made, and what it is."""
+    """Entry of the registry: a function that writes the data set, its description and default size."""
 
-    write: Callable[[Path, Mapping[str, int], int], list[Path]]  # folder, examples of each part, seed → files
+    write: Callable[
+        [Path, Mapping[str, int], int], list[Path]
+    ]  # directory, number of examples per part, seed → files
     description: str
-    train: int  # examples, unless given
+    train: int  # default number of training examples
 
 
 def _write_lines(
@@ -41,12 +43,12 @@ def _write_lines(
     counts: Mapping[str, int],
     seed: int,
 ) -> list[Path]:
-    """Write one file a part: `lines(random, count, held_out)`; a larger training set begins with the smaller one."""
+    """Write one file per part with `lines(random, count, held_out)`; a smaller set is a prefix of a larger one."""
     files = []
     for part, count in counts.items():
         files.append(directory / f"{part}{suffix}")
-        drawn = lines(Random(f"{name} {part} {seed}"), count, part != "train")
-        write_text(files[-1], "".join(f"{line}\n" for line in drawn))
+        generated = lines(Random(f"{name} {part} {seed}"), count, part != "train")
+        write_text(files[-1], "".join(f"{line}\n" for line in generated))
     return files
 
 
@@ -86,7 +88,7 @@ GENERATORS = {
 def generate(
     name: str, directory: Path, *, train: int | None = None, dev: int = 500, test: int = 500, seed: int = 1
 ) -> list[Path]:
-    """Write the train, dev and test files of a data set; returns them.
+    """Write the train, dev and test files of a data set; returns their paths.
 
     Raises `ConfigError` for an unknown name, and `TrainingError` where the files can't be written.
     """

@@ -1,8 +1,8 @@
-"""Sentences with named entities, tagged IOB2: persons, organizations, places and dates.
+"""Sentences with named entities in IOB2 tags: persons, organizations, places and dates.
 
-A name by itself says little: Tessin may be a family, a town or a company, May a month or a woman, 1987 a year or a
-number of workers; universities hold the name of a town and foundations that of a person. What surrounds them tells.
-Some sentences have entities side by side, so that a tag must say where one ends.
+Names are ambiguous by themselves: Tessin may be a family, a town or a company, May a month or a woman, 1987 a year or
+a number of workers; names of universities contain a town and names of foundations a person. The context disambiguates
+them. Some sentences have adjacent entities, so that B- tags matter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MONTHS = [
 ]
 _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
-# {PER}, {ORG}, {LOC}, {DATE} are entities; {NUMBER} is none; {JOB} and {THING} are words.
+# {PER}, {ORG}, {LOC}, {DATE} and the date of {WHEN} are entities; {NUMBER}, {JOB} and {THING} are not.
 _CLAUSES = """
 {PER} moved from {LOC} to {LOC} {WHEN}
 {PER} , a {JOB} from {LOC} , joined {ORG} {WHEN}
@@ -114,22 +114,22 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 def entities(random: Random, count: int, held_out: bool) -> Iterator[str]:
-    """Yield the lines of so many sentences: a word, a tab and its tag each, and a blank line after a sentence."""
-    known, clauses = names(held_out), _CLAUSES.strip().split("\n")
+    """Yield the lines of `count` sentences: a word, a tab and its tag per line, and a blank line after a sentence."""
+    name_lists, clauses = names(held_out), _CLAUSES.strip().split("\n")
     for _ in range(count):
         pattern = random.choice(_OPENERS) + random.choice(clauses)
         pattern += random.choice((" .", " .", " .", " !", " , {PER} said .", " and {PER} knew it ."))
-        for word, tag in _sentence(pattern, random, known):
+        for word, tag in _sentence(pattern, random, name_lists):
             yield f"{word}\t{tag}"
         yield ""
 
 
-def _sentence(pattern: str, random: Random, known: Names) -> list[tuple[str, str]]:
+def _sentence(pattern: str, random: Random, name_lists: Names) -> list[tuple[str, str]]:
     tagged: list[tuple[str, str]] = []
-    for part in pattern.split():
-        found = _SLOT.fullmatch(part)
-        text, kind = _FILL[found[1]](random, known) if found else (part, "")
-        if found and found[1].startswith("WHEN"):
+    for token in pattern.split():
+        slot = _SLOT.fullmatch(token)
+        text, kind = _FILL[slot[1]](random, name_lists) if slot else (token, "")
+        if slot and slot[1].startswith("WHEN"):
             preposition, _, text = text.partition("|")
             tagged += [(word, "O") for word in preposition.split()]
         words = text.split()
@@ -139,10 +139,10 @@ def _sentence(pattern: str, random: Random, known: Names) -> list[tuple[str, str
     return [(first[0].upper() + first[1:], tag), *tagged[1:]]
 
 
-def _name(patterns: tuple[str, ...], random: Random, known: Names) -> str:
+def _name(patterns: tuple[str, ...], random: Random, name_lists: Names) -> str:
     parts = {
-        "F": lambda: random.choice(known.first),
-        "L": lambda: random.choice(known.last),
+        "F": lambda: random.choice(name_lists.first),
+        "L": lambda: random.choice(name_lists.last),
         "I": lambda: random.choice("ABCDEFGHJKLMNPRSTW") + ".",
     }
     return _SLOT.sub(lambda slot: parts[slot[1]](), random.choice(patterns))
@@ -154,9 +154,9 @@ def _date(random: Random, _: Names) -> tuple[str, str]:
     return random.choice(forms), "DATE"
 
 
-def _when(random: Random, known: Names) -> tuple[str, str]:
-    """A date with what stands before it, apart: `on|Monday`."""
-    text, kind = _date(random, known)
+def _when(random: Random, name_lists: Names) -> tuple[str, str]:
+    """Return a date after its preposition, separated by a bar (`on|Monday`), and the entity type."""
+    text, kind = _date(random, name_lists)
     day = text in _DAYS or len(text.split()) == 3 or text.split()[-1] in map(str, range(1, 29))
     return f"{'on' if day else random.choice(('in', 'in', 'before', 'since'))}|{text}", kind
 
@@ -166,9 +166,9 @@ def _number(random: Random, _: Names) -> tuple[str, str]:
 
 
 _FILL: dict[str, Callable[[Random, Names], tuple[str, str]]] = {
-    "PER": lambda random, known: (_name(_PERSONS, random, known), "PER"),
-    "ORG": lambda random, known: (_name(_ORGANIZATIONS, random, known), "ORG"),
-    "LOC": lambda random, known: (_name(_PLACES, random, known), "LOC"),
+    "PER": lambda random, name_lists: (_name(_PERSONS, random, name_lists), "PER"),
+    "ORG": lambda random, name_lists: (_name(_ORGANIZATIONS, random, name_lists), "ORG"),
+    "LOC": lambda random, name_lists: (_name(_PLACES, random, name_lists), "LOC"),
     "DATE": _date,
     "WHEN": _when,
     "WHEN_FIRST": _when,

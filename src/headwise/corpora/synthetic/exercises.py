@@ -1,6 +1,6 @@
-"""Generated sequence tasks: copy, reverse, sort, and keep the key facts of a paragraph; all have one right answer.
+"""Synthetic sequence-to-sequence tasks with one correct target: copy, reverse, sort and summarize.
 
-Each is a function from random draws to a pair of lines, and one line in `EXERCISES`. They are learned as translations.
+Each exercise is a function that draws a sentence pair from a random generator, and one entry in `EXERCISES`.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ _FILLERS = (
 
 
 def copy(random: np.random.Generator) -> Pair:
-    """4 to 12 letters; the same again."""
+    """Draw 4 to 12 letters; the target is the same letters."""
     letters = _letters(random)
     return " ".join(letters), " ".join(letters)
 
 
 def reverse(random: np.random.Generator) -> Pair:
-    """4 to 12 letters; the last one first."""
+    """Draw 4 to 12 letters; the target is the letters in reverse order."""
     letters = _letters(random)
     return " ".join(letters), " ".join(letters[::-1])
 
 
 def sort(random: np.random.Generator) -> Pair:
-    """4 to 12 letters; in the order of the alphabet."""
+    """Draw 4 to 12 letters; the target is the letters in alphabetical order."""
     letters = _letters(random)
     return " ".join(letters), " ".join(sorted(letters))
 
 
 def summary(random: np.random.Generator) -> Pair:
-    """A paragraph of five to eight sentences, three of which tell a name, a job and a city; these three, in a line."""
+    """Draw a paragraph of 5 to 8 sentences that state a name, a job and a city; the target is these three facts."""
     facts = {"name": _one(random, _NAMES), "job": _one(random, _JOBS), "city": _one(random, _CITIES)}
     sentences = [_one(random, _FACTS[key]).format(value) for key, value in facts.items()]
     for _ in range(int(random.integers(2, 6))):
@@ -78,7 +78,7 @@ def summary(random: np.random.Generator) -> Pair:
         sentences.append(_one(random, _FILLERS).format(animal=_one(random, _ANIMALS), number=number))
     order = random.permutation(len(sentences))
     return " ".join(
-        sentences[place] for place in order
+        sentences[index] for index in order
     ), f"{facts['name']} , {facts['job']} , {facts['city']}"
 
 
@@ -91,23 +91,24 @@ EXERCISES: dict[str, Callable[[np.random.Generator], Pair]] = {
 
 
 def write_exercise(name: str, directory: Path, counts: Mapping[str, int], seed: int) -> list[Path]:
-    """Write PART.source, PART.target, and PART.joined, a pair a line, for language models, for every part of `counts`.
+    """Write PART.source, PART.target and PART.joined for every part of `counts`; returns the paths.
 
-    No source line occurs twice, in one file or two. Raises `TrainingError` where the files can't be written.
+    The joined file holds `source = target` on each line, for language models. No source line occurs twice, within or
+    across the parts. Raises `TrainingError` where the files can't be written.
     """
-    random, found = np.random.default_rng(seed), dict[str, str]()
-    while len(found) < sum(counts.values()):
+    random, targets = np.random.default_rng(seed), dict[str, str]()
+    while len(targets) < sum(counts.values()):
         source, target = EXERCISES[name](random)
-        found.setdefault(source, target)
-    pairs, files = iter(found.items()), []
+        targets.setdefault(source, target)
+    pairs, files = iter(targets.items()), []
     for part in sorted(
         counts, key=lambda part: part == "train"
-    ):  # a longer training set begins with a shorter one
-        some = list(islice(pairs, counts[part]))
+    ):  # train last, so that smaller training sets are prefixes of larger ones
+        examples = list(islice(pairs, counts[part]))
         texts = {
-            "source": (source for source, _ in some),
-            "target": (target for _, target in some),
-            "joined": (f"{source} = {target}" for source, target in some),
+            "source": (source for source, _ in examples),
+            "target": (target for _, target in examples),
+            "joined": (f"{source} = {target}" for source, target in examples),
         }
         for side, lines in texts.items():
             files.append(directory / f"{part}.{side}")

@@ -1,4 +1,4 @@
-"""Names that no list of names has: made of syllables, always the same ones."""
+"""Invented names composed of syllables; the lists are the same on every machine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _END = (
 )
 _FIRST = "Ad Al Bri Cla Da E Fa Gre Hu I Jo Ka Le Mi No Ol Pa Ro Sa Ti U Vi Wil Ya"
 _FIRST_END = "bel da dric fina gar lena lo mar mo na nia ra ric rin sa sel ta tor vin ya"
-_HELD_OUT = 4  # one name in so many is kept from training
+_HELD_OUT = 4  # one name in 4 is held out of training text
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names to draw from: `last` may be a family, a town or a company; `first` are given names."""
+    """Lists of names: `last` names families, towns or companies; `first` holds given names."""
 
     last: list[str]
     first: list[str]
@@ -30,12 +30,14 @@ class Names:
 
 @cache
 def names(held_out: bool) -> Names:
-    """All names, or those that training text may have."""
+    """Return all names with `held_out`, else those allowed in training text."""
     random = Random("names")
     last = [b + random.choice(["", *_MIDDLE.split()]) + e for b in _BEGIN.split() for e in _END.split()]
     first = [b + e for b in _FIRST.split() for e in _FIRST_END.split()]
     random.shuffle(last)
     random.shuffle(first)
     lists = (sorted(set(last[:480])), sorted(set(first[:160])))
-    kept = [[name for place, name in enumerate(part) if held_out or place % _HELD_OUT] for part in lists]
-    return Names(*kept)
+    allowed = [
+        [name for index, name in enumerate(name_list) if held_out or index % _HELD_OUT] for name_list in lists
+    ]
+    return Names(*allowed)

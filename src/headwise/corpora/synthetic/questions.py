@@ -1,8 +1,8 @@
-"""Stories in which a few people do things to a few objects, and questions about them.
+"""Synthetic extractive question answering: stories about people and objects, with questions and answer spans.
 
-All sentences of a story are alike: the same people, places, colors and objects come back in them in other
-combinations, so that an answer of the right kind isn't yet the right one. A question names just enough to single out
-one event, never in the words of its sentence.
+The sentences of a story share the same people, places, colors and objects in different combinations, so that an answer
+of the right type isn't necessarily correct. A question has exactly one answer and never repeats the
+wording of the sentence that states it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _QUESTIONS = {
     "when": ("When did {who} {do} the {what}?", "In which year was the {what} {done}?"),
     "what": ("What did {who} {do} in {where}?", "What was {done} in {where} in {when}?"),
 }
-_FEWEST, _MOST = 2, 9  # events
+_MIN_EVENTS, _MAX_EVENTS = 2, 9  # draws per story
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Event:
 
 
 def questions(random: Random, count: int, held_out: bool) -> Iterator[str]:
-    """Yield so many lines of `.jsonl`: a question, its context, the answer and the character that it starts with."""
+    """Yield `count` lines of `.jsonl`: a question, its context, the answer and its start (a character offset)."""
     for number in range(count):
         yield json.dumps({"id": str(number + 1), **_question(random, held_out)}, ensure_ascii=False)
 
@@ -76,44 +76,53 @@ def questions(random: Random, count: int, held_out: bool) -> Iterator[str]:
 def _question(random: Random, held_out: bool) -> dict[str, str | int]:
     while True:
         events = _events(random, held_out)
-        asked, kind = random.choice(events), random.choice(list(_QUESTIONS))
+        event_asked, kind = random.choice(events), random.choice(list(_QUESTIONS))
         pattern = random.choice(_QUESTIONS[kind])
-        given = [name for name in ("who", "did", "what", "where", "when") if f"{{{name}}}" in pattern]
-        given += ["did"] * ("{do}" in pattern or "{done}" in pattern)
-        answers = {e.words[kind] for e in events if all(e.words[name] == asked.words[name] for name in given)}
+        known_fields = [name for name in ("who", "did", "what", "where", "when") if f"{{{name}}}" in pattern]
+        known_fields += ["did"] * ("{do}" in pattern or "{done}" in pattern)
+        answers = {
+            e.words[kind]
+            for e in events
+            if all(e.words[name] == event_asked.words[name] for name in known_fields)
+        }
         if len(answers) == 1:
             break
     context, start = "", 0
     for event in events:
-        text, place = _tell(event, kind, random)
-        if event is asked:
-            start = len(context) + place
+        text, offset = _statement(event, kind, random)
+        if event is event_asked:
+            start = len(context) + offset
         context += text + " "
         if random.random() < 0.3:
-            other = random.choice(events).words
-            context += random.choice(_REMARKS).format(**other) + " "
-    question = pattern.format(**asked.words)
-    return {"question": question, "context": context.strip(), "answer": asked.words[kind], "start": start}
+            remark_words = random.choice(events).words
+            context += random.choice(_REMARKS).format(**remark_words) + " "
+    question = pattern.format(**event_asked.words)
+    return {
+        "question": question,
+        "context": context.strip(),
+        "answer": event_asked.words[kind],
+        "start": start,
+    }
 
 
 def _events(random: Random, held_out: bool) -> list[_Event]:
-    """Draw events from a small cast; a person does a thing to an object once."""
-    known = names(held_out)
-    people = [f"{random.choice(known.first)} {random.choice(known.last)}" for _ in range(3)]
-    towns, years = random.sample(known.last, 3), [str(random.randint(1900, 2029)) for _ in range(3)]
+    """Draw the events of a story from a few people, towns, years and objects; a verb and object occur together once."""
+    name_lists = names(held_out)
+    people = [f"{random.choice(name_lists.first)} {random.choice(name_lists.last)}" for _ in range(3)]
+    towns, years = random.sample(name_lists.last, 3), [str(random.randint(1900, 2029)) for _ in range(3)]
     objects = [f"{c} {o}" for c in random.sample(_COLORS, 3) for o in random.sample(_OBJECTS, 2)]
-    found: dict[tuple[str, str], _Event] = {}
-    for _ in range(random.randint(_FEWEST, _MOST)):
+    events: dict[tuple[str, str], _Event] = {}
+    for _ in range(random.randint(_MIN_EVENTS, _MAX_EVENTS)):
         did, do = random.choice(_VERBS)
         event = _Event(
             random.choice(people), did, do, random.choice(objects), random.choice(towns), random.choice(years)
         )
-        found.setdefault((did, event.what), event)
-    return list(found.values())
+        events.setdefault((did, event.what), event)
+    return list(events.values())
 
 
-def _tell(event: _Event, kind: str, random: Random) -> tuple[str, int]:
-    """Return a sentence, and where in it the part that may be asked for starts."""
-    before, _, after = random.choice(_STATEMENTS).partition(f"{{{kind}}}")
-    start = before.format(**event.words)
-    return f"{start}{event.words[kind]}{after.format(**event.words)}", len(start)
+def _statement(event: _Event, kind: str, random: Random) -> tuple[str, int]:
+    """Return a sentence that states the event, and the offset of its field `kind` in it."""
+    prefix, _, suffix = random.choice(_STATEMENTS).partition(f"{{{kind}}}")
+    start = prefix.format(**event.words)
+    return f"{start}{event.words[kind]}{suffix.format(**event.words)}", len(start)

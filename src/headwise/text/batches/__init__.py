@@ -1,1 +1,1 @@
-"""Training batches of sentence pairs, rows and windows, with masked and corrupted text."""
+"""Training batches: sentence pairs, labelled sequences, windows of text, and masked or corrupted text."""

@@ -1,7 +1,7 @@
-"""Batches of examples: rows of ids with targets of their own, padded on the right.
+"""Batches of id sequences with targets, padded on the right.
 
-Which rows an epoch has, how they are grouped, and everything drawn for a batch is a function of the seed, the epoch and
-the batch's number alone.
+The sequences of an epoch, their grouping into batches, and all random numbers of a batch depend on the seed, the epoch
+and the batch index alone.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from headwise.text.tokens.subwords import EOS, PAD
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows padded on the right; tensors are on the CPU."""
+    """Sequences of one training step, padded on the right; tensors are on the CPU."""
 
     ids: torch.Tensor  # (batch, time) int64
-    mask: torch.Tensor  # (batch, time) bool, True = real
-    targets: torch.Tensor  # (batch, targets) int64; -1 where there is none
-    rows: list[int]  # which they are, for messages
+    mask: torch.Tensor  # (batch, time) bool, True = not padding
+    targets: torch.Tensor  # (batch, targets) int64; -1 = no target
+    rows: list[int]  # indices of the sequences, for messages
 
     @property
     def target_tokens(self) -> int:
-        """Targets that the loss is summed over."""
+        """Return the number of targets that the loss is summed over."""
         return int((self.targets >= 0).sum())
 
     @property
     def segments(self) -> torch.Tensor:
-        """0 up to the first EOS of a row, 1 after it; (batch, time)."""
+        """Return segment ids (batch, time): 0 up to and including the first EOS of a sequence, 1 after it."""
         ends = (self.ids == EOS).long()
         return (ends.cumsum(dim=1) - ends).clamp(max=1)
 
 
 def make_rows(ids: Sequence[Any], targets: Sequence[Any], rows: Sequence[int]) -> RowBatch:
-    """Pad rows of ids and their targets."""
+    """Build a padded batch of id sequences and their targets; `rows` are their indices."""
     lengths = torch.tensor([len(row) for row in ids])
     return RowBatch(
         padded(ids),
@@ -53,16 +53,16 @@ def make_rows(ids: Sequence[Any], targets: Sequence[Any], rows: Sequence[int]) -
     )
 
 
-def padded(rows: Sequence[Any], value: int = PAD) -> torch.Tensor:
-    """Return rows of ids as (batch, time) int64, the shorter ones filled up on the right."""
-    result = np.full((len(rows), max(map(len, rows))), value, np.int64)
-    for place, row in enumerate(rows):
-        result[place, : len(row)] = row
+def padded(sequences: Sequence[Any], value: int = PAD) -> torch.Tensor:
+    """Pad sequences on the right to a tensor (batch, time) int64."""
+    result = np.full((len(sequences), max(map(len, sequences))), value, np.int64)
+    for index, sequence in enumerate(sequences):
+        result[index, : len(sequence)] = sequence
     return torch.from_numpy(result)
 
 
 class RowStream(ResumableStream[RowBatch]):
-    """Training batches of rows of similar length within a budget of tokens."""
+    """Resumable iterator over batches of sequences of similar length, within a token budget."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class RowStream(ResumableStream[RowBatch]):
         """Start at the beginning of epoch 0.
 
         Args:
-            lengths: of an epoch's rows.
-            make: a batch of some of an epoch's rows, from what it draws.
-            tokens: budget of a batch.
-            seed: of the order, and of all that is drawn.
-            identity: what a position is a position in, besides all this; JSON values.
-            rank: which process of `world` this is.
+            lengths: returns the lengths of the sequences of an epoch.
+            make: builds a batch from the epoch, row indices and a random generator.
+            tokens: token budget of a batch.
+            seed: seed of the order and of all random numbers.
+            identity: JSON values that, with the other arguments, identify the data that a position belongs to.
+            rank: data-parallel rank of this process.
             world: number of processes.
         """
         self._lengths, self._make, self._tokens = lengths, make, tokens
-        whole = {"tokens": tokens, "seed": seed, "world": world, **identity}
-        super().__init__(whole, seed=seed, rank=rank, world=world)
+        full_identity = {"tokens": tokens, "seed": seed, "world": world, **identity}
+        super().__init__(full_identity, seed=seed, rank=rank, world=world)
 
     def epochs(self, first: int) -> Generator[Epoch[RowBatch], None, None]:  # noqa: D102
         for epoch in itertools.count(first):

@@ -1,4 +1,4 @@
-"""Batches of sentence pairs: padded on the right, with what the decoder reads and what it is to predict."""
+"""Batches of sentence pairs, padded on the right, with decoder inputs and targets for teacher forcing."""
 
 from __future__ import annotations
 
@@ -24,27 +24,25 @@ from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs of one training step, padded; all tensors on the CPU."""
+    """Sentence pairs of one training step, padded on the right; tensors are on the CPU."""
 
     source: torch.Tensor  # (batch, source) int64 ids, EOS at the end
-    source_mask: torch.Tensor  # (batch, source) bool, True = real token
+    source_mask: torch.Tensor  # (batch, source) bool, True = not padding
     target_input: torch.Tensor  # (batch, target) int64, BOS + ids
     target_output: torch.Tensor  # (batch, target) int64, ids + EOS
-    rows: list[int]  # rows of the store, for messages
-    target_tokens: int  # real tokens of target_output
+    rows: list[int]  # row indices in the store, for messages
+    target_tokens: int  # tokens of target_output, without padding
 
 
 def make_batch(store: ParallelStore, rows: Sequence[int] | NDArray[Any]) -> Batch:
-    """Read rows of the store and pad them to the longest, on the right."""
+    """Build a batch from rows of the store, padded on the right to the longest."""
     rows = np.asarray(rows, np.int64)
     source_ids, source_lengths = gather(store.source_table, rows)
     target_ids, target_lengths = gather(store.target_table, rows)
-    source_mask = _left_mask(source_lengths, int(source_lengths.max()))
+    source_mask = _length_mask(source_lengths, int(source_lengths.max()))
     source = np.full(source_mask.shape, PAD, np.int64)
     source[source_mask] = source_ids
-    target_mask = _left_mask(
-        target_lengths, int(target_lengths.max()) + 1
-    )  # one column more than there are ids
+    target_mask = _length_mask(target_lengths, int(target_lengths.max()) + 1)  # one more for BOS or EOS
     target_output = np.full(target_mask.shape, PAD, np.int64)
     target_output[target_mask] = target_ids
     target_input = np.roll(target_output, 1, axis=1)
@@ -61,7 +59,7 @@ def make_batch(store: ParallelStore, rows: Sequence[int] | NDArray[Any]) -> Batc
 
 
 class BatchStream(ResumableStream[Batch]):
-    """Training batches of sentence pairs within a budget of tokens, made ahead by a thread."""
+    """Resumable iterator over batches of sentence pairs within a token budget, prefetched by a thread."""
 
     ahead = True
 
@@ -80,14 +78,14 @@ class BatchStream(ResumableStream[Batch]):
         """Start at the beginning of epoch 0.
 
         Args:
-            prepared: the text, prepared with dropout where `dropout` isn't 0.
-            tokens: budget of a batch, for each side.
-            seed: of the order of the batches and of BPE-dropout.
-            rank: which process of `world` this is.
+            prepared: the data, prepared with dropout where `dropout` isn't 0.
+            tokens: token budget of a batch, for each side.
+            seed: seed of the batch order and of BPE-dropout.
+            rank: data-parallel rank of this process.
             world: number of processes.
-            dropout: rate of BPE-dropout; the text is segmented anew for every epoch.
-            weights: mixing weight of each training file; none: every row once an epoch.
-            max_length: subwords of the longest row that BPE-dropout may make, EOS included.
+            dropout: rate of BPE-dropout; the text is resegmented for every epoch.
+            weights: sampling weight of each training file; empty: every sentence pair once per epoch.
+            max_length: longest sentence in subwords that BPE-dropout may produce, EOS included.
         """
         self.tokens = tokens
         self._prepared, self._dropout = prepared, dropout
@@ -118,10 +116,10 @@ class BatchStream(ResumableStream[Batch]):
     ) -> Generator[Epoch[Batch], None, None]:
         for epoch in itertools.count(first):
             store = stores(epoch)
-            yield self._plan(store, epoch), functools.partial(_make_numbered, store)
+            yield self._plan(store, epoch), functools.partial(_make_batch, store)
 
     def _plan(self, store: ParallelStore, epoch: int) -> list[NDArray[np.int64]]:
-        """Plan one epoch; returns the batches of this rank, in order."""
+        """Plan one epoch; returns the row indices of each batch of this rank, in order."""
         sources, targets = store.source_lengths, store.target_lengths
         longest = np.maximum(sources, targets)
         if longest.max() > self.tokens:
@@ -137,9 +135,9 @@ class BatchStream(ResumableStream[Batch]):
         return [rows[batch] for batch in share_out(plan, self.world)[self.rank :: self.world]]
 
 
-def _make_numbered(store: ParallelStore, _: int, rows: NDArray[np.int64]) -> Batch:
+def _make_batch(store: ParallelStore, _: int, rows: NDArray[np.int64]) -> Batch:
     return make_batch(store, rows)
 
 
-def _left_mask(lengths: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
+def _length_mask(lengths: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
     return np.arange(width) < lengths[:, None]

@@ -1,7 +1,7 @@
-"""Windows of a long text as training batches.
+"""Batches of fixed-length windows of a long text, for language modeling.
 
-All windows of an epoch together cover the text once. Where they begin is shifted from epoch to epoch, so that no token
-always stands at the same place; the shift and the order are a function of the seed and the epoch alone.
+The windows of an epoch together cover the text once. Their boundaries are shifted from epoch to epoch, so that tokens
+change their position in the window; shift and order depend on the seed and the epoch alone.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from headwise.text.datasets.monolingual import PreparedText, TextStore
 
 @dataclass(frozen=True)
 class WindowBatch:
-    """Windows of equal length; `inputs` are one token behind `outputs`. Tensors are int64 on the CPU."""
+    """Windows of equal length; `inputs` are `outputs` shifted right by one token. Tensors are int64 on the CPU."""
 
     inputs: torch.Tensor  # (batch, time)
     outputs: torch.Tensor  # (batch, time)
-    starts: NDArray[np.int64]  # (batch,) where each window's outputs begin in the text
-    prefix: torch.Tensor | None = None  # (batch,) first inputs that all positions see; they are not predicted
+    starts: NDArray[np.int64]  # (batch,) position in the text of each window's first output
+    prefix: torch.Tensor | None = (
+        None  # (batch,) length of the prefix: visible to all positions, not predicted
+    )
 
     @property
     def predicted(self) -> torch.Tensor | None:
-        """Which outputs are to be predicted, (batch, time) bool; None for all of them."""
+        """Return a mask of the predicted outputs, (batch, time) bool; None means all."""
         if self.prefix is None:
             return None
-        # Output t is input t + 1: up to the prefix's end it has been seen.
+        # Output t is input t + 1, which is visible inside the prefix.
         return torch.arange(1, self.outputs.size(1) + 1) >= self.prefix[:, None]
 
     @property
     def target_tokens(self) -> int:
-        """Outputs to be predicted."""
+        """Return the number of predicted outputs."""
         predicted = self.predicted
         return self.outputs.numel() if predicted is None else int(predicted.sum())
 
@@ -48,21 +50,22 @@ class WindowBatch:
 def make_windows(
     ids: NDArray[Any], starts: NDArray[np.int64], length: int, first: int, prefix: torch.Tensor | None = None
 ) -> WindowBatch:
-    """Read windows of `length` outputs from a text; `first` is the input that its first token is predicted from."""
+    """Build a batch of windows of `length` outputs; `first` is the input that predicts the first token of the text."""
     positions = starts[:, None] + np.arange(-1, length)
     tokens = ids[np.maximum(positions, 0)].astype(np.int64)  # (batch, length + 1)
     tokens[positions < 0] = first
-    both = torch.from_numpy(tokens)
-    return WindowBatch(both[:, :-1], both[:, 1:], starts, prefix)
+    window_ids = torch.from_numpy(tokens)
+    return WindowBatch(window_ids[:, :-1], window_ids[:, 1:], starts, prefix)
 
 
 def plan_windows(
     tokens: int, length: int, rows: int, *, seed: int, epoch: int, world: int = 1
 ) -> list[NDArray[np.int64]]:
-    """Cut a text of so many tokens into windows for one epoch; returns the starts of each batch's windows.
+    """Split a text of `tokens` tokens into windows for one epoch; returns the window starts of each batch.
 
-    A batch has at most `rows` windows (one more where few of them are shared out), and each of `world` ranks gets as
-    many batches. Only the first and the last window may overlap with their neighbors, as all have the same length.
+    A batch has at most `rows` windows (one more where a few windows are distributed over ranks), and all of the `world`
+    ranks get the same number of batches. All windows have the same length, so the first and the last may overlap with
+    their neighbors.
 
     Raises:
         DataError: there are fewer windows than ranks.
@@ -79,7 +82,7 @@ def plan_windows(
 
 
 class WindowStream(ResumableStream[WindowBatch]):
-    """Training batches of windows, all of which together cover the text once an epoch."""
+    """Resumable iterator over batches of windows that together cover the text once per epoch."""
 
     name = "windows"
 
@@ -99,13 +102,13 @@ class WindowStream(ResumableStream[WindowBatch]):
 
         Args:
             prepared: the text.
-            length: tokens predicted in each window, or as many as the text has.
-            tokens: budget of a batch.
-            first: the id that the first token of the text is predicted from.
-            seed: of the order of the windows.
-            rank: which process of `world` this is.
+            length: window length in tokens; capped at the length of the text.
+            tokens: token budget of a batch.
+            first: the input id that predicts the first token of the text.
+            seed: seed of the window order.
+            rank: data-parallel rank of this process.
             world: number of processes.
-            prefix: draw for each window how many of its first tokens are given, up to all but one.
+            prefix: draw a random prefix length for each window, from 0 to all tokens but one (prefix language model).
         """
         self._ids, self._first, self._prefix = prepared.train.ids, first, prefix
         self._length = min(length, len(self._ids))
@@ -128,7 +131,7 @@ class WindowStream(ResumableStream[WindowBatch]):
             yield plan[self.rank :: self.world], functools.partial(self.make, epoch)
 
     def make(self, epoch: int, index: int, starts: NDArray[np.int64]) -> WindowBatch:
-        """Read the windows that begin at `starts`: batch `index` of an epoch."""
+        """Build batch `index` of an epoch from the windows at `starts`."""
         prefix = None
         if self._prefix:
             prefix = torch.from_numpy(self.random(epoch, index).integers(0, self._length, len(starts)))
@@ -136,21 +139,21 @@ class WindowStream(ResumableStream[WindowBatch]):
 
 
 def scoring_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int]]:
-    """Cut a text for scoring, each token once: yields (start, first) of windows whose outputs from `first` on count.
+    """Split a text for scoring each token once; yields (start, first) of windows, which score from `first` on.
 
-    Windows move on by `stride`, so that all but the first `length` tokens are predicted from at least
-    length - stride earlier ones.
+    Windows advance by `stride`, so that all but the first `length` tokens are predicted with a context of at least
+    length - stride tokens.
     """
-    done = 0
-    while done < tokens:
-        end = min(tokens, length if done == 0 else done + stride)
+    scored = 0
+    while scored < tokens:
+        end = min(tokens, length if scored == 0 else scored + stride)
         start = max(0, end - length)
-        yield start, done
-        done = end
+        yield start, scored
+        scored = end
 
 
 def rows_of(store: TextStore, batch: WindowBatch) -> NDArray[np.int64]:
-    """Return the rows of the store that a batch's windows touch, for messages."""
+    """Return the row indices in the store that a batch's windows overlap, for messages."""
     ends = batch.starts + batch.outputs.size(1) - 1
     spans = zip(store.rows_at(batch.starts).tolist(), store.rows_at(ends).tolist(), strict=True)
     return np.unique(np.concatenate([np.arange(start, end + 1) for start, end in spans]))

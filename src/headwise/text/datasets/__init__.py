@@ -1,1 +1,1 @@
-"""Datasets prepared once and memory-mapped: sentence pairs, running text and labelled examples."""
+"""Prepared, memory-mapped datasets: sentence pairs, monolingual text and labelled examples."""

@@ -1,7 +1,7 @@
-"""Texts that each have a label: read from files, and split into training and development data.
+"""Examples of text classification: read from files, split into training and development set, and encoded.
 
-Either a plain-text file holds the texts of one class, a line each, or a `.tsv`, `.csv` or `.jsonl` file has a field
-with the text and one with the label.
+Either each plain-text file holds the texts of one class, one per line, or a `.tsv`, `.csv` or `.jsonl` file has a
+field for the text and one for the label.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwise.text.tokens.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, its label ("" where it isn't known), and where it stands."""
+    """A text with its label ("" where unknown), file index and line number."""
 
     text: str
     label: str = ""
@@ -32,12 +32,12 @@ class LabelledText:
 
 
 class LabelledTexts(Format[LabelledText]):
-    """What task `classification` learns from."""
+    """Format of the examples of task `classification`."""
 
     example = LabelledText
 
     def __init__(self, options: ClassificationConfig, share: float) -> None:
-        """Read fields as `options` names them; hold out a `share` where there are no folds."""
+        """Read the fields that `options` names; hold out a `share` where there are no folds."""
         self.options, self.share = options, share
 
     def request(self) -> dict[str, object]:  # noqa: D102
@@ -57,69 +57,69 @@ class LabelledTexts(Format[LabelledText]):
                 "classification.labels: expected one label for each plain-text file (the texts of one class), or "
                 f"a {', '.join(SUFFIXES)} file with fields; found {len(labels)} labels for {len(plain)} files"
             )
-        found = []
+        examples = []
         for index, path in enumerate(files):
-            one = _of_class(path, index, labels[index]) if plain else self._with_fields(path, index)
-            before = len(found)
-            found += [example for example in one if example.text]
-            if len(found) == before:
+            file_examples = _of_class(path, index, labels[index]) if plain else self._with_fields(path, index)
+            before = len(examples)
+            examples += [example for example in file_examples if example.text]
+            if len(examples) == before:
                 raise DataError(f"{path}: expected texts, found none")
-        return found
+        return examples
 
     def _with_fields(self, path: Path, index: int) -> Iterator[LabelledText]:
         allowed = set(self.options.labels)
         for fields, line in read_records(path):
-            place = f"{path} line {line}"
-            text = text_field(fields, self.options.text_field, place).strip()
+            location = f"{path} line {line}"
+            text = text_field(fields, self.options.text_field, location).strip()
             label = fields.get(self.options.label_field)
             if isinstance(label, int) and not isinstance(label, bool):
-                label = str(label)  # JSON files often number their classes
+                label = str(label)  # in JSON files, labels are often integers
             if not isinstance(label, str) or not label:
-                text_field(fields, self.options.label_field, place)
+                text_field(fields, self.options.label_field, location)
                 raise DataError(
-                    f"{place}: expected a label in field {self.options.label_field!r}, found none"
+                    f"{location}: expected a label in field {self.options.label_field!r}, found none"
                 )
             if allowed and label not in allowed:
                 raise DataError(
-                    f"{place}: expected one of the labels {', '.join(self.options.labels)}, found {label!r}"
+                    f"{location}: expected one of the labels {', '.join(self.options.labels)}, found {label!r}"
                 )
             yield LabelledText(text, label, index, line)
 
     def hold_out(self, examples: Sequence[LabelledText]) -> NDArray[np.bool_]:
-        """Draw the held-out fold, or share, from each class by itself."""
-        held = np.zeros(len(examples), np.bool_)
+        """Hold out one fold, or a share, of each class (stratified)."""
+        held_out = np.zeros(len(examples), np.bool_)
         labels = np.array([example.label for example in examples])
         for number, label in enumerate(sorted(set(labels.tolist()))):
             order = np.random.default_rng([self.options.split_seed, number]).permutation(
                 np.flatnonzero(labels == label)
             )
             if self.options.folds:
-                held[order[self.options.fold - 1 :: self.options.folds]] = True
+                held_out[order[self.options.fold - 1 :: self.options.folds]] = True
             else:
-                held[order[: round(self.share * len(order))]] = True
-        return held
+                held_out[order[: round(self.share * len(order))]] = True
+        return held_out
 
     def texts(self, example: LabelledText) -> Iterable[str]:  # noqa: D102
         return [example.text]
 
     def labels(self, examples: Sequence[LabelledText]) -> list[str]:
-        """Those of the configuration, in their order, or all that there are."""
-        found = {example.label for example in examples}
-        if missing := [label for label in self.options.labels if label not in found]:
+        """Return the configured labels in their order, or all labels of the examples, sorted."""
+        present = {example.label for example in examples}
+        if missing := [label for label in self.options.labels if label not in present]:
             raise DataError(f"expected training texts of class {missing[0]!r}, found none")
-        if len(found) < 2:
-            raise DataError(f"expected texts of at least two classes, found {', '.join(found)} alone")
-        return self.options.labels or sorted(found)
+        if len(present) < 2:
+            raise DataError(f"expected texts of at least two classes, found {', '.join(present)} alone")
+        return self.options.labels or sorted(present)
 
     def encode(
         self, examples: Sequence[LabelledText], vocabulary: Vocabulary, labels: Sequence[str], longest: int
     ) -> Encoded:
-        """One row each: BOS, the text (cut where it is too long), EOS; its target is the label's number."""
-        numbers = {label: number for number, label in enumerate(labels)}
+        """Encode each example as BOS, the text (truncated if too long) and EOS; the target is the label id."""
+        label_ids = {label: label_id for label_id, label in enumerate(labels)}
         texts = vocabulary.encode_batch([example.text for example in examples])
         return Encoded(
             [[BOS, *ids[: longest - 2], EOS] for ids in texts],
-            [[numbers.get(example.label, -1)] for example in examples],
+            [[label_ids.get(example.label, -1)] for example in examples],
             list(range(len(examples))),
             cut=sum(len(ids) > longest - 2 for ids in texts),
         )

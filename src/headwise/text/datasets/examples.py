@@ -1,8 +1,8 @@
-"""Labelled examples, prepared once and memory-mapped ever after: rows of ids and, for each, what is to be learned.
+"""Prepared datasets of labelled examples: memory-mapped id sequences and targets.
 
-What the examples of a task look like is its `Format`. `prepare_examples` reads them, holds some out for development,
-learns the vocabulary (or takes a given one), encodes, and writes everything into one folder, which the next start
-finds ready. Examples for development are kept as they are, as scores may need their text.
+A `Format` defines the examples of a task. `prepare_examples` reads them, splits off a development set, learns the
+vocabulary (or uses a given one), encodes the examples, and writes everything into one folder, which later runs reuse.
+Development examples are stored unencoded, as scores may need their text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from headwise.data.prepared import (
     find_prepared,
     read_manifest,
     replaced,
-    stamp,
     with_checksums,
     write_manifest,
 )
@@ -32,7 +31,7 @@ from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.parsing.json_text import parse_object, read_json
-from headwise.text.reading.plain import text_files
+from headwise.text.reading.plain import text_request
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import UNK
 from headwise.text.tokens.vocabulary import Vocabulary, learn_vocabulary, load_vocabulary
@@ -41,8 +40,8 @@ LABELS_FILE = "labels.json"
 _FORMAT = 1
 
 
-class Placed(Protocol):
-    """An example that knows the file (its index) and the 1-based line where it stands."""
+class HasPosition(Protocol):
+    """An example with the index of its file and its 1-based line number."""
 
     @property
     def file(self) -> int:
@@ -51,60 +50,60 @@ class Placed(Protocol):
 
     @property
     def line(self) -> int:
-        """Number of the line."""
+        """1-based line number."""
         ...
 
 
-Example = TypeVar("Example", bound=Placed)
+Example = TypeVar("Example", bound=HasPosition)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows that a model reads: ids, targets (-1: none), and the example that each row is (a part) of."""
+    """Encoded examples: ids, targets (-1: none), and for each row the index of the example it belongs to."""
 
     ids: list[list[int]]
     targets: list[list[int]]
     owners: list[int]
-    cut: int = 0  # examples of which something was left out
+    cut: int = 0  # number of truncated examples
 
 
 class Format(ABC, Generic[Example]):
-    """How the examples of one task are read, split and encoded. `example` is a dataclass of JSON values."""
+    """Reading, splitting and encoding of the examples of one task. `example` is a dataclass of JSON values."""
 
     example: ClassVar[type]
 
     @abstractmethod
     def request(self) -> dict[str, object]:
-        """The options that the result depends on, as JSON values."""
+        """Return the options that the prepared data depends on, as JSON values."""
 
     @abstractmethod
     def read(self, files: Sequence[Path]) -> list[Example]:
-        """Read files; raises `DataError` naming the line that isn't as it should be, and `ConfigError`."""
+        """Read files; raises `DataError` naming the malformed line, and `ConfigError`."""
 
     @abstractmethod
     def hold_out(self, examples: Sequence[Example]) -> NDArray[np.bool_]:
-        """Choose the examples for development."""
+        """Return a mask of the examples that are held out for development."""
 
     @abstractmethod
     def texts(self, example: Example) -> Iterable[str]:
-        """The text that the vocabulary is learned from."""
+        """Return the texts of an example that the vocabulary is learned from."""
 
     @abstractmethod
     def labels(self, examples: Sequence[Example]) -> list[str]:
-        """The labels that there are to choose from, in the order of their numbers."""
+        """Return the label set, in the order of the label ids."""
 
     @abstractmethod
     def encode(
         self, examples: Sequence[Example], vocabulary: Vocabulary, labels: Sequence[str], longest: int
     ) -> Encoded:
-        """Turn examples into rows of at most `longest` ids."""
+        """Encode examples as rows of at most `longest` ids."""
 
 
 class ExampleStore:
-    """Encoded training rows, read from memory-mapped arrays."""
+    """Encoded training examples in memory-mapped arrays."""
 
     def __init__(self, directory: Path, vocabulary: Vocabulary, names: Sequence[str]) -> None:
-        """Open them; raises `CheckpointError` where they are missing or damaged."""
+        """Open the arrays; raises `CheckpointError` where they are missing or damaged."""
         self.ids = Ragged(directory / "train.ids", encoding.id_type(vocabulary.size))
         self.targets = Ragged(directory / "train.targets", np.int32)
         self.lines, self.files = map_places(directory / "train", names)
@@ -118,22 +117,22 @@ class ExampleStore:
         return len(self.ids)
 
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
+        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
         return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
 class PreparedExamples:
-    """What training needs of labelled examples, all of it in one folder."""
+    """A prepared folder of labelled examples, opened for training."""
 
     directory: Path
     train: ExampleStore
-    dev: list[dict[str, Any]]  # fields of the examples for development
+    dev: list[dict[str, Any]]  # fields of the development examples
     vocabulary: Vocabulary
     labels: list[str]
     report: list[str]
     checksum: str
-    start: str | None  # checksum of the model that training starts from
+    start: str | None  # checksum of the model that training is initialized from
     reused: bool
 
     @classmethod
@@ -156,7 +155,7 @@ class PreparedExamples:
         )
 
     def identity(self) -> dict[str, str]:
-        """Checksums of the files, the vocabulary, the labels, and of what training starts from."""
+        """Return the checksums of files and vocabulary, the labels, and the checksum of the initial model, if any."""
         own = {
             "data": self.checksum,
             "vocabulary": self.vocabulary.digest(),
@@ -165,7 +164,7 @@ class PreparedExamples:
         return own | ({"initialized_from": self.start} if self.start else {})
 
     def save(self, run: Path) -> None:
-        """Write vocabulary and labels into a run directory; raises `TrainingError`."""
+        """Write the vocabulary and the labels into a run directory; raises `TrainingError`."""
         self.vocabulary.save(run)
         _save_labels(self.labels, run)
 
@@ -182,34 +181,26 @@ def prepare_examples(
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedExamples:
-    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+    """Prepare the folder, or reuse it where neither files nor options have changed.
 
     Args:
-        form: how the examples are read, split and encoded.
+        form: format of the examples.
         config: the files `text` and `dev_text`.
-        subwords: the kind and size of the vocabulary (unless one is given).
-        directory: the folder to make; if it exists and doesn't fit, it is replaced.
-        longest: ids a row may have.
-        vocabulary: use this one instead of learning one.
-        start: checksum of the model that training starts from, to be kept.
-        expected: `checksum` of the files that a run was begun with; with any others, nothing is replaced.
-        say: called with a sentence at each stage, where the folder has to be made.
+        subwords: kind and size of the vocabulary (unless one is given).
+        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        longest: maximum number of ids per row.
+        vocabulary: a given vocabulary, instead of a learned one.
+        start: checksum of the model that training is initialized from, to be recorded.
+        expected: `checksum` of the files that the run began with; with other files, nothing is replaced.
+        say: callback for a progress message at each stage of preparation.
 
-    Raises:
-        CheckpointError: the files aren't the `expected` ones.
-        ConfigError: no file is given, or the vocabulary doesn't fit the text.
-        DataError: a file can't be used; or `directory` holds something else.
-        TrainingError: the folder can't be written.
+    Raises `CheckpointError` where the files aren't the `expected` ones, and `ConfigError`, `DataError` and
+    `TrainingError` as `monolingual.prepare_text` does.
     """
-    files = text_files(config)
-    development = [Path(config.dev_text)] if config.dev_text is not None else []
     request = {
         "format": _FORMAT,
         "task": "examples",
-        "inputs": [stamp(path) for path in [*files, *development]],
-        "training": [str(path) for path in files],
-        "development": [str(path) for path in development],
-        "dev_share": 0.0 if development else config.dev_share,
+        **text_request(config),
         "longest": longest,
         "options": form.request(),
         "subwords": None if vocabulary else subwords.model_dump(),
@@ -218,9 +209,9 @@ def prepare_examples(
     }
 
     with alone(directory):
-        found = find_prepared(directory, request, PreparedExamples.open, expected)
-        if found is not None:
-            return found
+        prepared = find_prepared(directory, request, PreparedExamples.open, expected)
+        if prepared is not None:
+            return prepared
         with replaced(directory, request, expected) as folder:
             _build(form, folder, request, subwords, vocabulary, say)
     return PreparedExamples.open(directory, reused=False)
@@ -240,9 +231,9 @@ def _build(
     if request["development"]:
         train, dev = examples, form.read([Path(path) for path in request["development"]])
     else:
-        held = form.hold_out(examples).tolist()
-        train = [example for example, out in zip(examples, held, strict=True) if not out]
-        dev = [example for example, out in zip(examples, held, strict=True) if out]
+        held_out = form.hold_out(examples).tolist()
+        train = [example for example, out in zip(examples, held_out, strict=True) if not out]
+        dev = [example for example, out in zip(examples, held_out, strict=True) if out]
     if not train:
         raise DataError(
             f"data.dev_share: expected some of {len(examples):,} examples left to learn from, found none"
@@ -269,7 +260,9 @@ def _build(
     write_manifest(folder, request, report, vocabulary=learned.digest(), names=request["training"])
 
 
-def _write_rows(encoded: Encoded, examples: Sequence[Placed], folder: Path, vocabulary: Vocabulary) -> None:
+def _write_rows(
+    encoded: Encoded, examples: Sequence[HasPosition], folder: Path, vocabulary: Vocabulary
+) -> None:
     columns = (
         ("train.ids", encoded.ids, encoding.id_type(vocabulary.size)),
         ("train.targets", encoded.targets, np.dtype(np.int32)),
@@ -307,7 +300,7 @@ def _save_labels(labels: Sequence[str], directory: Path) -> None:
 
 
 def load_labels(directory: Path) -> list[str]:
-    """Read the labels of a run or prepared folder; raises `CheckpointError` where they are missing or damaged."""
+    """Read the labels of a run directory or prepared folder; raises `CheckpointError` if missing or damaged."""
     file = directory / LABELS_FILE
     labels = read_json(file, expected="a list of labels", error=CheckpointError)
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):

@@ -1,7 +1,7 @@
-"""Single texts prepared once and memory-mapped ever after: one long row of ids, and which line each stands on.
+"""Prepared datasets of monolingual text: memory-mapped ids of all lines, with their line numbers.
 
-`prepare_text` reads, cleans, splits the end off for development (or reads files for that), learns the vocabulary from
-what remains, encodes, and writes everything into one folder, which the next start finds ready.
+`prepare_text` reads and cleans the text, splits off its end as development set (or reads a development file), learns
+the vocabulary from the training text, encodes, and writes everything into one folder, which later runs reuse.
 """
 
 from __future__ import annotations
@@ -22,33 +22,32 @@ from headwise.data.prepared import (
     find_prepared,
     read_manifest,
     replaced,
-    stamp,
     with_checksums,
     write_manifest,
 )
 from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
-from headwise.text.reading.plain import LineReport, read_text, text_files
+from headwise.text.reading.plain import LineReport, read_text, text_request
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import UNK
 from headwise.text.tokens.vocabulary import Vocabulary, learn_vocabulary, load_vocabulary
 
 _FORMAT = 1
-_BLOCK = 1 << 16  # lines handled at a time
-_SAMPLE = 5_000_000  # lines that subwords are learned from
+_BLOCK = 1 << 16  # lines processed per step
+_SAMPLE = 5_000_000  # maximum number of lines that the vocabulary is learned from
 
 
 class TextStore:
-    """Encoded lines, read from memory-mapped arrays, in the order of the files.
+    """Encoded lines in memory-mapped arrays, in the order of the files.
 
-    A row is the ids of one line: its line end is the last of them in running text, EOS where lines are documents.
-    `ids` are those of all rows, one after the other.
+    A row holds the ids of one line; the last one is the line end in running text, and EOS where lines are documents.
+    `ids` is the concatenation of all rows.
     """
 
     def __init__(
         self, table: Ragged, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str], characters: int
     ) -> None:
-        """Join the table with the line number and the index in `names` that each row comes from."""
+        """Combine the table of ids with the line number and the file index (in `names`) of each row."""
         if not len(table) == len(lines) == len(files):
             raise CheckpointError(
                 f"prepared text: expected as many rows, lines and files, found {len(table)}, {len(lines)} and "
@@ -61,39 +60,39 @@ class TextStore:
         return len(self.table)
 
     def __getitem__(self, row: int) -> NDArray[Any]:
-        """Ids of one row."""
+        """Return the ids of one row."""
         return self.table[row]
 
     @property
     def ids(self) -> NDArray[Any]:
-        """All ids, one after the other."""
+        """Concatenated ids of all rows."""
         return self.table.values
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Ids of every row."""
+        """Number of ids of each row."""
         return self.table.lengths
 
     def rows_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows that positions in `ids` belong to."""
+        """Return the rows that positions in `ids` belong to."""
         return np.searchsorted(self.table.offsets, positions, side="right") - 1
 
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
+        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
         return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
 class PreparedText:
-    """What training needs of the text, all of it in one folder."""
+    """A prepared folder of monolingual text, opened for training."""
 
     directory: Path
     train: TextStore
     dev: TextStore  # empty where there is neither a development file nor a share to split off
     vocabulary: Vocabulary
-    report: list[str]  # what was read, removed, split off and learned; one sentence each
+    report: list[str]  # sentences on what was read, removed, split off and learned
     checksum: str  # 12 hexadecimal digits of the input files' contents
-    reused: bool  # found ready
+    reused: bool  # whether an existing folder was opened
 
     @classmethod
     def open(cls, directory: Path, *, reused: bool = True) -> PreparedText:
@@ -106,7 +105,7 @@ class PreparedText:
         return cls(directory, train, dev, vocabulary, manifest["report"], manifest["checksum"], reused)
 
     def identity(self) -> dict[str, str]:
-        """Checksums of the text and of the vocabulary."""
+        """Return the checksums of the text and of the vocabulary."""
         return {"data": self.checksum, "vocabulary": self.vocabulary.digest()}
 
     def save(self, run: Path) -> None:
@@ -125,33 +124,28 @@ def prepare_text(
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedText:
-    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+    """Prepare the folder, or reuse it where neither files nor options have changed.
 
     Args:
         config: the files `text` and `dev_text`, or the `dev_share` to split off.
-        subwords: the kind and size of the vocabulary (unless one is given).
-        directory: the folder to make; if it exists and doesn't fit, it is replaced.
-        documents: whether each line is a text of its own.
-        symbols: a task's own symbols, to have ids of their own.
-        vocabulary: use this one instead of learning one.
-        expected: `checksum` of the text that a run was begun with; with any other text, nothing is replaced.
-        say: called with a sentence at each stage, where the folder has to be made.
+        subwords: kind and size of the vocabulary (unless one is given).
+        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        documents: whether each line is a document.
+        symbols: symbols of the task, which get their own ids.
+        vocabulary: a given vocabulary, instead of a learned one.
+        expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
+        say: callback for a progress message at each stage of preparation.
 
     Raises:
         CheckpointError: the text isn't the `expected` one.
         ConfigError: no file is given, or the vocabulary doesn't fit the text.
-        DataError: a file can't be used; or `directory` holds something else.
+        DataError: a file is unusable, or `directory` holds something else.
         TrainingError: the folder can't be written.
     """
-    files = text_files(config)
-    development = [Path(config.dev_text)] if config.dev_text is not None else []
     request = {
         "format": _FORMAT,
         "task": "single texts",
-        "inputs": [stamp(path) for path in [*files, *development]],
-        "training": [str(path) for path in files],
-        "development": [str(path) for path in development],
-        "dev_share": 0.0 if development else config.dev_share,
+        **text_request(config),
         "documents": documents,
         "drop_duplicates": documents and config.cleaning.drop_duplicates,
         "subwords": subwords.model_dump(),
@@ -160,9 +154,9 @@ def prepare_text(
     }
 
     with alone(directory):
-        found = find_prepared(directory, request, PreparedText.open, expected)
-        if found is not None:
-            return found
+        prepared = find_prepared(directory, request, PreparedText.open, expected)
+        if prepared is not None:
+            return prepared
         with replaced(directory, request, expected) as folder:
             _build(folder, request, subwords, vocabulary, config.workers, say)
     return PreparedText.open(directory, reused=False)
@@ -178,29 +172,29 @@ def _build(
 ) -> None:
     say("reading and cleaning the text")
     request = with_checksums(request)
-    drop = request["drop_duplicates"]
-    training = _Lines(folder / "text", request["training"], LineReport(request["documents"], drop))
+    drop_duplicates = request["drop_duplicates"]
+    training = _Lines(folder / "text", request["training"], LineReport(request["documents"], drop_duplicates))
     report = [str(training.report)]
     if request["development"]:
         dev = _Lines(folder / "dev-text", request["development"], LineReport(request["documents"]))
-        ends, dev_rows = len(training.lines), np.arange(len(dev.lines))
+        train_end, dev_rows = len(training.lines), np.arange(len(dev.lines))
         report.append(f"development text: {dev.report}")
     else:
-        dev, ends = training, training.split(request["dev_share"])
-        dev_rows = np.arange(ends, len(training.lines))
+        dev, train_end = training, training.split(request["dev_share"])
+        dev_rows = np.arange(train_end, len(training.lines))
         report.append(
             f"development text: the last {len(dev_rows):,} lines" if len(dev_rows) else "no development text"
         )
-    rows = np.arange(ends)
+    train_rows = np.arange(train_end)
     if vocabulary is None:
         say(f"learning the vocabulary ({subwords.kind})")
-        vocabulary = learn_vocabulary(training.sample(ends), subwords, request["symbols"])
+        vocabulary = learn_vocabulary(training.sample(train_end), subwords, request["symbols"])
     vocabulary.save(folder)
-    say(f"encoding {len(rows):,} lines")
+    say(f"encoding {len(train_rows):,} lines")
     characters = {}
-    for name, lines, chosen in (("train", training, rows), ("dev", dev, dev_rows)):
-        tokens, unknown = lines.encode(folder, name, chosen, request["documents"], workers)
-        characters[name] = int(lines.characters[chosen].sum())
+    for name, lines, selected_rows in (("train", training, train_rows), ("dev", dev, dev_rows)):
+        tokens, unknown = lines.encode(folder, name, selected_rows, request["documents"], workers)
+        characters[name] = int(lines.characters[selected_rows].sum())
         title = "training" if name == "train" else "development"
         sentence = f"{title}: {tokens:,} tokens of {characters[name]:,} characters"
         report.append(sentence + (f", {unknown:,} of them unknown" if unknown else ""))
@@ -216,7 +210,7 @@ def _build(
 
 
 class _Lines:
-    """Cleaned lines of some files, in one table, and where each comes from."""
+    """Cleaned lines of several files in one table, with their line numbers and file indices."""
 
     def __init__(self, path: Path, files: Sequence[str], report: LineReport) -> None:
         self.path, self.report = path, report
@@ -233,11 +227,11 @@ class _Lines:
         self.characters = np.concatenate(lengths)
 
     def split(self, share: float) -> int:
-        """Return the row that the last `share` of the characters begins with, at most."""
+        """Return the first row of the development set, which holds at most the last `share` of the characters."""
         if not share:
             return len(self.lines)
-        begins = np.cumsum(self.characters) - self.characters
-        row = int(np.searchsorted(begins, (1 - share) * self.characters.sum()))
+        offsets = np.cumsum(self.characters) - self.characters
+        row = int(np.searchsorted(offsets, (1 - share) * self.characters.sum()))
         if not 0 < row < len(self.lines):
             raise DataError(
                 f"data.dev_share: expected a share of the text that leaves whole lines on both sides, found {share:g} "
@@ -246,7 +240,7 @@ class _Lines:
         return row
 
     def sample(self, end: int) -> Iterator[str]:
-        """Yield the first `end` lines, or as many evenly spread ones as a vocabulary is learned from."""
+        """Yield the first `end` lines, or an evenly spaced sample of at most `_SAMPLE` of them."""
         table = Ragged(self.path, np.uint8)
         step = -(-end // _SAMPLE)
         for start in range(0, end, _BLOCK * step):
@@ -255,7 +249,7 @@ class _Lines:
     def encode(
         self, folder: Path, name: str, rows: NDArray[np.int64], documents: bool, workers: int
     ) -> tuple[int, int]:
-        """Write some rows as store `name`; returns how many ids, and unknown ones, these are."""
+        """Encode rows and write them as store `name`; returns the numbers of ids and of unknown ids."""
         save_array(folder / "rows", rows)
         job = encoding.EncodingJob(
             str(self.path),

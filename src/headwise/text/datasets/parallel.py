@@ -1,4 +1,4 @@
-"""The prepared parallel corpus: encoded sentence pairs in one folder, memory-mapped."""
+"""Prepared parallel corpus: encoded sentence pairs in memory-mapped arrays."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from headwise.text.tokens.seen import FILE as SEEN
 from headwise.text.tokens.seen import Seen
 from headwise.text.tokens.subwords import Subwords
 
-TRAIN_TEXT = "train-text"  # kept for BPE-dropout only
+TRAIN_TEXT = "train-text"  # stored for BPE-dropout only
 SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
 
 
 class ParallelStore:
-    """Encoded sentence pairs, read from memory-mapped arrays.
+    """Encoded sentence pairs in memory-mapped arrays, in the order of the files.
 
-    A source row is its ids and EOS; a target row its ids alone, as BOS or EOS join it when a batch is made.
-    Rows are in the order of the files. Lengths count what the model sees: EOS on either side included.
+    A source row is ids + EOS; a target row is the ids alone, as BOS and EOS are added to the batch.
+    Lengths are those that the model sees, with EOS on both sides.
     """
 
     def __init__(
         self, source: Ragged, target: Ragged, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str]
     ) -> None:
-        """Join tables of ids with the line number and the index in `names` that each row comes from."""
+        """Combine the tables of ids with the line number and the file index (in `names`) of each row."""
         if not len(source) == len(target) == len(lines) == len(files):
-            found = f"{len(source)}, {len(target)}, {len(lines)} and {len(files)}"
+            sizes = f"{len(source)}, {len(target)}, {len(lines)} and {len(files)}"
             raise CheckpointError(
-                f"prepared text: expected as many source rows, target rows, lines and files, found {found}"
+                f"prepared text: expected as many source rows, target rows, lines and files, found {sizes}"
             )
         self.source_table = source
         self.target_table = target
@@ -51,55 +51,55 @@ class ParallelStore:
 
     @cached_property
     def source_lengths(self) -> NDArray[np.int32]:
-        """Subwords of every source row, EOS included."""
+        """Number of subwords of each source sentence, EOS included."""
         return self.source_table.lengths.astype(np.int32)
 
     @cached_property
     def target_lengths(self) -> NDArray[np.int32]:
-        """Subwords of every target row, and one for BOS or EOS."""
+        """Number of subwords of each target sentence, plus one for BOS or EOS."""
         return self.target_table.lengths.astype(np.int32) + 1
 
     def source(self, row: int) -> NDArray[Any]:
-        """Ids of one source row, EOS included."""
+        """Return the ids of one source sentence, EOS included."""
         return self.source_table[row]
 
     def target(self, row: int) -> NDArray[Any]:
-        """Ids of one target row, without BOS and EOS."""
+        """Return the ids of one target sentence, without BOS and EOS."""
         return self.target_table[row]
 
     def line_numbers(self, rows: Sequence[int] | NDArray[Any]) -> list[int]:
-        """The 1-based lines that rows stand on in their files."""
+        """Return the 1-based line numbers of rows in their files."""
         return [int(line) for line in self.lines[np.asarray(rows, np.int64)]]
 
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Say where rows come from, for messages: `train.en lines 3, 17 and 40`; at most `most` are listed."""
+        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
         return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What training needs of the text, all of it in one folder."""
+    """A prepared folder of parallel text, opened for training."""
 
     directory: Path
     train: ParallelStore
     dev: ParallelStore  # empty where there are neither development files nor pairs to split off
-    dev_source: list[str]  # the text of `dev`, row by row
+    dev_source: list[str]  # text of the pairs in `dev`
     dev_target: list[str]
     subwords: Subwords
-    report: list[str]  # what was read, removed, split off and learned; one sentence each
+    report: list[str]  # sentences on what was read, removed, split off and learned
     checksum: str  # 12 hexadecimal digits of the input files' contents
-    seconds: float  # that preparing took this time
-    reused: bool  # found ready
+    seconds: float  # duration of the preparation
+    reused: bool  # whether an existing folder was opened
 
     def identity(self) -> dict[str, str]:
-        """Checksums of the text and of the subword model."""
+        """Return the checksums of the text and of the subword model."""
         return {"data": self.checksum, "subwords": self.subwords.digest()}
 
     def save(self, run: Path) -> None:
-        """Write the subword model(s), and which subwords the training text has, into a run directory.
+        """Write the subword model(s), and the record of subwords in the training text, into a run directory.
 
-        With subwords that were given the model may have seen more elsewhere, and that isn't written. Raises
-        `TrainingError`.
+        With a given subword model no record is written, because the model may have been trained on other text before.
+        Raises `TrainingError`.
         """
         self.subwords.save(run)
         request = read_manifest(self.directory)["request"]
@@ -112,7 +112,7 @@ class PreparedData:
 
     @classmethod
     def open(cls, directory: str | Path, *, seconds: float = 0.0, reused: bool = True) -> PreparedData:
-        """Open a prepared folder without looking at the files it was made from.
+        """Open a prepared folder without checking the files that it was prepared from.
 
         Raises:
             CheckpointError: it is missing or damaged.

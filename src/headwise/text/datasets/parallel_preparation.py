@@ -1,9 +1,9 @@
-"""Preparing parallel text: read, clean, split off a development set, learn subwords, encode, and keep it in a folder.
+"""Preparation of parallel text: read, clean, split off a development set, learn subwords, encode, and store.
 
-`prepare` finds that neither the files nor the configuration changed and opens the folder at once, or builds it. The
-stages, each a pass over the text: read and clean into one table of UTF-8 rows a side; choose the rows for training and
-development; learn subwords; encode; put the rows that aren't too long in place; write the manifest. The text streams
-through, so a corpus may be larger than memory (about 30 bytes a pair are held).
+`prepare` opens the prepared folder where neither the files nor the configuration changed, and builds it otherwise. The
+stages, each a pass over the text: read and clean into one table of UTF-8 rows per side; select the rows for training
+and development; learn subwords; encode; write the rows within the length limit; write the manifest. The text is
+streamed, so that a corpus may be larger than memory (about 30 bytes per pair are held in memory).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import UNK, Subwords
 
 _FORMAT = 1
-_BLOCK = 1 << 16  # rows handled at a time
-_SAMPLE = 2_000_000  # pairs that subwords are learned from
-_DEV_SHARE = 20  # at most one pair in so many is split off
-_LENIENT = CleaningConfig(max_words=1 << 30, max_ratio=1e9)  # development text is what the user chose
+_BLOCK = 1 << 16  # rows processed per step
+_SAMPLE = 2_000_000  # maximum number of pairs that subwords are learned from
+_DEV_SHARE = 20  # at most one pair in 20 is split off for development
+_LENIENT = CleaningConfig(max_words=1 << 30, max_ratio=1e9)  # development text is not filtered by length
 
 
 @dataclass
 class _Text:
-    """One cleaned text: a table a side, and where each row comes from."""
+    """Cleaned parallel text: one table per side, with the file index and line number of each row."""
 
     path: Path
     names: list[str]  # of the source files
@@ -64,7 +64,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Sources:
-    """Which files there are, and how they are read."""
+    """Input files and the options for reading them."""
 
     training: list[PairFiles]
     development: PairFiles | None
@@ -75,7 +75,7 @@ class _Sources:
 
     @classmethod
     def of(cls, config: DataConfig) -> _Sources:
-        """Read the configuration, once; raises `ConfigError`."""
+        """Read the files and options from the configuration; raises `ConfigError`."""
         development = development_files(config)
         return cls(
             training_files(config),
@@ -87,7 +87,7 @@ class _Sources:
         )
 
     def request(self) -> dict[str, Any]:
-        """Return what of it the result depends on, as JSON values; raises `DataError`."""
+        """Return the part of the request that describes the input, as JSON values; raises `DataError`."""
         development = [self.development] if self.development else []
         paths = [path for files in [*self.training, *development] for path in files.paths]
         return {
@@ -111,26 +111,26 @@ def prepare(
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedData:
-    """Make the prepared folder, or reuse it where nothing it depends on has changed.
+    """Prepare the folder, or reuse it where neither files nor options have changed.
 
     Args:
         config: the files, the cleaning rules and the number of worker processes.
         subword_config: how subwords are learned (ignored for the model where `subwords` is given).
-        directory: the folder to make; if it exists and doesn't fit, it is replaced.
-        seed: decides which pairs are split off for development.
-        max_length: longest row in subwords, EOS included; longer pairs are left out and counted.
-        subwords: use this model instead of learning one.
-        expected: `checksum` of the text that a run was begun with; with any other text, nothing is replaced.
-        say: called with a sentence at each stage, where the folder has to be made.
+        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        seed: seed of the development split.
+        max_length: maximum length of a sentence in subwords, EOS included; longer pairs are dropped and counted.
+        subwords: a given subword model, instead of a learned one.
+        expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
+        say: callback for a progress message at each stage of preparation.
 
     Raises:
         CheckpointError: the text isn't the `expected` one.
-        ConfigError: the lists of files don't fit together, or the vocabulary doesn't fit the text.
-        DataError: a file is missing, empty, binary, of another length than its partner, or badly formed; or
+        ConfigError: the lists of files don't match, or the vocabulary doesn't fit the text.
+        DataError: a file is missing, empty, binary, malformed, or differs in length from the other side; or
             `directory` holds something else.
         TrainingError: the folder can't be written.
     """
-    began = time.perf_counter()
+    started = time.perf_counter()
     directory = Path(directory)
     sources = _Sources.of(config)
     request = {
@@ -142,13 +142,13 @@ def prepare(
         "max_length": max_length,
     }
     with alone(directory):
-        found = find_prepared(directory, request, PreparedData.open, expected)
-        if found is None:
+        prepared = find_prepared(directory, request, PreparedData.open, expected)
+        if prepared is None:
             with replaced(directory, request, expected) as folder:
                 _build(folder, request, sources, subword_config, subwords, say)
-    seconds = time.perf_counter() - began
-    if found is not None:
-        return dataclasses.replace(found, seconds=seconds)
+    seconds = time.perf_counter() - started
+    if prepared is not None:
+        return dataclasses.replace(prepared, seconds=seconds)
     return PreparedData.open(directory, seconds=seconds, reused=False)
 
 
@@ -160,7 +160,7 @@ def _build(
     subwords: Subwords | None,
     say: Callable[[str], None],
 ) -> None:
-    """Fill `folder`, saying at each stage what is done.
+    """Build the prepared data in `folder`, reporting each stage through `say`.
 
     Raises `ConfigError`, `DataError` and `TrainingError` as `prepare` does.
     """
@@ -174,10 +174,10 @@ def _build(
     else:
         dev_text = _read([sources.development], sources.fields, _LENIENT, folder / "dev-text")
         dev_rows = np.arange(len(dev_text.lines))
-        shared = int(np.isin(text.hashes[train_rows], dev_text.hashes).sum())
+        overlap = int(np.isin(text.hashes[train_rows], dev_text.hashes).sum())
         sentences = [f"development set: {len(dev_rows):,} pairs from {' and '.join(request['development'])}"]
-        if shared:
-            sentences.append(f"{shared:,} training pairs also stand in the development set")
+        if overlap:
+            sentences.append(f"{overlap:,} training pairs also stand in the development set")
     report += sentences
     if subwords is None:
         say(f"learning {subword_config.size:,} subwords")
@@ -185,11 +185,11 @@ def _build(
     else:
         subwords.save(folder)
     say(f"encoding {len(train_rows):,} pairs")
-    kept = _encode(
+    kept_train = _encode(
         folder, "train", text, train_rows, subwords, request["max_length"], sources.workers, report
     )
-    save_array(folder / "train.rows", kept)
-    if not len(kept):
+    save_array(folder / "train.rows", kept_train)
+    if not len(kept_train):
         raise DataError(f"every training pair is longer than {request['max_length']} subwords")
     kept_dev = _encode(folder, "dev", dev_text, dev_rows, subwords, request["max_length"], 1, report)
     _write_texts(folder, "dev", dev_text, kept_dev)
@@ -199,30 +199,33 @@ def _build(
 
 
 def _read(sources: list[PairFiles], fields: tuple[str, str], rules: CleaningConfig, path: Path) -> _Text:
-    """Read files and clean them by `rules` into one table a side."""
-    total = CleaningReport(limits=rules)
+    """Read the files and clean them by `rules` into one table per side."""
+    total_report = CleaningReport(limits=rules)
     lines, files, hashes = [], [], []
     text_paths = [path.with_name(f"{path.name}.{side}") for side in SIDES]
-    with RaggedWriter(text_paths[0], np.uint8) as left, RaggedWriter(text_paths[1], np.uint8) as right:
+    with (
+        RaggedWriter(text_paths[0], np.uint8) as source_writer,
+        RaggedWriter(text_paths[1], np.uint8) as target_writer,
+    ):
         for index, source in enumerate(sources):
             report = CleaningReport(limits=rules)
             pairs = clean_pairs(read_pairs(source, *fields), rules, report)
             while block := list(itertools.islice(pairs, _BLOCK)):
-                left.append_texts([pair.source for pair in block])
-                right.append_texts([pair.target for pair in block])
+                source_writer.append_texts([pair.source for pair in block])
+                target_writer.append_texts([pair.target for pair in block])
                 lines.append(np.array([pair.line for pair in block], np.int64))
                 files.append(np.full(len(block), index, np.uint16))
                 hashes.append(np.array([pair_hash(p.source, p.target) for p in block], np.uint64))
             check_cleaning(report, source)
-            total.add(report)
+            total_report.add(report)
     names = [str(source.source) for source in sources]
     return _Text(
-        path, names, np.concatenate(lines), np.concatenate(files), np.concatenate(hashes), report=total
+        path, names, np.concatenate(lines), np.concatenate(files), np.concatenate(hashes), report=total_report
     )
 
 
 def _drop_duplicates(text: _Text, rules: CleaningConfig) -> tuple[NDArray[np.int64], list[str]]:
-    """Choose the rows to train on: all, or the first of each pair; returns them and the cleaning's report."""
+    """Return the rows to train on, all or the first of each set of duplicates, and the cleaning report."""
     rows = np.arange(len(text.lines))
     if rules.drop_duplicates:
         rows = np.sort(np.unique(text.hashes, return_index=True)[1])
@@ -232,10 +235,10 @@ def _drop_duplicates(text: _Text, rules: CleaningConfig) -> tuple[NDArray[np.int
 
 
 def _split(
-    text: _Text, rows: NDArray[np.int64], wanted: int, seed: int
+    text: _Text, rows: NDArray[np.int64], requested: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
-    """Split a development set off: the pairs whose hash under `seed` is smallest, so equal pairs stay together."""
-    if not wanted:
+    """Split off the development set: the pairs with the smallest hashes under `seed`, so duplicates stay together."""
+    if not requested:
         return rows, rows[:0], ["no development set: data.dev_pairs is 0"]
     hashes = _mix(text.hashes[rows], seed)
     distinct, first = np.unique(hashes, return_index=True)
@@ -243,19 +246,19 @@ def _split(
         raise DataError(
             f"expected at least 2 different pairs, one of them for the development set, found {len(distinct)}"
         )
-    count = max(1, min(wanted, len(distinct) // _DEV_SHARE))
+    count = max(1, min(requested, len(distinct) // _DEV_SHARE))
     held_out = hashes <= distinct[count - 1]
     dev_rows = rows[np.sort(first[:count])]
     sentence = f"development set: {count:,} pairs split off the training text (seed {seed})"
-    if count < wanted:
-        sentence += f", 1 in {_DEV_SHARE}, rather than the {wanted:,} that data.dev_pairs asks for"
-    if again := int(held_out.sum()) - count:
-        sentence += f"; {again:,} training pairs equal to one of them left out"
+    if count < requested:
+        sentence += f", 1 in {_DEV_SHARE}, rather than the {requested:,} that data.dev_pairs asks for"
+    if duplicates := int(held_out.sum()) - count:
+        sentence += f"; {duplicates:,} training pairs equal to one of them left out"
     return rows[~held_out], dev_rows, [sentence]
 
 
 def _mix(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Scramble 64-bit numbers by a seed, one to one (the finalizer of SplitMix64, Steele et al. 2014)."""
+    """Permute 64-bit hashes by a seed (the finalizer of SplitMix64, Steele et al. 2014)."""
     mixed = hashes ^ np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -263,7 +266,7 @@ def _mix(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 
 def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: Path, seed: int) -> Subwords:
-    """Learn subwords from the training text, or from a sample of it where it is very large."""
+    """Learn subwords from the training text, or from a sample of at most `_SAMPLE` pairs."""
     if len(rows) > _SAMPLE:
         rows = np.sort(np.random.default_rng(seed).choice(rows, _SAMPLE, replace=False))
     sides = [_sentences(text.table(side), rows) for side in SIDES]
@@ -285,7 +288,7 @@ def _encode(
     workers: int,
     report: list[str],
 ) -> NDArray[np.int64]:
-    """Encode rows of a text and write those of at most `longest` subwords as store `name`; returns them."""
+    """Encode rows and write those of at most `longest` subwords as store `name`; returns the rows written."""
     save_array(folder / "rows", rows)
     jobs = [
         encoding.EncodingJob(str(text.side_path(side)), str(folder / "rows"), str(folder), side,
@@ -296,8 +299,8 @@ def _encode(
     types = [encoding.id_type(size) for size in (subwords.source_size, subwords.target_size)]
     masks, unknown = [], 0
     with (
-        RaggedWriter(folder / f"{name}.source", types[0]) as left,
-        RaggedWriter(folder / f"{name}.target", types[1]) as right,
+        RaggedWriter(folder / f"{name}.source", types[0]) as source_writer,
+        RaggedWriter(folder / f"{name}.target", types[1]) as target_writer,
     ):
         for source_part, target_part in zip(*parts, strict=True):
             source, target = encoding.open_part(source_part), encoding.open_part(target_part)
@@ -305,7 +308,7 @@ def _encode(
             masks.append(mask)
             fitting = np.flatnonzero(mask)
             for start in range(0, len(fitting), _BLOCK):
-                for table, writer in ((source, left), (target, right)):
+                for table, writer in ((source, source_writer), (target, target_writer)):
                     values, lengths = gather(table, fitting[start : start + _BLOCK])
                     unknown += int(np.count_nonzero(values == UNK))
                     writer.append(values, lengths)

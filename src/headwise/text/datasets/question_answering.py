@@ -1,8 +1,8 @@
-"""Questions whose answer is a part of a given text.
+"""Examples of extractive question answering: the answer is a span of the context.
 
-Files are SQuAD's `.json` (articles, paragraphs, questions), or `.jsonl` with a question, a context and its answers in
-each line: `answers` as {"text": […], "answer_start": […]}, or one `answer`, with its `start` where it isn't the first
-place in the context that reads so.
+Files are SQuAD's `.json` (articles, paragraphs, questions), or `.jsonl` with a question, a context and its answers on
+each line: `answers` as {"text": […], "answer_start": […]}, or one `answer`, with its `start` unless that is the first
+occurrence in the context.
 """
 
 from __future__ import annotations
@@ -23,78 +23,78 @@ from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.text.tokens.words import encode_words, find_words
 
-_NOWHERE = [0, 0]  # the target of a window without the answer: BOS
+_NO_ANSWER = [0, 0]  # target of a window without the answer: BOS
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a context, and the right answers (none where they aren't known)."""
+    """A question about a context, and the gold answers (none where unknown)."""
 
     question: str
     context: str
     answers: list[str]
-    starts: list[int]  # the character that each answer begins with
+    starts: list[int]  # character offset of each answer
     name: str = ""
     file: int = 0
-    line: int = 0  # of a .json file, the question's number
+    line: int = 0  # in a .json file, the number of the question
 
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a context as a model reads it: BOS, the question, EOS, pieces of the context, EOS."""
+    """A part of a context as model input: BOS, the question, EOS, subwords of the context, EOS."""
 
     ids: list[int]
-    first: int  # place in `ids` of the first piece of the context
-    words: list[tuple[int, int]]  # for each piece, the characters (start, end) of the word that it belongs to
-    begins: list[bool]  # whether the piece is its word's first
-    ends: list[bool]  # whether it is the last
+    first: int  # index in `ids` of the first subword of the context
+    words: list[tuple[int, int]]  # for each subword, the character offsets (start, end) of its word
+    begins: list[bool]  # whether the subword is the first of its word
+    ends: list[bool]  # whether it is the last of its word
 
     def place(self, start: int, end: int) -> list[int]:
-        """The places of an answer's first and last piece, characters `start` to `end`; BOS if it isn't whole here."""
+        """Return the indices of the first and last subword of an answer, [0, 0] (BOS) if the window doesn't hold it."""
         inside = [i for i, (low, high) in enumerate(self.words) if low < end and start < high]
         whole = inside and self.begins[inside[0]] and self.ends[inside[-1]]
         if not whole or self.words[inside[0]][0] > start or self.words[inside[-1]][1] < end:
-            return _NOWHERE
+            return _NO_ANSWER
         return [self.first + inside[0], self.first + inside[-1]]
 
 
 class Questions(Format[Question]):
-    """What task `question_answering` learns from."""
+    """Format of the examples of task `question_answering`."""
 
     example = Question
 
     def __init__(self, options: QuestionAnsweringConfig, share: float) -> None:
-        """Cut contexts as `options` says; hold out a `share` from the end."""
+        """Split contexts into windows as `options` says; hold out the last `share` of the questions."""
         self.options, self.share = options, share
 
     def request(self) -> dict[str, object]:  # noqa: D102
         return {"question_answering": self.options.model_dump(exclude={"longest_answer"})}
 
     def read(self, files: Sequence[Path]) -> list[Question]:
-        """Read all files; raises `DataError` naming the question whose answer isn't where it should be."""
-        found = []
+        """Read all files; raises `DataError` naming a question whose answer isn't at its start."""
+        examples = []
         for index, path in enumerate(files):
-            before = len(found)
-            found += _squad(path, index) if suffix(path) == ".json" else _lines(path, index)
-            if len(found) == before:
+            before = len(examples)
+            examples += _squad(path, index) if suffix(path) == ".json" else _lines(path, index)
+            if len(examples) == before:
                 raise DataError(f"{path}: expected questions, found none")
-        return found
+        return examples
 
     def hold_out(self, examples: Sequence[Question]) -> NDArray[np.bool_]:
-        """The last questions, as neighbors often share their context."""
+        """Hold out the last questions, because neighbors often share a context."""
         return np.arange(len(examples)) >= len(examples) - round(self.share * len(examples))
 
     def texts(self, example: Question) -> Iterable[str]:  # noqa: D102
         return [f" {example.question}", f" {example.context}"]
 
     def labels(self, examples: Sequence[Question]) -> list[str]:
-        """There are none."""
+        """Return an empty list: the task has no labels."""
         return []
 
     def encode(
         self, examples: Sequence[Question], vocabulary: Vocabulary, labels: Sequence[str], longest: int
     ) -> Encoded:
-        """A row for each window; the targets are the places of the first answer's first and last piece."""
+        """Encode each window as a row; the targets are the first and last index of the first answer's span."""
         encoded = Encoded([], [], [])
         for owner, example in enumerate(examples):
             for window in self.windows(example, vocabulary, longest):
@@ -108,12 +108,12 @@ class Questions(Format[Question]):
         return encoded
 
     def windows(self, example: Question, vocabulary: Vocabulary, longest: int) -> list[Window]:
-        """Cut a context into overlapping windows of at most `longest` ids."""
+        """Split a context into overlapping windows of at most `longest` ids."""
         words = find_words(example.question), find_words(example.context)
         texts = example.question, example.context
         pieces = [
-            encode_words(vocabulary, [" " * w.spaced + text[w.start : w.end] for w in found])
-            for found, text in zip(words, texts, strict=True)
+            encode_words(vocabulary, [" " * w.spaced + text[w.start : w.end] for w in side])
+            for side, text in zip(words, texts, strict=True)
         ]
         question = [i for word in pieces[0] for i in word][: self.options.longest_question]
         ids, spans, begins, ends = [], [], [], []
@@ -122,11 +122,11 @@ class Questions(Format[Question]):
             spans += [(word.start, word.end)] * len(parts)
             begins += [True, *[False] * (len(parts) - 1)]
             ends += [*[False] * (len(parts) - 1), True]
-        room = longest - len(question) - 3
-        start, found = 0, []
+        window_size = longest - len(question) - 3
+        start, windows = 0, []
         while True:
-            part = slice(start, start + room)
-            found.append(
+            part = slice(start, start + window_size)
+            windows.append(
                 Window(
                     [BOS, *question, EOS, *ids[part], EOS],
                     len(question) + 2,
@@ -135,20 +135,22 @@ class Questions(Format[Question]):
                     ends[part],
                 )
             )
-            if start + room >= len(ids):
-                return found
-            start += room - self.options.stride
+            if start + window_size >= len(ids):
+                return windows
+            start += window_size - self.options.stride
 
 
-def read_question(line: str, place: str) -> Question:
-    """Read a question without answers: question, tab, context; or a JSON object with these fields."""
+def read_question(line: str, location: str) -> Question:
+    """Parse a question without answers: question, tab, context; or a JSON object with these fields."""
     if line.lstrip().startswith("{"):
-        fields = json_object(line, place)
-        return Question(text_field(fields, "question", place), text_field(fields, "context", place), [], [])
+        fields = json_object(line, location)
+        return Question(
+            text_field(fields, "question", location), text_field(fields, "context", location), [], []
+        )
     question, tab, context = line.partition("\t")
     if not tab or not question.strip() or not context.strip():
         raise DataError(
-            f"{place}: expected a question, a tab and a text (or a JSON object with question and context), found "
+            f"{location}: expected a question, a tab and a text (or a JSON object with question and context), found "
             f"{line[:40]!r}"
         )
     return Question(question.strip(), context.strip(), [], [])
@@ -156,31 +158,31 @@ def read_question(line: str, place: str) -> Question:
 
 def _lines(path: Path, index: int) -> Iterator[Question]:
     for fields, line in read_records(path):
-        place = f"{path} line {line}"
-        context = text_field(fields, "context", place)
+        location = f"{path} line {line}"
+        context = text_field(fields, "context", location)
         if "answers" in fields:
             answers = fields["answers"]
             if not isinstance(answers, dict):
-                raise DataError(f"{place}: expected answers with text and answer_start, found {answers!r}")
+                raise DataError(f"{location}: expected answers with text and answer_start, found {answers!r}")
             texts, starts = answers.get("text"), answers.get("answer_start")
         else:
-            answer = text_field(fields, "answer", place)
+            answer = text_field(fields, "answer", location)
             texts, starts = [answer], [fields.get("start", context.find(answer))]
-        yield _question(fields, context, texts, starts, index, line, place)
+        yield _question(fields, context, texts, starts, index, line, location)
 
 
 def _squad(path: Path, index: int) -> Iterator[Question]:
-    tree = json_object("\n".join(line for line, _ in read_lines_of(path)), str(path))
+    dataset = json_object("\n".join(line for line, _ in read_lines_of(path)), str(path))
     number = 0
     try:
-        for article in tree["data"]:
+        for article in dataset["data"]:
             for paragraph in article["paragraphs"]:
                 for fields in paragraph["qas"]:
                     number += 1
                     texts = [answer["text"] for answer in fields["answers"]]
                     starts = [answer["answer_start"] for answer in fields["answers"]]
-                    place = f"{path} question {fields.get('id', number)}"
-                    yield _question(fields, paragraph["context"], texts, starts, index, number, place)
+                    location = f"{path} question {fields.get('id', number)}"
+                    yield _question(fields, paragraph["context"], texts, starts, index, number, location)
     except KeyError as error:
         raise DataError(
             f"{path}: expected SQuAD's data, paragraphs, qas and answers; found question {number} without {error}"
@@ -188,16 +190,16 @@ def _squad(path: Path, index: int) -> Iterator[Question]:
 
 
 def _question(
-    fields: dict[str, Any], context: str, texts: Any, starts: Any, index: int, line: int, place: str
+    fields: dict[str, Any], context: str, texts: Any, starts: Any, index: int, line: int, location: str
 ) -> Question:
-    fine = isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts) > 0
-    if not fine:
-        raise DataError(f"{place}: expected answers, each with its start, found {texts!r} and {starts!r}")
+    well_formed = isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts) > 0
+    if not well_formed:
+        raise DataError(f"{location}: expected answers, each with its start, found {texts!r} and {starts!r}")
     for answer, start in zip(texts, starts, strict=True):
-        here = context[start : start + len(answer)] if isinstance(start, int) and start >= 0 else None
-        if not isinstance(answer, str) or not answer.strip() or here != answer:
+        actual = context[start : start + len(answer)] if isinstance(start, int) and start >= 0 else None
+        if not isinstance(answer, str) or not answer.strip() or actual != answer:
             raise DataError(
-                f"{place}: expected the answer {answer!r} at character {start} of the context, found {here!r}"
+                f"{location}: expected the answer {answer!r} at character {start} of the context, found {actual!r}"
             )
-    question = text_field(fields, "question", place)
+    question = text_field(fields, "question", location)
     return Question(question, context, texts, starts, str(fields.get("id", "")), index, line)

@@ -1,7 +1,7 @@
-"""The training text of every epoch, segmented anew by BPE-dropout, made ahead while the epoch before is learned.
+"""Resegmentation of the training text by BPE-dropout for every epoch, one epoch ahead of training.
 
-An epoch's text depends on the prepared folder, the seed, the epoch and the rate alone, so a run that resumes
-from a checkpoint sees what it would have seen. It is kept on disk, memory-mapped, until it is two epochs old.
+The segmentation of an epoch depends on the prepared folder, the seed, the epoch and the dropout rate alone, so a run
+that resumes from a checkpoint sees the same text. It is stored on disk, memory-mapped, until it is two epochs old.
 """
 
 from __future__ import annotations
@@ -22,45 +22,46 @@ from headwise.processes import child_environment, python_command
 from headwise.text.datasets.parallel import SIDES, TRAIN_TEXT, ParallelStore, PreparedData
 from headwise.text.tokens import encoding
 
-_WORKERS = 2  # one process a side, where there is enough text for two
-_NICENESS = 10  # of the process that works ahead: training goes first
+_WORKERS = 2  # one process per side, if the text is large enough
+_NICENESS = 10  # of the background process, as training has priority
 
 
 @dataclass(frozen=True)
 class Resegmentation:
-    """How the training text of one epoch is segmented."""
+    """Parameters of the segmentation of one epoch."""
 
     seed: int
     epoch: int
     dropout: float
-    longest: int  # subwords, EOS included; a row that would have more is segmented without dropout
+    longest: int  # in subwords, EOS included; longer rows are segmented without dropout
 
     @property
     def name(self) -> str:
-        """Name of the folder that holds the result."""
+        """Return the name of the folder that stores the segmentation."""
         return f"{self.epoch}-{self.seed}-{self.dropout:g}-{self.longest}"
 
 
-def resegment(prepared: PreparedData, how: Resegmentation) -> ParallelStore:
-    """Open the training text as segmented for one epoch, making it first where need be.
+def resegment(prepared: PreparedData, parameters: Resegmentation) -> ParallelStore:
+    """Open the segmentation of one epoch, and create it first where it is missing.
 
-    Its rows are those of `prepared.train`, one by one. What is older than the epoch before is removed.
+    Its rows correspond to those of `prepared.train`. Segmentations older than the previous epoch are removed.
 
     Raises:
-        CheckpointError: the folder was prepared without dropout and doesn't have the text.
+        CheckpointError: the folder was prepared without dropout and lacks the text.
         TrainingError: the disk is full.
     """
-    home = prepared.directory / "epochs"
-    directory = home / how.name
+    epochs_directory = prepared.directory / "epochs"
+    directory = epochs_directory / parameters.name
     sizes = (prepared.subwords.source_size, prepared.subwords.target_size)
-    with alone(home):  # till all is opened: a process left over from a killed run may be removing old epochs
-        remove_partial(home / "*")
+    # Locked until all is open, as a process left over from a killed run may be removing old epochs.
+    with alone(epochs_directory):
+        remove_partial(epochs_directory / "*")
         if not directory.exists():
             with atomic_directory(directory) as folder:
-                _make(prepared, how, folder)
-        for old in home.glob("[0-9]*-*"):
-            if int(old.name.split("-")[0]) < how.epoch - 1:
-                remove_directory(old)
+                _create(prepared, parameters, folder)
+        for old_directory in epochs_directory.glob("[0-9]*-*"):
+            if int(old_directory.name.split("-")[0]) < parameters.epoch - 1:
+                remove_directory(old_directory)
         tables = [
             Ragged(directory / side, encoding.id_type(size)) for side, size in zip(SIDES, sizes, strict=True)
         ]
@@ -68,23 +69,25 @@ def resegment(prepared: PreparedData, how: Resegmentation) -> ParallelStore:
     return ParallelStore(tables[0], tables[1], base.lines, base.files, base.names)
 
 
-def _make(prepared: PreparedData, how: Resegmentation, folder: Path) -> None:
-    home = prepared.directory
-    if not (home / "train.rows").exists():
-        raise CheckpointError(f"{home}: expected the training text, which BPE-dropout needs, found none")
+def _create(prepared: PreparedData, parameters: Resegmentation, folder: Path) -> None:
+    prepared_directory = prepared.directory
+    if not (prepared_directory / "train.rows").exists():
+        raise CheckpointError(
+            f"{prepared_directory}: expected the training text, which BPE-dropout needs, found none"
+        )
     jobs = [
         encoding.EncodingJob(
-            text=str(home / f"{TRAIN_TEXT}.{side}"),
-            rows=str(home / "train.rows"),
-            tokens=str(home),
+            text=str(prepared_directory / f"{TRAIN_TEXT}.{side}"),
+            rows=str(prepared_directory / "train.rows"),
+            tokens=str(prepared_directory),
             side=side,
             out=str(folder / side),
             start=0,
             stop=len(prepared.train),
-            dropout=how.dropout,
-            seed=how.seed,
-            epoch=how.epoch,
-            longest=how.longest - 1,
+            dropout=parameters.dropout,
+            seed=parameters.seed,
+            epoch=parameters.epoch,
+            longest=parameters.longest - 1,
         )
         for side in SIDES
     ]
@@ -92,43 +95,43 @@ def _make(prepared: PreparedData, how: Resegmentation, folder: Path) -> None:
 
 
 class EpochStores:
-    """Gives the training text of epoch after epoch, and has the next one made meanwhile by another process."""
+    """Source of the training text of each epoch; a background process creates the next one."""
 
     def __init__(self, prepared: PreparedData, *, seed: int, dropout: float, longest: int) -> None:
-        """Segment the text of `prepared` at a dropout rate; a row keeps within `longest` subwords."""
+        """Segment the text of `prepared` with a dropout rate, in rows of at most `longest` subwords."""
         self._prepared = prepared
         self._first = Resegmentation(seed, 0, dropout, longest)
         self._ahead: subprocess.Popen[bytes] | None = None
 
     def open(self, epoch: int) -> ParallelStore:
-        """The text of `epoch`; waits where it is still being made. Raises as `resegment` does."""
+        """Return the text of `epoch`, waiting for the background process; raises as `resegment` does."""
         if self._ahead is not None:
-            self._ahead.wait()  # what it didn't finish is made here
+            self._ahead.wait()  # an unfinished segmentation is created below
         store = resegment(self._prepared, replace(self._first, epoch=epoch))
-        order = json.dumps([str(self._prepared.directory), asdict(replace(self._first, epoch=epoch + 1))])
-        command = python_command("-m", "headwise.text.datasets.resegmented", order)
+        job = json.dumps([str(self._prepared.directory), asdict(replace(self._first, epoch=epoch + 1))])
+        command = python_command("-m", "headwise.text.datasets.resegmented", job)
         self._ahead = subprocess.Popen(
             command, env=child_environment(), stderr=subprocess.DEVNULL, start_new_session=True
         )
         return store
 
     def close(self) -> None:
-        """End the process that works ahead; what it didn't finish is made when it is needed."""
+        """Kill the background process; an unfinished segmentation is created when it is needed."""
         if self._ahead is not None:
             self._ahead.kill()
             self._ahead.wait()
-            home = self._prepared.directory / "epochs"
-            with alone(home):
-                remove_partial(home / "*")
+            epochs_directory = self._prepared.directory / "epochs"
+            with alone(epochs_directory):
+                remove_partial(epochs_directory / "*")
 
 
 def _main() -> None:
-    """Make what the command line orders, in the background; failures show when the text is asked for."""
-    directory, how = json.loads(sys.argv[1])
+    """Create the segmentation given on the command line; failures are raised when the text is opened."""
+    directory, parameters = json.loads(sys.argv[1])
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
     with contextlib.suppress(TrainingError, CheckpointError, KeyboardInterrupt):
-        resegment(PreparedData.open(directory), Resegmentation(**how))
+        resegment(PreparedData.open(directory), Resegmentation(**parameters))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Sentences whose words have tags: `.conllu` files, and files of columns with a blank line between sentences.
+"""Examples of sequence tagging: `.conllu` files, and column files with a blank line between sentences.
 
-In a `.conllu` file the tag is the fourth (universal) or fifth (the language's own) of ten columns; multi-word tokens
-and empty nodes are left out, as the words inside them have lines of their own. In any other file the word is the first
-and the tag the last column, separated by tabs or else by white space (CoNLL-2003); lines that begin with `-DOCSTART-`
-are left out.
+In a `.conllu` file the tag is the fourth (universal) or fifth (language-specific) of ten columns; the lines of
+multi-word tokens and empty nodes are skipped, as syntactic words have their own lines. In any other file the word is
+the first and the tag the last column, separated by tabs or else by white space (CoNLL-2003); lines that begin with
+`-DOCSTART-` are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONLLU = 10  # columns
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """Words, their tags (none where they aren't known), and the line of the first word."""
+    """Words, their tags (none where unknown), the file index and the line of the first word."""
 
     words: list[str]
     tags: list[str]
@@ -38,46 +38,46 @@ class TaggedSentence:
 
 
 class TaggedSentences(Format[TaggedSentence]):
-    """What task `tagging` learns from."""
+    """Format of the examples of task `tagging`."""
 
     example = TaggedSentence
 
     def __init__(self, options: TaggingConfig, share: float) -> None:
-        """Read the column that `options` names; hold out a `share` from the end."""
+        """Read the column that `options` names; hold out the last `share` of the sentences."""
         self.options, self.share = options, share
 
     def request(self) -> dict[str, object]:  # noqa: D102
         return {"column": self.options.column, "spans": self.options.spans}
 
     def read(self, files: Sequence[Path]) -> list[TaggedSentence]:
-        """Read all files; raises `DataError` naming the line that has no tag, or not one as it should be."""
-        found = []
+        """Read all files; raises `DataError` naming a line without a tag, or with an invalid one."""
+        examples = []
         for index, path in enumerate(files):
             conllu = suffix(path) == ".conllu"
             column = _COLUMNS[self.options.column] if conllu else -1
-            before = len(found)
+            before = len(examples)
             for block in _blocks(path):
                 words = list(_words(path, block, conllu, column))
                 if not words:
                     continue
                 if self.options.spans:
                     _check_spans(path, words)
-                found.append(
+                examples.append(
                     TaggedSentence([w for w, _, _ in words], [t for _, t, _ in words], index, words[0][2])
                 )
-            if len(found) == before:
+            if len(examples) == before:
                 raise DataError(f"{path}: expected tagged sentences, found none")
-        return found
+        return examples
 
     def hold_out(self, examples: Sequence[TaggedSentence]) -> NDArray[np.bool_]:
-        """The last sentences, as neighbors may tell of each other."""
+        """Hold out the last sentences, because neighboring sentences aren't independent."""
         return np.arange(len(examples)) >= len(examples) - round(self.share * len(examples))
 
     def texts(self, example: TaggedSentence) -> Iterable[str]:  # noqa: D102
         return ["".join(f" {word}" for word in example.words)]
 
     def labels(self, examples: Sequence[TaggedSentence]) -> list[str]:
-        """All tags, sorted."""
+        """Return all tags, sorted."""
         return sorted({tag for example in examples for tag in example.tags})
 
     def encode(
@@ -87,12 +87,12 @@ class TaggedSentences(Format[TaggedSentence]):
         labels: Sequence[str],
         longest: int,
     ) -> Encoded:
-        """Rows of whole words between BOS and EOS; the target is the tag's number at each word's first piece.
+        """Encode rows of whole words between BOS and EOS; the target is the tag id at the first subword of each word.
 
-        A tag that isn't among the labels is -2, as is one that isn't known. A long sentence is several rows; a word
-        that is too long for one is cut.
+        The target is -2 for a tag outside the labels or an unknown tag. A long sentence is split into several rows; a
+        word that is too long for a row is truncated.
         """
-        numbers = {label: number for number, label in enumerate(labels)}
+        label_ids = {label: label_id for label_id, label in enumerate(labels)}
         encoded, cut = Encoded([], [], []), 0
         for owner, example in enumerate(examples):
             ids, targets = [BOS], [-1]
@@ -106,7 +106,7 @@ class TaggedSentences(Format[TaggedSentence]):
                     _finish_row(encoded, ids, targets, owner)
                     ids, targets = [BOS], [-1]
                 ids += pieces
-                targets += [numbers.get(tag, -2), *[-1] * (len(pieces) - 1)]
+                targets += [label_ids.get(tag, -2), *[-1] * (len(pieces) - 1)]
             _finish_row(encoded, ids, targets, owner)
         return Encoded(encoded.ids, encoded.targets, encoded.owners, cut)
 
@@ -118,7 +118,7 @@ def _finish_row(encoded: Encoded, ids: list[int], targets: list[int], owner: int
 
 
 def _blocks(path: Path) -> Iterator[list[tuple[str, int]]]:
-    """Yield the lines, with numbers, between blank ones."""
+    """Yield blocks of numbered lines, which blank lines separate."""
     block: list[tuple[str, int]] = []
     for line, number in read_lines_of(path):
         if line.strip():
@@ -154,13 +154,15 @@ def _words(
 
 def _check_spans(path: Path, words: Sequence[tuple[str, str, int]]) -> None:
     """Raise `DataError` where tags aren't IOB2: O, B-TYPE, or I-TYPE after B-TYPE or I-TYPE."""
-    before = "O"
+    previous = "O"
     for word, tag, number in words:
-        kind = tag[2:]
-        fine = tag == "O" or (kind and tag.startswith("B-"))
-        if not fine and not (kind and tag.startswith("I-") and before in (f"B-{kind}", f"I-{kind}")):
+        entity_type = tag[2:]
+        valid_anywhere = tag == "O" or (entity_type and tag.startswith("B-"))
+        if not valid_anywhere and not (
+            entity_type and tag.startswith("I-") and previous in (f"B-{entity_type}", f"I-{entity_type}")
+        ):
             raise DataError(
                 f"{path} line {number}: expected an IOB2 tag (O, B-TYPE, or I-TYPE that goes on with a TYPE), found "
-                f"{tag!r} of {word!r} after {before!r}"
+                f"{tag!r} of {word!r} after {previous!r}"
             )
-        before = tag
+        previous = tag

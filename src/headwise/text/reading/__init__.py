@@ -1,1 +1,1 @@
-"""Files of text read line by line, record by record or tree by tree, and cleaned."""
+"""Readers of text files: lines, sentence pairs, records and dependency trees, with cleaning."""

@@ -1,4 +1,4 @@
-"""Dependency trees from CoNLL-U files (universaldependencies.org/format.html), over words as they are written."""
+"""Reader of dependency trees in CoNLL-U (universaldependencies.org/format.html), with surface words as nodes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _COLUMNS = 10
 
 @dataclass(frozen=True)
 class Tree:
-    """One sentence with gold annotation; numbers of words count from 0.
+    """One sentence with gold annotation; word indices count from 0.
 
     Attributes:
-        text: as written.
-        words: its words as written, in order; where one is several words of syntax (German *zum*), it is one here.
-        edges: (dependent, head, relation), without the root's and those inside one written word.
-        tags: universal part of speech, of a written word's first word of syntax.
-        coreference: (pronoun, antecedent), from `Antecedent=N` in the last column, where there is such a thing.
+        text: the sentence as written.
+        words: surface words in order; a multi-word token (German *zum*) is one word.
+        edges: (dependent, head, relation), without those of the root and those inside a multi-word token.
+        tags: universal part-of-speech tags; a multi-word token has the tag of its first syntactic word.
+        coreference: (pronoun, antecedent), from `Antecedent=N` in the last column, if given.
     """
 
     text: str
@@ -34,20 +34,20 @@ class Tree:
 
 
 def read_trees(path: str | Path) -> list[Tree]:
-    """Read a file, plain or `.gz`; raises `DataError` naming the file, and the line that isn't CoNLL-U."""
+    """Read a CoNLL-U file, plain or `.gz`; raises `DataError` naming the file and the malformed line."""
     path = Path(path)
     trees = []
     with read_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-        rows: list[tuple[int, list[str]]] = []
+        lines: list[tuple[int, list[str]]] = []
         for number, raw in enumerate(bounded_lines(file, path), start=1):
             line = _decoded(raw, path, number)
             if line:
-                rows.append((number, line.split("\t")))
-            elif rows:
-                trees.append(_tree(rows, path))
-                rows = []
-        if rows:
-            trees.append(_tree(rows, path))
+                lines.append((number, line.split("\t")))
+            elif lines:
+                trees.append(_tree(lines, path))
+                lines = []
+        if lines:
+            trees.append(_tree(lines, path))
     if not trees:
         raise DataError(f"{path}: expected CoNLL-U sentences, found none")
     return trees
@@ -60,49 +60,49 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         raise DataError(f"{path}: line {number}: expected UTF-8 text, found other bytes") from None
 
 
-def _tree(rows: Sequence[tuple[int, list[str]]], path: Path) -> Tree:
-    syntax = list(_rows(rows, path))
-    written: dict[str, int] = {}  # id of a word of syntax -> number of the written word
+def _tree(lines: Sequence[tuple[int, list[str]]], path: Path) -> Tree:
+    syntactic_words = list(_word_columns(lines, path))
+    surface_index: dict[str, int] = {}  # id of a syntactic word -> index of the surface word
     words: list[str] = []
     spaces: list[str] = []
     tags: list[str] = []
-    covered = 0
-    for row in syntax:
-        first, _, last = row[0].partition("-")
-        if not last and int(first) <= covered:  # inside a written word that stands above it
+    last_covered = 0
+    for columns in syntactic_words:
+        first, _, last = columns[0].partition("-")
+        if not last and int(first) <= last_covered:  # part of the preceding multi-word token
             if tags[-1] == "_":
-                tags[-1] = row[3]
+                tags[-1] = columns[3]
             continue
-        covered = int(last or first)
-        for word in range(int(first), covered + 1):
-            written[str(word)] = len(words)
-        words.append(row[1].replace(" ", "\u00a0"))
-        spaces.append("" if "SpaceAfter=No" in row[9].split("|") else " ")
-        tags.append(row[3])
+        last_covered = int(last or first)
+        for word in range(int(first), last_covered + 1):
+            surface_index[str(word)] = len(words)
+        words.append(columns[1].replace(" ", "\u00a0"))
+        spaces.append("" if "SpaceAfter=No" in columns[9].split("|") else " ")
+        tags.append(columns[3])
     edges, links = [], []
-    for row in syntax:
-        if "-" in row[0]:
+    for columns in syntactic_words:
+        if "-" in columns[0]:
             continue
-        here = written[row[0]]
-        head = written.get(row[6], here)  # the root's head is 0, which no word has
-        if head != here:
-            edges.append((here, head, row[7]))
-        for note in row[9].split("|"):
-            if note.startswith("Antecedent=") and note[11:] in written:
-                links.append((here, written[note[11:]]))
+        dependent = surface_index[columns[0]]
+        head = surface_index.get(columns[6], dependent)  # the root's head is 0, which is no word's id
+        if head != dependent:
+            edges.append((dependent, head, columns[7]))
+        for note in columns[9].split("|"):
+            if note.startswith("Antecedent=") and note[11:] in surface_index:
+                links.append((dependent, surface_index[note[11:]]))
     text = "".join(word + space for word, space in zip(words, spaces, strict=True)).strip()
     return Tree(text, tuple(words), tuple(edges), tuple(tags), tuple(links))
 
 
-def _rows(rows: Sequence[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
-    """Yield the lines of words, checked; comments and empty nodes (8.1) are left out."""
-    for number, row in rows:
-        if row[0].startswith("#") or "." in row[0]:
+def _word_columns(lines: Sequence[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
+    """Yield the validated columns of each word line, without comments and empty nodes (8.1)."""
+    for number, columns in lines:
+        if columns[0].startswith("#") or "." in columns[0]:
             continue
-        ids = row[0].split("-")
-        if len(row) != _COLUMNS or not all(part.isdigit() for part in ids) or len(ids) > 2:
+        ids = columns[0].split("-")
+        if len(columns) != _COLUMNS or not all(part.isdigit() for part in ids) or len(ids) > 2:
             raise DataError(
                 f"{path}: line {number}: expected a CoNLL-U word of {_COLUMNS} columns separated by tabs, "
-                f"found {len(row)} columns that begin with {row[0][:20]!r}"
+                f"found {len(columns)} columns that begin with {columns[0][:20]!r}"
             )
-        yield row
+        yield columns

@@ -1,9 +1,9 @@
-"""Lines: N lines in, N lines out, for every program that may read them.
+"""Line handling that keeps N input lines N output lines, whatever program counts them.
 
-A file's lines end at `\\n` alone, on reading and on writing. Other programs take more characters for line ends:
-Python's `str.splitlines`, editors, browsers and JavaScript know `\\r`, vertical tab, form feed, three separators of
-ASCII, U+0085, U+2028 and U+2029. Inside a text each of them, and a `\\n` from a JSON string or a quoted CSV cell,
-becomes a space when it is read (one for one, so that the places of characters stay), and none is ever written: so
+A file's lines end at `\\n` alone, on reading and on writing. Other programs recognize more line-end characters:
+Python's `str.splitlines`, editors, browsers and JavaScript also split at `\\r`, vertical tab, form feed, three ASCII
+separators, U+0085, U+2028 and U+2029. Inside a text each of them, and a `\\n` from a JSON string or a quoted CSV cell,
+is replaced by a space on reading (one for one, so that character offsets remain valid), and none is ever written: so
 `wc -l`, `sed` and `splitlines` count the same lines.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from headwise.errors import DataError
 from headwise.files import read_errors
 
-MOST_BYTES = 1 << 28  # of a line: some corpora of characters are one line, but none fills the memory
+MOST_BYTES = 1 << 28  # limit per line: some character corpora are one line, but none fills the memory
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -30,23 +30,23 @@ class _File(Protocol):
 
 
 def one_line(text: str) -> str:
-    """Return a text with a space in place of every character that some program takes for a line end."""
+    """Replace every line-end character of a text by a space."""
     return _LINE_END.sub(" ", text)
 
 
 def one_line_each(value: Any) -> Any:
-    """Do the same with every text in a tree of JSON values, but for the names of fields."""
+    """Apply `one_line` to every string in a tree of JSON values, except field names."""
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, list):
-        return [one_line_each(each) for each in value]
+        return [one_line_each(item) for item in value]
     if isinstance(value, dict):
-        return {name: one_line_each(each) for name, each in value.items()}
+        return {name: one_line_each(item) for name, item in value.items()}
     return value
 
 
 def bounded_lines(file: _File, name: object) -> Iterator[bytes]:
-    r"""Yield a file's lines with their `\n`; raises `DataError` naming the one that has more than `MOST_BYTES`."""
+    r"""Yield a file's lines with their `\n`; raises `DataError` naming a line longer than `MOST_BYTES`."""
     number = 1
     while line := file.readline(MOST_BYTES + 1):
         if len(line) > MOST_BYTES:
@@ -59,7 +59,7 @@ def bounded_lines(file: _File, name: object) -> Iterator[bytes]:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
-    """Open a plain or gzip file for binary reading, having looked at its start; raises `DataError`."""
+    """Open a plain or gzip file for binary reading; raises `DataError` for an empty or binary file."""
     with read_errors(path), open(path, "rb") as plain:
         file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
         start = file.peek(1 << 16)[: 1 << 16]
@@ -72,7 +72,7 @@ def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
 
 
 def text_lines(path: Path, file: gzip.GzipFile | BufferedReader) -> Iterator[bytes]:
-    """Yield lines without their end, none longer than `MOST_BYTES`; only `\\n` and `\\r\\n` end one."""
+    """Yield lines without line ends (`\\n` or `\\r\\n`) and byte-order mark, none longer than `MOST_BYTES`."""
     with read_errors(path):
         for number, line in enumerate(bounded_lines(file, path)):
             if number == 0:

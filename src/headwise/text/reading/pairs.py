@@ -1,13 +1,12 @@
-"""Parallel text: read pairs of sentences from files, and clean them.
+"""Reader of parallel text: sentence pairs from files, with cleaning.
 
-Pairs come from two plain-text files with one sentence a line, from a two-column `.tsv`, or from a `.jsonl` with
+Pairs come from two plain-text files with one sentence per line, from a two-column `.tsv`, or from a `.jsonl` with
 named fields; each may be compressed (`.gz`). Everything streams: memory use doesn't grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
-white space around a sentence are taken off, and that a line end inside a sentence is a space. Lines end at `\\n` alone:
-other characters that some programs count as line ends (U+2028, U+0085, a lone carriage return) don't end one, so that
-line numbers agree with those of any text editor's `\\n` count and the two sides can't slip against each other; see
-`headwise.text.reading.lines`.
+surrounding white space are stripped, and that line-end characters inside a sentence become spaces. Lines end at `\\n`
+alone: other characters that some programs count as line ends (U+2028, U+0085, a lone carriage return) don't end one,
+so that line numbers equal the count of `\\n` and the two sides stay aligned; see `headwise.text.reading.lines`.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from headwise.parsing.bounds import Malformed
 from headwise.parsing.json_text import json_value
 from headwise.text.reading.lines import one_line, open_text, text_lines
 
-_NO_TEXT = b"\xff"  # stands for a line that isn't UTF-8
+_NO_TEXT = b"\xff"  # placeholder of a line that isn't UTF-8
 _BOTH_SIDES = (".tsv", ".jsonl")
 
 
 @dataclass(frozen=True)
 class PairFiles:
-    """Where pairs come from: two plain-text files, or one `.tsv` or `.jsonl` file (`target` is None)."""
+    """Files of sentence pairs: two plain-text files, or one `.tsv` or `.jsonl` file (`target` is None)."""
 
     source: Path
     target: Path | None
 
     @property
     def paths(self) -> list[Path]:
-        """The one or two files."""
+        """Return the one or two files."""
         return [self.source] if self.target is None else [self.source, self.target]
 
 
 class RawPair(NamedTuple):
-    """A pair as it stands in the file: undecoded, with its 1-based line number."""
+    """A sentence pair as in the file: undecoded bytes, with the 1-based line number."""
 
     source: bytes
     target: bytes
@@ -51,7 +50,7 @@ class RawPair(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A clean pair, with the 1-based line it stands on."""
+    """A cleaned sentence pair, with its 1-based line number."""
 
     source: str
     target: str
@@ -60,7 +59,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class CleaningReport:
-    """How many pairs were read, how many each rule removed, and how many remain."""
+    """Counts of the sentence pairs that were read, removed by each rule, and kept."""
 
     total: int = 0
     kept: int = 0
@@ -72,12 +71,12 @@ class CleaningReport:
     limits: CleaningConfig = field(default_factory=CleaningConfig)
 
     def add(self, other: CleaningReport) -> None:
-        """Count what another report counted too."""
+        """Add the counts of another report."""
         for name in ("total", "kept", "not_utf8", "empty", "too_long", "ratio", "duplicates"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
-        """All counts on one line."""
+        """Return all counts on one line."""
         duplicates = f"{self.duplicates:,} duplicates" if self.limits.drop_duplicates else "duplicates kept"
         return (
             f"{self.total:,} pairs read, {self.kept:,} kept; removed: {self.empty:,} with an empty side, "
@@ -88,26 +87,26 @@ class CleaningReport:
 
 
 def training_files(config: DataConfig) -> list[PairFiles]:
-    """Pair up `data.source` and `data.target`, in order.
+    """Pair the files of `data.source` and `data.target`, in order.
 
-    A `.tsv` or `.jsonl` file (or either with `.gz`) holds both sides and takes no partner.
+    A `.tsv` or `.jsonl` file (or either with `.gz`) holds both sides and has no target file.
 
     Raises:
-        ConfigError: the lists don't pair up or are too long, or there isn't one positive weight for each file (pair).
+        ConfigError: the lists don't match or are too long, or there isn't one positive weight for each file (pair).
     """
     if not config.source:
         raise ConfigError("data.source: expected at least one file of training text, found none")
     if len(config.source) > MOST_FILES:
         raise ConfigError(f"data.source: expected at most {MOST_FILES:,} files, found {len(config.source):,}")
-    alone = [path for path in config.source if _holds_both(path)]
-    plain = [path for path in config.source if not _holds_both(path)]
-    if len(plain) != len(config.target):
+    two_sided = [path for path in config.source if _is_two_sided(path)]
+    one_sided = [path for path in config.source if not _is_two_sided(path)]
+    if len(one_sided) != len(config.target):
         raise ConfigError(
             f"data.target: expected one file for each plain-text file in data.source "
-            f"({len(plain)} beside {len(alone)} .tsv or .jsonl), found {len(config.target)}"
+            f"({len(one_sided)} beside {len(two_sided)} .tsv or .jsonl), found {len(config.target)}"
         )
-    partners = iter(config.target)
-    files = [pair_files(path, None if _holds_both(path) else next(partners)) for path in config.source]
+    targets = iter(config.target)
+    files = [pair_files(path, None if _is_two_sided(path) else next(targets)) for path in config.source]
     if config.weights and len(config.weights) != len(files):
         raise ConfigError(
             f"data.weights: expected one weight for each of the {len(files)} files (or pairs of files), "
@@ -119,7 +118,7 @@ def training_files(config: DataConfig) -> list[PairFiles]:
 
 
 def development_files(config: DataConfig) -> PairFiles | None:
-    """The configured development files, or None where the set is to be split off the training text.
+    """Return the configured development files, or None where the set is split off the training text.
 
     Raises:
         ConfigError: one of the two plain-text files is missing from the configuration.
@@ -132,8 +131,8 @@ def development_files(config: DataConfig) -> PairFiles | None:
 
 
 def pair_files(source: str | Path, target: str | Path | None) -> PairFiles:
-    """Check that two files go together, or that one holds both sides; raises `ConfigError` otherwise."""
-    if _holds_both(source):
+    """Check that there are two plain-text files, or one file with both sides; raises `ConfigError` otherwise."""
+    if _is_two_sided(source):
         if target is not None:
             raise ConfigError(f"{source} holds both sides, so no target file goes with it; found {target}")
     elif target is None:
@@ -144,11 +143,11 @@ def pair_files(source: str | Path, target: str | Path | None) -> PairFiles:
 def read_pairs(
     files: PairFiles, source_field: str = "source", target_field: str = "target"
 ) -> Iterator[RawPair]:
-    """Yield every pair of one file (pair), in order and as it stands.
+    """Yield every pair of one file (pair), in order and undecoded.
 
     Raises:
         DataError: a file is missing, a directory, empty, binary, damaged or unreadable; the two files differ in
-            length; a `.tsv` line hasn't two columns; a `.jsonl` line isn't an object with both text fields.
+            length; a `.tsv` line doesn't have two columns; a `.jsonl` line isn't an object with both text fields.
     """
     if files.target is not None:
         yield from _read_two(files.source, files.target)
@@ -159,9 +158,9 @@ def read_pairs(
 
 
 def clean_pairs(pairs: Iterator[RawPair], config: CleaningConfig, report: CleaningReport) -> Iterator[Pair]:
-    """Yield the pairs that pass every rule, and count in `report` which rule removed each of the others.
+    """Yield the pairs that pass every rule, and count in `report` the pairs that each rule removes.
 
-    Duplicates aren't looked for here, since that needs all pairs at once; see `pair_hash`.
+    Duplicates aren't removed here, as that needs all pairs at once; see `pair_hash`.
     """
     for raw in pairs:
         report.total += 1
@@ -185,7 +184,7 @@ def clean_pairs(pairs: Iterator[RawPair], config: CleaningConfig, report: Cleani
 
 
 def check_cleaning(report: CleaningReport, files: PairFiles) -> None:
-    """Raise `DataError` where nothing is left, or where most of a file isn't UTF-8 text."""
+    """Raise `DataError` where no pair was kept, or where most pairs aren't UTF-8 text."""
     names = " and ".join(str(path) for path in files.paths)
     if report.not_utf8 * 2 > report.total:
         raise DataError(
@@ -197,12 +196,12 @@ def check_cleaning(report: CleaningReport, files: PairFiles) -> None:
 
 
 def pair_hash(source: str, target: str) -> int:
-    """Return a 64-bit number that depends on both texts alone, to find equal pairs without keeping the text."""
+    """Return a 64-bit hash of both texts, to find duplicates without storing the text."""
     digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8)
     return int.from_bytes(digest.digest(), "little")
 
 
-def _holds_both(path: str | Path) -> bool:
+def _is_two_sided(path: str | Path) -> bool:
     return _format(path) in _BOTH_SIDES
 
 
@@ -218,15 +217,15 @@ def _read_two(source: Path, target: Path) -> Iterator[RawPair]:
             right = next(targets, None)
             if right is None:
                 count = number + 1 + sum(1 for _ in sources)
-                raise _different(source, count, target, number)
+                raise _length_mismatch(source, count, target, number)
             number += 1
             yield RawPair(left, right, number)
         extra = sum(1 for _ in targets)
         if extra:
-            raise _different(source, number, target, number + extra)
+            raise _length_mismatch(source, number, target, number + extra)
 
 
-def _different(source: Path, source_lines: int, target: Path, target_lines: int) -> DataError:
+def _length_mismatch(source: Path, source_lines: int, target: Path, target_lines: int) -> DataError:
     return DataError(
         f"expected two files with the same number of lines, found {source_lines:,} in {source} "
         f"and {target_lines:,} in {target}"
@@ -261,7 +260,9 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
             texts = []
             for name in (source_field, target_field):
                 if not isinstance(record.get(name), str):
-                    found = ", ".join(record) if name not in record else type(record[name]).__name__
-                    raise DataError(f"{path} line {number}: expected text in field {name!r}, found {found}")
+                    description = ", ".join(record) if name not in record else type(record[name]).__name__
+                    raise DataError(
+                        f"{path} line {number}: expected text in field {name!r}, found {description}"
+                    )
                 texts.append(record[name].encode())
             yield RawPair(texts[0], texts[1], number)

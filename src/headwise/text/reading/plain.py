@@ -1,8 +1,8 @@
-"""Single texts: read lines from plain-text files (or `.gz`), and clean them.
+"""Reader of monolingual text: lines of plain-text files (or `.gz`), with cleaning.
 
-Lines end at `\\n` alone, as in parallel text (`headwise.text.reading.pairs`), whose line numbers these are. In a
-running text a line end inside a line is a space, and only lines that aren't UTF-8 are left out; where each line is a
-document, empty ones are, too, and white space around them is taken off.
+Lines end at `\\n` alone and are numbered as in parallel text (`headwise.text.reading.pairs`). Other line-end characters
+become spaces. In running text, only lines that aren't UTF-8 are removed. Where each line is a document, empty lines
+are removed as well, and surrounding white space is stripped.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwise.config import DataConfig
+from headwise.data.prepared import stamp
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
 from headwise.text.reading.lines import one_line, open_text, text_lines
 
 
 class Line(NamedTuple):
-    """A clean line (with its end, in running text) and its 1-based number."""
+    """A cleaned line (with its line end in running text) and its 1-based number."""
 
     text: str
     number: int
@@ -28,19 +29,19 @@ class Line(NamedTuple):
 
 @dataclass
 class LineReport:
-    """How many lines were read, how many each rule removed, and how many remain."""
+    """Counts of the lines that were read, removed by each rule, and kept."""
 
     documents: bool
     drop_duplicates: bool = False
     total: int = 0
     kept: int = 0
-    characters: int = 0  # of what is kept, line ends included
-    not_utf8: int = 0  # or has a NUL character
+    characters: int = 0  # of the kept lines, line ends included
+    not_utf8: int = 0  # or contains a NUL character
     empty: int = 0
     duplicates: int = 0
 
     def __str__(self) -> str:
-        """All counts on one line."""
+        """Return all counts on one line."""
         rules = [f"{self.not_utf8:,} not UTF-8"]
         if self.documents:
             rules.insert(0, f"{self.empty:,} empty")
@@ -52,7 +53,7 @@ class LineReport:
 
 
 def text_files(config: DataConfig) -> list[Path]:
-    """The files of `data.text`; raises `ConfigError` where there is none, or more than can be told apart."""
+    """Return the files of `data.text`; raises `ConfigError` where there is none, or more than `MOST_FILES`."""
     if not config.text:
         raise ConfigError("data.text: expected at least one file of training text, found none")
     if len(config.text) > MOST_FILES:
@@ -60,14 +61,29 @@ def text_files(config: DataConfig) -> list[Path]:
     return [Path(path) for path in config.text]
 
 
+def text_request(config: DataConfig) -> dict[str, Any]:
+    """Return the text files and the development split as entries of a prepared folder's request.
+
+    Raises `ConfigError` as `text_files` does, and `DataError` where a file can't be read.
+    """
+    files = text_files(config)
+    development = [Path(config.dev_text)] if config.dev_text is not None else []
+    return {
+        "inputs": [stamp(path) for path in [*files, *development]],
+        "training": [str(path) for path in files],
+        "development": [str(path) for path in development],
+        "dev_share": 0.0 if development else config.dev_share,
+    }
+
+
 def read_text(path: Path, report: LineReport) -> Iterator[Line]:
-    """Yield the clean lines of one file, and count in `report`.
+    """Yield the cleaned lines of one file, and add to the counts of `report`.
 
     Raises:
-        DataError: the file is missing, a directory, empty, binary, damaged or unreadable; or, at its end, nothing
-            is left of it, or most of it isn't UTF-8 text.
+        DataError: the file is missing, a directory, empty, binary, damaged or unreadable; or, at its end, no line was
+            kept, or most lines aren't UTF-8 text.
     """
-    before = LineReport(**vars(report))
+    initial = LineReport(**vars(report))
     seen: set[bytes] = set()
     with open_text(path) as file:
         for number, raw in enumerate(text_lines(path, file), start=1):
@@ -82,24 +98,24 @@ def read_text(path: Path, report: LineReport) -> Iterator[Line]:
                 report.not_utf8 += 1
             elif not text:
                 report.empty += 1
-            elif report.drop_duplicates and _seen(text, seen):
+            elif report.drop_duplicates and _is_duplicate(text, seen):
                 report.duplicates += 1
             else:
                 report.kept += 1
                 report.characters += len(text) + report.documents
                 yield Line(text, number)
-    total, not_utf8 = report.total - before.total, report.not_utf8 - before.not_utf8
+    total, not_utf8 = report.total - initial.total, report.not_utf8 - initial.not_utf8
     if not_utf8 * 2 > total:
         raise DataError(
             f"{path}: expected UTF-8 text, found {not_utf8:,} of {total:,} lines that aren't; "
             "convert the text first (for instance with iconv)"
         )
-    if report.kept == before.kept:
+    if report.kept == initial.kept:
         raise DataError(f"{path}: cleaning left nothing to learn from: {report}")
 
 
-def _seen(text: str, seen: set[bytes]) -> bool:
-    """Tell whether a text came before, keeping 8 bytes of each."""
+def _is_duplicate(text: str, seen: set[bytes]) -> bool:
+    """Whether a text is a duplicate; `seen` stores an 8-byte hash of each text."""
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     if digest in seen:
         return True

@@ -1,6 +1,6 @@
-"""Records with named fields: `.jsonl`, `.tsv` and `.csv` files, each plain or `.gz`.
+"""Reader of records with named fields: `.jsonl`, `.tsv` and `.csv` files, plain or `.gz`.
 
-A `.tsv` or `.csv` file names its fields in its first line. In a `.tsv` a tab always separates; a `.csv` may quote.
+The first line of a `.tsv` or `.csv` file names the fields. A tab in a `.tsv` always separates; a `.csv` may quote.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ SUFFIXES = (".jsonl", ".tsv", ".csv")
 
 
 class Record(NamedTuple):
-    """Fields by name, and the 1-based number of the line where they stand (or end)."""
+    """Fields by name, and the 1-based number of the line that holds the record (or its end)."""
 
     fields: dict[str, Any]
     line: int
 
 
 def suffix(path: str | Path) -> str:
-    """What a file's name ends in, `.gz` aside: `.tsv`."""
+    """Return the suffix of a file name in lower case, without `.gz`: `.tsv`."""
     return Path(str(path).removesuffix(".gz")).suffix.lower()
 
 
 def read_lines_of(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the lines of a file, line ends inside them as spaces, and their numbers.
+    """Yield the lines of a file and their 1-based numbers; other line-end characters inside a line become spaces.
 
     Raises `DataError` naming the line that isn't UTF-8.
     """
@@ -43,11 +43,11 @@ def read_lines_of(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file in the format that its name says.
+    """Yield the records of a file; its suffix determines the format.
 
     Raises:
-        DataError: the file can't be read, a line isn't UTF-8 or not a JSON object, or has not as many columns as the
-            first.
+        DataError: the file can't be read, or a line isn't UTF-8, isn't a JSON object, or has another number of
+            columns than the first line.
     """
     if suffix(path) == ".jsonl":
         for line, number in read_lines_of(path):
@@ -55,27 +55,27 @@ def read_records(path: Path) -> Iterator[Record]:
         return
     lines = read_lines_of(path)
     rows = _csv_rows(path, lines) if suffix(path) == ".csv" else ((t.split("\t"), n) for t, n in lines)
-    names, _ = next(rows, ([], 0))
+    header, _ = next(rows, ([], 0))
     for values, number in rows:
-        if len(values) != len(names):
+        if len(values) != len(header):
             raise DataError(
-                f"{path} line {number}: expected {len(names)} columns ({', '.join(names)}), found {len(values)}"
+                f"{path} line {number}: expected {len(header)} columns ({', '.join(header)}), found {len(values)}"
             )
-        yield Record(dict(zip(names, map(one_line, values), strict=True)), number)
+        yield Record(dict(zip(header, map(one_line, values), strict=True)), number)
 
 
-def json_object(text: str, place: str) -> dict[str, Any]:
-    """Read a JSON object, line ends inside its texts as spaces; raises `DataError` naming its place."""
-    return one_line_each(parse_object(text, place))
+def json_object(text: str, location: str) -> dict[str, Any]:
+    """Parse a JSON object; line ends in its strings become spaces. Raises `DataError` that names `location`."""
+    return one_line_each(parse_object(text, location))
 
 
-def text_field(fields: dict[str, Any], name: str, place: str) -> str:
-    """Return a field that holds text; raises `DataError` naming the fields that there are."""
+def text_field(fields: dict[str, Any], name: str, location: str) -> str:
+    """Return a text field; raises `DataError`, listing the existing fields where it is missing."""
     if name not in fields:
-        raise DataError(f"{place}: expected a field {name!r}, found {', '.join(fields) or 'none'}")
+        raise DataError(f"{location}: expected a field {name!r}, found {', '.join(fields) or 'none'}")
     value = fields[name]
     if not isinstance(value, str):
-        raise DataError(f"{place}: expected text in field {name!r}, found {type(value).__name__}")
+        raise DataError(f"{location}: expected text in field {name!r}, found {type(value).__name__}")
     return value
 
 

@@ -1,1 +1,1 @@
-"""Subwords, characters and words, and the ids they have."""
+"""Tokenizers and vocabularies: subwords, characters and words."""

@@ -1,13 +1,13 @@
-"""BPE-dropout (Provilkov et al. 2020, section 3): segment a word by merges of which some are left out at random.
+"""BPE-dropout (Provilkov et al. 2020, section 3): segmentation with merges dropped at random.
 
-At every step each possible merge is dropped with probability p, and the best of the rest is done, until none is
-left. SentencePiece samples too, but its random generator can't be seeded across processes, which exact resume
-needs; so the merging is done here, from the pieces and scores of the SentencePiece model. Without dropout the
-result equals SentencePiece's own.
+At every step each possible merge is dropped with probability p, and the best of the others is applied, until none is
+left. SentencePiece samples too, but its random generator can't be seeded across processes, which exact resumption
+needs; so this module applies the merges itself, with the pieces and scores of the SentencePiece model. Without dropout
+the result equals SentencePiece's own.
 
-Since drops are independent, the merge done is the k-th best of n with probability p^k (1 - p), and none with
-p^n: one geometric draw a step. What can follow a segmentation is remembered, so that frequent words cost only a
-few draws and look-ups each.
+Since drops are independent, the applied merge is the k-th best of n with probability p^k (1 - p), and there is none
+with p^n: one geometric sample per step. The successors of each segmentation are cached, so that frequent words cost
+only a few samples and look-ups each.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ import numpy as np
 import sentencepiece
 
 _SPACE = "\u2581"
-_LONGEST_KEPT = 32  # characters; longer words (sentences without spaces) rarely come back
-_MOST_KEPT = 500_000  # segmentations remembered before starting afresh
+_LONGEST_CACHED = 32  # characters; longer words (sentences without spaces) rarely recur
+_MAX_CACHED = 500_000  # segmentations in the cache before it is cleared
 
 
 class _Segmentation:
-    """A way to write a word, and what each possible merge, best first, makes of it."""
+    """A segmentation of a word, its possible merges, best first, and the segmentation after each."""
 
-    __slots__ = ("ids", "merged", "pieces", "places")
+    __slots__ = ("ids", "merges", "pieces", "successors")
 
-    def __init__(self, pieces: tuple[str, ...], places: list[int]) -> None:
+    def __init__(self, pieces: tuple[str, ...], merges: list[int]) -> None:
         self.pieces = pieces
-        self.places = places  # the merge joins pieces[place] and pieces[place + 1]
-        self.ids: list[int] | None = None  # found when first asked for
-        self.merged: list[_Segmentation | None] = [None] * len(places)
+        self.merges = merges  # merge `index` joins pieces[index] and pieces[index + 1]
+        self.ids: list[int] | None = None  # computed on first use
+        self.successors: list[_Segmentation | None] = [None] * len(merges)
 
 
 class DropoutSegmenter:
-    """Segments text with BPE-dropout, by the merges of a SentencePiece BPE model."""
+    """Segmenter with BPE-dropout, based on the merges of a SentencePiece BPE model."""
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, dropout: float) -> None:
-        """Take the pieces of `processor`; a merge is left out with probability `dropout` (0 to 1)."""
+        """Use the pieces of `processor`; each merge is dropped with probability `dropout` (0 to 1)."""
         self.dropout = dropout
         self._processor = processor
         self._unknown = processor.unk_id()
@@ -52,7 +52,7 @@ class DropoutSegmenter:
             elif not (processor.is_control(index) or processor.is_unknown(index)):
                 self._ids[processor.id_to_piece(index)] = index
                 self._scores[processor.id_to_piece(index)] = processor.get_score(index)
-        self._kept: dict[tuple[str, ...], _Segmentation] = {}
+        self._cache: dict[tuple[str, ...], _Segmentation] = {}
 
     def encode_batch(self, texts: Sequence[str], random: np.random.Generator) -> list[list[int]]:
         """Segment sentences; the result depends on the texts and the generator's state alone."""
@@ -62,54 +62,54 @@ class DropoutSegmenter:
     def _encode(self, text: str, draws: Iterator[int]) -> list[int]:
         ids: list[int] = []
         for word in text.split(_SPACE)[1:]:
-            addition = self._segment((_SPACE, *word), draws)
-            if ids and addition and ids[-1] == addition[0] == self._unknown:
-                addition = addition[1:]  # neighboring unknown characters share one id
-            ids += addition
+            word_ids = self._segment((_SPACE, *word), draws)
+            if ids and word_ids and ids[-1] == word_ids[0] == self._unknown:
+                word_ids = word_ids[1:]  # adjacent unknown characters share one id
+            ids += word_ids
         return ids
 
     def _draws(self, random: np.random.Generator) -> Iterator[int]:
-        """How many of the best merges are dropped before the first that isn't."""
+        """Yield the number of best merges that are dropped before the first that isn't."""
         if not self.dropout:
             return itertools.repeat(0)
         blocks = (random.geometric(1.0 - self.dropout, 1 << 14) - 1 for _ in itertools.count())
         return itertools.chain.from_iterable(block.tolist() for block in blocks)
 
     def _segment(self, pieces: tuple[str, ...], draws: Iterator[int]) -> list[int]:
-        keep = len(pieces) <= _LONGEST_KEPT
-        state = self._state(pieces, keep)
-        while state.places:
-            choice = next(draws)
-            if choice >= len(state.places):
+        cacheable = len(pieces) <= _LONGEST_CACHED
+        state = self._state(pieces, cacheable)
+        while state.merges:
+            rank = next(draws)
+            if rank >= len(state.merges):
                 break
-            following = state.merged[choice]
-            if following is None:
-                place = state.places[choice]
+            successor = state.successors[rank]
+            if successor is None:
+                index = state.merges[rank]
                 parts = state.pieces
-                joined = (*parts[:place], parts[place] + parts[place + 1], *parts[place + 2 :])
-                following = self._state(joined, keep)
-                if keep:
-                    state.merged[choice] = following
-            state = following
+                joined = (*parts[:index], parts[index] + parts[index + 1], *parts[index + 2 :])
+                successor = self._state(joined, cacheable)
+                if cacheable:
+                    state.successors[rank] = successor
+            state = successor
         if state.ids is None:
             state.ids = self._to_ids(state.pieces)
         return state.ids
 
-    def _state(self, pieces: tuple[str, ...], keep: bool) -> _Segmentation:
-        found = self._kept.get(pieces)
-        if found is None:
+    def _state(self, pieces: tuple[str, ...], cacheable: bool) -> _Segmentation:
+        segmentation = self._cache.get(pieces)
+        if segmentation is None:
             scores = self._scores
             ranked = []
-            for place, pair in enumerate(map(str.__add__, pieces, pieces[1:])):
+            for index, pair in enumerate(map(str.__add__, pieces, pieces[1:])):
                 if pair in scores:
-                    ranked.append((-scores[pair], place))
+                    ranked.append((-scores[pair], index))
             ranked.sort()
-            found = _Segmentation(pieces, [place for _, place in ranked])
-            if keep:
-                if len(self._kept) >= _MOST_KEPT:
-                    self._kept.clear()
-                self._kept[pieces] = found
-        return found
+            segmentation = _Segmentation(pieces, [index for _, index in ranked])
+            if cacheable:
+                if len(self._cache) >= _MAX_CACHED:
+                    self._cache.clear()
+                self._cache[pieces] = segmentation
+        return segmentation
 
     def _to_ids(self, pieces: tuple[str, ...]) -> list[int]:
         ids: list[int] = []

@@ -1,8 +1,8 @@
-"""Text to ids, by as many processes as there are cores.
+"""Encoding of text to ids in parallel worker processes.
 
 A job is a range of rows of a text table. Workers are plain child processes (`python -m headwise.text.tokens.encoding
-JOB.json`) that read the memory-mapped text and write their own part, so nothing is sent between processes, and
-neither memory nor a user's script without a `__main__` guard stands in the way.
+JOB`, as JSON) that read the memory-mapped text and write their own part, so that nothing is sent between processes,
+memory doesn't limit the text, and a user's script needs no `__main__` guard.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 from headwise.text.tokens.subwords import EOS, Subwords
 from headwise.text.tokens.vocabulary import load_vocabulary
 
-CHUNK = 8192  # rows encoded at a time; also what one random stream of BPE-dropout serves
-_ALONE_BELOW = 100_000  # rows; fewer are encoded sooner than a second process starts
+CHUNK = 8192  # rows encoded per step; BPE-dropout has one random stream per chunk
+_ALONE_BELOW = 100_000  # rows; fewer are encoded faster than a second process starts
 _FAILED_WRITING = 3  # exit status
 
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """Encode rows `start` to `stop` of a table of text; paths are strings so that a job can be written as JSON."""
+    """A job: encode rows `start` to `stop` of a text table. Paths are strings so that it serializes to JSON."""
 
     text: str  # table of UTF-8 rows
-    rows: str  # int64 array: which rows of `text`
-    tokens: str  # directory of the subword models, or of the vocabulary of single texts
-    side: Literal["source", "target"] | None  # of sentence pairs; None: single texts
+    rows: str  # int64 array of row indices in `text`
+    tokens: str  # directory of the subword models, or of the vocabulary of monolingual text
+    side: Literal["source", "target"] | None  # of sentence pairs; None: monolingual text
     out: str  # table of ids to write
     start: int
     stop: int
     dropout: float = 0.0
     seed: int = 0
     epoch: int = 0
-    longest: int = 0  # with dropout: subwords a row may have before it is segmented without; 0: any number
-    documents: bool = False  # single texts that each end with EOS
+    longest: int = 0  # with dropout: rows of more subwords are segmented without; 0: no limit
+    documents: bool = False  # monolingual text in which each row ends with EOS
 
 
 def id_type(vocabulary: int) -> np.dtype:
-    """The smallest type that holds every id of a vocabulary."""
+    """Return the smallest integer type that holds every id of a vocabulary."""
     return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
 
 
 def encode(jobs: Sequence[EncodingJob], workers: int) -> list[list[EncodingJob]]:
-    """Carry out the jobs; returns for each the parts that it was cut into, in row order.
+    """Run the jobs; returns for each job the parts it was split into, in row order.
 
-    Small jobs run in this process, others in `workers` processes (0: one per core).
+    Small jobs run in this process, larger ones in `workers` processes (0: one per core).
 
     Raises:
         TrainingError: the disk is full or the folder can't be written.
@@ -70,13 +70,13 @@ def encode(jobs: Sequence[EncodingJob], workers: int) -> list[list[EncodingJob]]
         for job in jobs:
             run(job)
         return [[job] for job in jobs]
-    parts = [_cut(job, workers) for job in jobs]
+    parts = [_split(job, workers) for job in jobs]
     _run_processes([part for job_parts in parts for part in job_parts], workers)
     return parts
 
 
 def encode_whole(jobs: Sequence[EncodingJob], workers: int) -> None:
-    """Carry out the jobs as `encode` does, and put the parts of each together in its `out`."""
+    """Run the jobs as `encode` does, and concatenate the parts of each job in its `out`."""
     for job, parts in zip(jobs, encode(jobs, workers), strict=True):
         if [job] == parts:
             continue
@@ -90,7 +90,7 @@ def encode_whole(jobs: Sequence[EncodingJob], workers: int) -> None:
 
 
 def open_part(job: EncodingJob) -> Ragged:
-    """The ids that a job has written."""
+    """Open the ids that a job has written."""
     if job.side is None:
         return Ragged(Path(job.out), id_type(load_vocabulary(Path(job.tokens)).size))
     subwords = Subwords.load(Path(job.tokens))
@@ -105,13 +105,13 @@ def remove_part(job: EncodingJob) -> None:
 
 
 def run(job: EncodingJob) -> None:
-    """Carry out one job in this process."""
+    """Run one job in this process."""
     if job.side is None:
         _run_single(job)
         return
     subwords = Subwords.load(Path(job.tokens))
     source = job.side == "source"
-    plain = subwords.encode_source_batch if source else subwords.encode_target_batch
+    encode_plain = subwords.encode_source_batch if source else subwords.encode_target_batch
     size = subwords.source_size if source else subwords.target_size
     segmenter = None
     if job.dropout:
@@ -123,10 +123,12 @@ def run(job: EncodingJob) -> None:
         for start in range(job.start, job.stop, CHUNK):
             texts = text.texts(rows[start : min(start + CHUNK, job.stop)])
             if segmenter is None:
-                ids = plain(texts)
+                ids = encode_plain(texts)
             else:
-                key = [job.seed, job.epoch, int(source), start]
-                ids = _with_dropout(segmenter, texts, plain, np.random.default_rng(key), job.longest)
+                stream_key = [job.seed, job.epoch, int(source), start]
+                ids = _with_dropout(
+                    segmenter, texts, encode_plain, np.random.default_rng(stream_key), job.longest
+                )
             writer.append(*_flatten(ids, [EOS] if source else []))
 
 
@@ -143,14 +145,14 @@ def _run_single(job: EncodingJob) -> None:
 def _with_dropout(
     segmenter: DropoutSegmenter,
     texts: list[str],
-    plain: Callable[[Sequence[str]], list[list[int]]],
+    encode_plain: Callable[[Sequence[str]], list[list[int]]],
     random: np.random.Generator,
     longest: int,
 ) -> list[list[int]]:
     ids = segmenter.encode_batch(texts, random)
     if longest:
-        over = [index for index, row in enumerate(ids) if len(row) > longest]
-        for index, row in zip(over, plain([texts[index] for index in over]), strict=True):
+        too_long = [index for index, row in enumerate(ids) if len(row) > longest]
+        for index, row in zip(too_long, encode_plain([texts[index] for index in too_long]), strict=True):
             ids[index] = row
     return ids
 
@@ -161,8 +163,8 @@ def _flatten(rows: list[list[int]], end: list[int]) -> tuple[NDArray[np.int32], 
     return np.fromiter(flat, np.int32, int(lengths.sum())), lengths
 
 
-def _cut(job: EncodingJob, parts: int) -> list[EncodingJob]:
-    """Cut a job at multiples of `CHUNK`, so that the random streams don't depend on the number of parts."""
+def _split(job: EncodingJob, parts: int) -> list[EncodingJob]:
+    """Split a job at multiples of `CHUNK`, so that the random streams don't depend on the number of parts."""
     chunks = -(-(job.stop - job.start) // CHUNK)
     bounds = [min(job.start + CHUNK * (chunks * part // parts), job.stop) for part in range(parts + 1)]
     pieces = zip(itertools.count(), bounds[:-1], bounds[1:], strict=False)
@@ -184,18 +186,18 @@ def _run_processes(jobs: list[EncodingJob], workers: int) -> None:
 
 def _start(job: EncodingJob) -> subprocess.Popen[str]:
     command = python_command("-m", "headwise.text.tokens.encoding", json.dumps(asdict(job)))
-    # In a session of its own, Ctrl-C in a terminal reaches the starting process alone, which decides what to do.
+    # A session of its own: Ctrl-C in a terminal reaches the parent process only, which decides what to do.
     return subprocess.Popen(
         command, env=child_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
 
 
 def _finish(process: subprocess.Popen[str]) -> None:
-    _, complaint = process.communicate()
+    _, error_output = process.communicate()
     if process.returncode == _FAILED_WRITING:
-        raise TrainingError(complaint.strip())
+        raise TrainingError(error_output.strip())
     if process.returncode:
-        raise RuntimeError(f"an encoding process ended with status {process.returncode}: {complaint}")
+        raise RuntimeError(f"an encoding process ended with status {process.returncode}: {error_output}")
 
 
 def _main() -> int:

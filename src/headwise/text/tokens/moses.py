@@ -1,8 +1,8 @@
-"""Words and punctuation set apart as Moses does it, and put together again: English, German and French.
+"""Moses tokenizer and detokenizer for English, German and French.
 
-The paper's BLEU, and that of the systems beside it, is counted on text tokenized by the scripts of the Moses decoder
-(Koehn et al. 2007), and Stanford's WMT 2014 text is given in that form. These are their rules, written anew for three
-languages; on Multi30k, which was tokenized by the scripts themselves, the tests compare line by line.
+BLEU in the paper, and in the systems it compares with, is computed on text tokenized by the scripts of the Moses
+decoder (Koehn et al. 2007), and Stanford's WMT 2014 text has that form. This module reimplements their rules for three
+languages; the tests compare it line by line on Multi30k, which was tokenized by the original scripts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwise.errors import ConfigError
 
 LANGUAGES = ("en", "de", "fr")
 
-# Abbreviations whose full stop stays with them, whatever follows; single capitals are initials everywhere.
+# Abbreviations that keep their full stop in any context; single capitals are initials in all languages.
 _ABBREVIATIONS = {
     "en": """Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Gov Sen Sens Rep Reps Capt Cmdr Col Lt Maj Sgt Cpl Pvt Adm Supt Insp
         Messrs Co Corp Bros Bldg Vol v vs i.e e.g Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec""",
@@ -25,7 +25,7 @@ _ABBREVIATIONS = {
     "fr": """MM Mme Mmes Mlle Dr Pr Me St Ste av bd boul cf env etc ex fig p pp vol éd chap art c.-à-d p.ex i.e N.B
         janv févr avr juil sept oct nov déc""",
 }
-# Those that keep it before a number only.
+# Abbreviations that keep their full stop only before a number.
 _BEFORE_NUMBERS = {"en": "No Nos Art Nr pp", "de": "", "fr": "no nos"}
 _ESCAPES = str.maketrans(
     {
@@ -52,56 +52,58 @@ _LETTER = r"[^\W\d_]"
 _SYMBOL = re.compile(r"([^\w\s.'`,-]|_)")
 _DOTS = re.compile(r"\.{2,}")
 _COMMA = re.compile(r"(?<!\d),|,(?!\d)")
-# What joins the word after it, and the word before it, besides straight quotes.
+# Characters that attach to the following word, and to the preceding word; straight quotes are handled separately.
 _OPENING = {"en": frozenset("([{“‘"), "de": frozenset("([{„‚"), "fr": frozenset("([{")}
 _CLOSING = {"en": frozenset(",.?!:;%}])”"), "de": frozenset(",.?!:;%}])“‘"), "fr": frozenset(",.}])")}
-_HELD = "\x02"  # stands on both sides of a number of dots that stay together
-_INNER = "\x03"  # stands for an apostrophe inside a word
+_DOTS_MARK = "\x02"  # delimits the length of a run of dots while the text is tokenized
+_INNER = "\x03"  # placeholder of an apostrophe inside a word
 
 
 def tokenize(line: str, language: str, *, escape: bool = False) -> str:
-    """Set punctuation apart with spaces; `escape` writes `'`, `"`, `&`, `|`, `<`, `>`, `[` and `]` as entities.
+    """Separate punctuation from words; with `escape`, `'`, `"`, `&`, `|`, `<`, `>`, `[` and `]` become entities.
 
     Raises `ConfigError` for a language without rules.
     """
-    whole, numeric = _abbreviations(language)
+    always, before_numbers = _abbreviations(language)
     text = " ".join("".join(c for c in line if c >= " " or c == "\t").split())
     text = _SYMBOL.sub(r" \1 ", text)
-    text = _DOTS.sub(lambda found: f" {_HELD}{len(found[0])}{_HELD} ", text)
+    text = _DOTS.sub(lambda match: f" {_DOTS_MARK}{len(match[0])}{_DOTS_MARK} ", text)
     text = _COMMA.sub(" , ", text)
     text = _apostrophes(text, language)
     words = text.split()
-    parts: list[str] = []
-    for place, word in enumerate(words):
-        following = words[place + 1] if place + 1 < len(words) else ""
-        parts += _stop(word, following, whole, numeric)
-    text = re.sub(rf"{_HELD}(\d+){_HELD}", lambda found: "." * int(found[1]), " ".join(parts))
+    tokens: list[str] = []
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else ""
+        tokens += _split_stop(word, following, always, before_numbers)
+    text = re.sub(rf"{_DOTS_MARK}(\d+){_DOTS_MARK}", lambda match: "." * int(match[1]), " ".join(tokens))
     text = re.sub(r"\.' ?$", " . ' ", text).strip()
     return text.translate(_ESCAPES) if escape else text
 
 
 def _apostrophes(text: str, language: str) -> str:
-    """Inside a word, part before it in English (`it 's`), after it in French (`l' eau`); else on both sides."""
+    """Separate apostrophes: inside words on the left in English (`it 's`) or right in French (`l' eau`), else both."""
     if language == "de":
         return text.replace("'", " ' ")
     before = rf"(?<={_LETTER})" if language == "fr" else rf"(?:(?<={_LETTER})|(?<=\d)(?='s))"
-    kept = "' " if language == "fr" else " '"
+    inner_form = "' " if language == "fr" else " '"
     inside = rf"{before}'(?={_LETTER})"
-    # What is inside a word is held back while the others are parted.
-    return re.sub(inside, _INNER, text).replace("'", " ' ").replace(_INNER, kept)
+    # Apostrophes inside words are replaced by a placeholder while the others are separated.
+    return re.sub(inside, _INNER, text).replace("'", " ' ").replace(_INNER, inner_form)
 
 
-def _stop(word: str, following: str, whole: frozenset[str], numeric: frozenset[str]) -> list[str]:
-    """Part a word from its full stop, unless the stop belongs to it."""
+def _split_stop(
+    word: str, following: str, always: frozenset[str], before_numbers: frozenset[str]
+) -> list[str]:
+    """Split the full stop from a word, unless it belongs to the word."""
     if len(word) < 2 or not word.endswith("."):
         return [word]
-    before = word[:-1]
-    inside = "." in before and any(c.isalpha() for c in before)
-    if inside or before in whole or following[:1].islower():
+    stem = word[:-1]
+    inside = "." in stem and any(c.isalpha() for c in stem)
+    if inside or stem in always or following[:1].islower():
         return [word]
-    if before in numeric and following[:1].isdigit():
+    if stem in before_numbers and following[:1].isdigit():
         return [word]
-    return [before, "."]
+    return [stem, "."]
 
 
 @cache
@@ -121,40 +123,42 @@ def _abbreviations(language: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def plain_punctuation(line: str) -> str:
-    """Write typographic quotes, dashes and full-width punctuation in ASCII, as is done before the paper's BLEU."""
+    """Replace typographic quotes, dashes and full-width punctuation by ASCII, as before the paper's BLEU."""
     return line.translate(_PUNCTUATION)
 
 
 def detokenize(line: str, language: str) -> str:
-    """Undo `tokenize`: entities become characters, and punctuation goes back to its words.
+    """Invert `tokenize`: decode entities and attach punctuation to its words.
 
     Raises `ConfigError` for a language without rules.
     """
     _abbreviations(language)
-    text, opened = "", {'"': False, "'": False}
-    apart = False  # whether a space comes before the next word, where it doesn't refuse one
+    text, open_quotes = "", {'"': False, "'": False}
+    space_after = False  # whether a space precedes the next word, unless that attaches to its left
     words = html.unescape(line).split()
-    for place, word in enumerate(words):
-        following = words[place + 1] if place + 1 < len(words) else ""
-        before, after = _joins(word, text, following, language, opened)
-        text += (" " if apart and not before else "") + word
-        apart = not after
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else ""
+        joins_left, joins_right = _joins(word, text, following, language, open_quotes)
+        text += (" " if space_after and not joins_left else "") + word
+        space_after = not joins_right
     return text
 
 
-def _joins(word: str, text: str, following: str, language: str, opened: dict[str, bool]) -> tuple[bool, bool]:
-    """Say whether a word joins what stands before it, and what follows; `opened` quotes are kept count of."""
+def _joins(
+    word: str, text: str, following: str, language: str, open_quotes: dict[str, bool]
+) -> tuple[bool, bool]:
+    """Return whether a word attaches to its left and to its right; updates `open_quotes` for a quote."""
     characters = frozenset(word)
     if characters <= _OPENING[language] or unicodedata.category(word[0]) == "Sc":
         return False, True
     if characters <= _CLOSING[language]:
         return True, False
-    inside = text[-1:].isalpha() and not opened["'"]
+    inside = text[-1:].isalpha() and not open_quotes["'"]
     if word == "'" and inside and (language == "en" or following[:2] in {"s", "s-"}):
         return True, language == "de"  # the boys', Joe's
-    if word in opened:
-        opened[word] = not opened[word]
-        return not opened[word], opened[word]
+    if word in open_quotes:
+        open_quotes[word] = not open_quotes[word]
+        return not open_quotes[word], open_quotes[word]
     if language == "en" and re.match(rf"'{_LETTER}", word):
         return text[-1:].isalnum(), False
     return False, language == "fr" and re.search(rf"{_LETTER}'$", word) is not None

@@ -1,12 +1,12 @@
-"""Subwords: SentencePiece byte-pair encoding, trained on the text itself (the paper's section 5.1).
+"""Subword models: SentencePiece byte-pair encoding, learned from the training text (section 5.1 of the paper).
 
-The text is not normalized: what is decoded is what was encoded, except that runs of spaces become one and that
-U+2581, which SentencePiece uses for a space, reads as one. With `lowercase`, letters are lower-cased by a rule
-that is stored inside the model file, so that whoever loads it (an exported copy included) does the same.
+The text is not normalized: decoding inverts encoding, except that runs of spaces become one space and that U+2581,
+which SentencePiece uses for a space, is decoded as one. With `lowercase`, letters are lower-cased by a rule
+that is stored inside the model file, so that every program that loads it (an exported copy included) applies it.
 
-Every character of the training text gets an id of its own unless `character_coverage` is below 1. Then the rare
-rest is spelled in bytes where the vocabulary is large enough to spare 256 ids for them (at least 4,000), and is
-unknown otherwise. With full coverage byte pieces would never be trained, so there are none.
+Every character of the training text gets its own id unless `character_coverage` is below 1. Then the rare
+characters are spelled in bytes where the vocabulary is large enough for 256 byte ids (at least 4,000), and are
+unknown otherwise. With full coverage there are no byte pieces, as these would never be trained.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ JOINT_FILE = "spm.model"
 SOURCE_FILE = "spm.source.model"
 TARGET_FILE = "spm.target.model"
 
-_BYTES_FROM = 4000  # smallest vocabulary that spares 256 ids for bytes
+_BYTES_FROM = 4000  # smallest vocabulary with 256 ids for bytes
 _SPACE = "\u2581"
 
 
 class Subwords:
-    """One SentencePiece model for both languages (joint), or one for each.
+    """One SentencePiece model for both languages (joint), or one per language.
 
     Ids 0 to 3 are padding, unknown, beginning and end of a sentence; encoding adds none of them but unknown.
     """
 
     def __init__(self, source: bytes, target: bytes | None = None, *, origin: str = "subword model") -> None:
-        """Read serialized models; without `target` the first one serves both languages.
+        """Read serialized models; without `target` the first one is joint.
 
         Raises:
-            CheckpointError: the bytes aren't a SentencePiece model, or one whose special ids aren't Headwise's.
+            CheckpointError: the bytes aren't a SentencePiece model, or its special ids aren't Headwise's.
         """
         self._source_bytes = source
         self._target_bytes = source if target is None else target
@@ -68,7 +68,7 @@ class Subwords:
     ) -> Subwords:
         """Learn the merges from text and write the model file(s) into `directory`.
 
-        The same text gives the same model, byte for byte: byte-pair encoding draws no random numbers.
+        The same text gives the same model, byte for byte: byte-pair encoding is deterministic.
 
         Raises:
             ConfigError: the vocabulary is larger than the text allows, or smaller than its characters.
@@ -86,11 +86,11 @@ class Subwords:
     def load(
         cls, directory: Path, config: SubwordConfig | None = None, digest: str | None = None
     ) -> Subwords:
-        """Read the model file(s) of a run directory; `digest` is what they must have, where that is known.
+        """Read the model file(s) of a run directory; `digest` is their expected digest, if known.
 
         Raises:
-            CheckpointError: a file is missing or damaged, or isn't what `config` says (joint, lower-cased), or has
-                another digest: that is found before SentencePiece sees it.
+            CheckpointError: a file is missing or damaged, doesn't match `config` (joint, lower-cased), or has
+                another digest; the digest is checked before SentencePiece parses the file.
         """
         directory = Path(directory)
         joint = (directory / JOINT_FILE).is_file() if config is None else config.joint
@@ -124,35 +124,35 @@ class Subwords:
         return self.source_processor.normalize("A").lstrip(_SPACE) == "a"
 
     def encode_source(self, text: str) -> list[int]:
-        """Segment one source sentence, without special symbols; raises `DataError` for half a character."""
+        """Encode one source sentence, without special ids; raises `DataError` for a lone surrogate."""
         return self.source_processor.encode(check_characters(text, "source"))
 
     def encode_target(self, text: str) -> list[int]:
-        """Segment one target sentence, without special symbols; raises `DataError` for half a character."""
+        """Encode one target sentence, without special ids; raises `DataError` for a lone surrogate."""
         return self.target_processor.encode(check_characters(text, "target"))
 
     def encode_source_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Segment many source sentences, in one thread."""
+        """Encode many source sentences, in one thread."""
         return self.source_processor.encode(list(texts), num_threads=1)
 
     def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Segment many target sentences, in one thread."""
+        """Encode many target sentences, in one thread."""
         return self.target_processor.encode(list(texts), num_threads=1)
 
     def decode_source(self, ids: Sequence[int]) -> str:
-        """Put source subwords together; padding, begin and end are dropped, unknown reads ` ⁇ `."""
+        """Decode source ids; padding, begin and end are dropped, unknown becomes ` ⁇ `."""
         return _decode(self.source_processor, ids)
 
     def decode_target(self, ids: Sequence[int]) -> str:
-        """Put target subwords together; padding, begin and end are dropped, unknown reads ` ⁇ `."""
+        """Decode target ids; padding, begin and end are dropped, unknown becomes ` ⁇ `."""
         return _decode(self.target_processor, ids)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The subwords themselves, `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
+        """Return the source subwords, with `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
         return [self.source_processor.id_to_piece(int(i)) for i in ids]
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The subwords themselves, `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
+        """Return the target subwords, with `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
         return [self.target_processor.id_to_piece(int(i)) for i in ids]
 
     def digest(self) -> str:
@@ -174,7 +174,7 @@ def _decode(processor: sentencepiece.SentencePieceProcessor, ids: Sequence[int])
 
 
 def read_file(path: Path) -> bytes:
-    """Read a subword model's file; raises `CheckpointError`."""
+    """Read a subword model file; raises `CheckpointError` where it is missing or unreadable."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -184,7 +184,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
-    """Read a serialized model; raises `CheckpointError` where it isn't one, or has other special ids."""
+    """Parse a serialized model; raises `CheckpointError` where it is damaged or has other special ids."""
     processor = sentencepiece.SentencePieceProcessor()
     try:
         if not model:
@@ -192,10 +192,10 @@ def read_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProc
         processor.LoadFromSerializedProto(model)
     except RuntimeError:
         raise CheckpointError(f"{origin}: expected a SentencePiece model, found a damaged file") from None
-    found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if found != SPECIAL:
+    special_ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if special_ids != SPECIAL:
         raise CheckpointError(
-            f"{origin}: expected padding, unknown, begin and end as ids {SPECIAL}, found {found}; "
+            f"{origin}: expected padding, unknown, begin and end as ids {SPECIAL}, found {special_ids}; "
             f"this subword model wasn't made by Headwise"
         )
     try:
@@ -206,7 +206,7 @@ def read_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProc
 
 
 def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) -> bytes:
-    """Learn one SentencePiece model, with `more` of its trainer's options; returns its bytes.
+    """Learn one SentencePiece model and return its bytes; `more` are further options of the trainer.
 
     Raises `ConfigError` for a vocabulary that doesn't fit the text, and `DataError` where there is no text.
     """
@@ -221,7 +221,7 @@ def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) ->
         "bos_id": BOS,
         "eos_id": EOS,
         "shuffle_input_sentence": False,
-        "max_sentence_length": 1 << 20,  # bytes; nothing is left out for its length
+        "max_sentence_length": 1 << 20,  # bytes; no line is skipped for its length
         "num_threads": 1,
         "minloglevel": 2,
         **more,
@@ -245,7 +245,7 @@ def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) ->
 
 
 def _lowercase_rules() -> Iterator[str]:
-    """Yield SentencePiece's rule lines, `upper TAB lower` in hexadecimal code points."""
+    """Yield SentencePiece normalization rules: `upper TAB lower`, as hexadecimal code points."""
     for code in range(0x110000):
         lower = chr(code).lower()
         if lower != chr(code):
@@ -253,14 +253,14 @@ def _lowercase_rules() -> Iterator[str]:
 
 
 def _explain(message: str, config: SubwordConfig) -> ConfigError | DataError:
-    """Turn the trainer's complaint into a sentence that says which number would do."""
-    if found := re.search(r"Please set it to a value <= (\d+)", message):
+    """Convert an error of the trainer to a message that names the nearest valid size."""
+    if match := re.search(r"Please set it to a value <= (\d+)", message):
         return ConfigError(
-            f"subwords.size: expected at most {found[1]}, the most that this text allows, found {config.size}"
+            f"subwords.size: expected at most {match[1]}, the most that this text allows, found {config.size}"
         )
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return ConfigError(
-            f"subwords.size: expected at least {found[1]}, one for each character of this text "
+            f"subwords.size: expected at least {match[1]}, one for each character of this text "
             f"(or a subwords.character_coverage below {config.character_coverage:g}), found {config.size}"
         )
     return DataError(f"SentencePiece can't learn subwords from this text: {' '.join(message.split())}")

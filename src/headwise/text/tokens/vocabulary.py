@@ -1,8 +1,8 @@
-"""The units of single texts: characters, or subwords that give every space and line end back.
+"""Vocabularies of monolingual text: characters, or subwords that preserve every space and line end.
 
 Ids 0 to 3 are padding, unknown, beginning and end of a text, as everywhere; then come a task's own symbols (such as
-`<mask>`), a line end, and what was learned. Both kinds spell each id in bytes, so that text can be put together id by
-id (`TextDecoder`), even where a character is spread over several ids.
+`<mask>`), the line end, and the learned units. Both kinds map each id to bytes, so that text can be decoded id by id
+(`TextDecoder`), even where a character is split over several ids.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ _UNKNOWN = "\ufffd"
 
 
 class Vocabulary(ABC):
-    """Ids for a text; encoding adds no special symbols but unknown."""
+    """Mapping between text and ids; encoding adds no special ids but unknown."""
 
     size: int
-    symbols: tuple[str, ...]  # a task's own, with ids from 4 on
+    symbols: tuple[str, ...]  # symbols of the task, with ids from 4 on
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Segment many texts."""
+        """Encode many texts."""
 
     @abstractmethod
     def piece(self, number: int) -> str:
-        """Name an id: its text, or `<s>` and the like."""
+        """Return the text of an id; `<s>` and the like for special ids."""
 
     @abstractmethod
     def spelled(self, number: int) -> bytes:
-        """Spell an id in UTF-8, or in a part of it; special ids and symbols are empty, unknown reads U+FFFD."""
+        """Return the UTF-8 bytes of an id, possibly part of a character; special ids are empty, unknown is U+FFFD."""
 
     @abstractmethod
     def content(self) -> tuple[str, bytes]:
-        """Return the name and the bytes of the file that it is kept in."""
+        """Return the name and the bytes of the vocabulary file."""
 
     def encode(self, text: str) -> list[int]:
-        """Segment one text; raises `DataError` for half a character."""
+        """Encode one text; raises `DataError` for a lone surrogate."""
         return self.encode_batch([check_characters(text, "text")])[0]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Put ids together; bytes that are no UTF-8 read U+FFFD."""
+        """Decode ids to text; invalid UTF-8 becomes U+FFFD."""
         return b"".join(self.spelled(int(i)) for i in ids).decode("utf-8", errors="replace")
 
     def symbol(self, name: str) -> int:
-        """Return the id of one of the task's own symbols."""
+        """Return the id of one of the task's symbols."""
         return len(SPECIAL) + self.symbols.index(name)
 
     @property
     def line_end(self) -> int:
-        """The id of a line end."""
+        """Return the id of the line end."""
         return len(SPECIAL) + len(self.symbols)
 
     def digest(self) -> str:
@@ -73,41 +73,41 @@ class Vocabulary(ABC):
         return hashlib.sha256(self.content()[1]).hexdigest()[:12]
 
     def save(self, directory: Path) -> None:
-        """Write it into a directory; raises `TrainingError`."""
+        """Write the vocabulary file into a directory; raises `TrainingError`."""
         name, content = self.content()
         write_bytes(directory / name, content)
 
 
 class Characters(Vocabulary):
-    """Every character is a unit; those that are not known are one, too."""
+    """Character vocabulary; a character outside of it is the unknown id."""
 
     def __init__(self, characters: str, symbols: Sequence[str] = (), *, lowercase: bool = False) -> None:
-        """Number the characters, of which the first is the line end, in this order."""
+        """Assign ids to the characters in this order; the first one must be the line end."""
         assert characters.startswith(LINE_END)
         self.characters, self.symbols, self.lowercase = characters, tuple(symbols), lowercase
         first = len(SPECIAL) + len(self.symbols)
         self._pieces = [*_NAMES, *self.symbols, *characters]
-        self._ids = {character: first + place for place, character in enumerate(characters)}
+        self._ids = {character: first + index for index, character in enumerate(characters)}
         self.size = len(self._pieces)
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Characters:
-        """Take the characters of the texts, in order of their code points, but for the rarest if so configured."""
+        """Learn the characters of the texts, sorted by code point; `character_coverage` leaves out the rarest."""
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(text.lower() if config.lowercase else text)
         del counts[LINE_END]
-        kept, covered, total = [], 0, counts.total()
+        covered_characters, covered_count, total = [], 0, counts.total()
         for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            if covered >= config.character_coverage * total:
+            if covered_count >= config.character_coverage * total:
                 break
-            kept.append(character)
-            covered += count
-        return cls(LINE_END + "".join(sorted(kept)), symbols, lowercase=config.lowercase)
+            covered_characters.append(character)
+            covered_count += count
+        return cls(LINE_END + "".join(sorted(covered_characters)), symbols, lowercase=config.lowercase)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:  # noqa: D102
-        known = self._ids.get
-        return [[known(c, UNK) for c in (text.lower() if self.lowercase else text)] for text in texts]
+        lookup = self._ids.get
+        return [[lookup(c, UNK) for c in (text.lower() if self.lowercase else text)] for text in texts]
 
     def piece(self, number: int) -> str:  # noqa: D102
         return self._pieces[number]
@@ -118,33 +118,33 @@ class Characters(Vocabulary):
         return self._pieces[number].encode()
 
     def content(self) -> tuple[str, bytes]:  # noqa: D102
-        tree = {"characters": self.characters, "symbols": list(self.symbols), "lowercase": self.lowercase}
-        return CHARACTERS_FILE, (json.dumps(tree, ensure_ascii=False, indent=1) + "\n").encode()
+        fields = {"characters": self.characters, "symbols": list(self.symbols), "lowercase": self.lowercase}
+        return CHARACTERS_FILE, (json.dumps(fields, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 class Pieces(Vocabulary):
-    """SentencePiece byte-pair encoding of whole lines, in which no space is lost.
+    """Lossless SentencePiece byte-pair encoding of whole lines.
 
-    U+2581, which SentencePiece uses for a space, reads as one.
+    U+2581, which SentencePiece uses for a space, is decoded as one.
     """
 
     def __init__(self, model: bytes, *, origin: str = "subword model") -> None:
-        """Read a serialized model; raises `CheckpointError` where it isn't one that was learned here."""
+        """Read a serialized model; raises `CheckpointError` where it wasn't created by `learn`."""
         self._model = model
         self._processor = read_processor(model, origin)
         self.size = self._processor.vocab_size()
-        after = len(SPECIAL)
-        while after < self.size and self._processor.is_control(after):
-            after += 1
-        self.symbols = tuple(self._processor.id_to_piece(i) for i in range(len(SPECIAL), after))
-        if after == self.size or self._processor.id_to_piece(after) != LINE_END:
+        first = len(SPECIAL)
+        while first < self.size and self._processor.is_control(first):
+            first += 1
+        self.symbols = tuple(self._processor.id_to_piece(i) for i in range(len(SPECIAL), first))
+        if first == self.size or self._processor.id_to_piece(first) != LINE_END:
             raise CheckpointError(
                 f"{origin}: expected a subword model of single texts, found one of sentence pairs"
             )
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Pieces:
-        """Learn the merges from lines of text; raises `ConfigError` and `DataError` as `train_model`."""
+        """Learn the merges from lines of text; raises `ConfigError` and `DataError` as `train_model` does."""
         lossless = {"add_dummy_prefix": False, "remove_extra_whitespaces": False}
         learned = {"control_symbols": list(symbols), "user_defined_symbols": [LINE_END]}
         return cls(train_model(texts, config, **lossless, **learned))
@@ -168,41 +168,41 @@ class Pieces(Vocabulary):
 
 
 class TextDecoder:
-    """Puts text together id by id and gives it out as soon as its characters are whole."""
+    """Incremental decoder: returns text id by id, as soon as its characters are complete."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._bytes = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def feed(self, number: int) -> str:
-        """Return the characters that are whole with this id, often one, sometimes none."""
+        """Return the characters that this id completes, possibly none."""
         return self._bytes.decode(self._vocabulary.spelled(number))
 
     def end(self) -> str:
-        """Return what is left: U+FFFD where a character was cut off."""
+        """Return the rest: U+FFFD for an incomplete character."""
         return self._bytes.decode(b"", final=True)
 
 
 def learn_vocabulary(texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Vocabulary:
-    """Learn the units that `subwords.kind` says; raises `ConfigError` and `DataError` where that can't be."""
+    """Learn a vocabulary of the kind `subwords.kind`; raises `ConfigError` and `DataError` where that fails."""
     kind = Characters if config.kind == "characters" else Pieces
     return kind.learn(texts, config, symbols)
 
 
 def load_vocabulary(directory: Path) -> Vocabulary:
-    """Read the vocabulary of a run or prepared folder; raises `CheckpointError` where it is missing or damaged."""
+    """Read the vocabulary of a run directory or prepared folder; raises `CheckpointError` if missing or damaged."""
     file = directory / CHARACTERS_FILE
     if not file.exists():
         return Pieces(read_file(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
     try:
-        tree = read_json(file)
-        return Characters(tree["characters"], tree["symbols"], lowercase=tree["lowercase"])
+        fields = read_json(file)
+        return Characters(fields["characters"], fields["symbols"], lowercase=fields["lowercase"])
     except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
         raise CheckpointError(f"{file}: expected a vocabulary of characters, found a damaged file") from None
 
 
 def refuse_unknown(vocabulary: Vocabulary, text: str, origin: str) -> list[int]:
-    """Encode text that must be known; raises `DataError` naming its first character that isn't."""
+    """Encode text without unknown ids; raises `DataError` naming the first unknown character."""
     ids = vocabulary.encode(text)
     if UNK in ids:
         unknown = next((c for c in text if UNK in vocabulary.encode(c)), text)

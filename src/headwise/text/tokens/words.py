@@ -1,4 +1,4 @@
-"""Words and their pieces: how tasks that point at words look into a vocabulary."""
+"""Word segmentation, and the subwords of each word, for tasks that label or select words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class Word(NamedTuple):
-    """A word of a text: the characters from `start` up to `end`, and whether white space stands before it."""
+    """A word of a text: its character offsets from `start` up to `end`, and whether white space precedes it."""
 
     start: int
     end: int
@@ -21,14 +21,14 @@ class Word(NamedTuple):
 
 
 def find_words(text: str) -> list[Word]:
-    """Cut a text into runs of letters and digits, and single other characters."""
-    found = []
+    """Split a text into runs of letters and digits, and other characters one by one."""
+    words = []
     for match in _WORD.finditer(text):
         start = match.start()
-        found.append(Word(start, match.end(), start == 0 or text[start - 1].isspace()))
-    return found
+        words.append(Word(start, match.end(), start == 0 or text[start - 1].isspace()))
+    return words
 
 
 def encode_words(vocabulary: Vocabulary, words: Sequence[str]) -> list[list[int]]:
-    """Encode words by themselves, each with the space before it, if any; every one has at least one id."""
+    """Encode each word by itself, including a leading space, if any; every word gets at least one id."""
     return [ids or [UNK] for ids in vocabulary.encode_batch(words)]

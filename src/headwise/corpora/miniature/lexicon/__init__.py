@@ -1,1 +1,1 @@
-"""The words of the miniature world, and what is known of each."""
+"""The lexicon of the miniature corpus: lemmas with their grammatical features."""

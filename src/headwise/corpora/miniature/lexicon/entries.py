@@ -1,4 +1,4 @@
-"""The records of the miniature lexicon: what is known of each noun, verb, adjective and adverbial."""
+"""Data classes of the lexicon's entries: nouns, verbs, adjectives, adverbials, prepositions and conjunctions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun with its English and German forms; `oblique` is the weak declension's form, if it has one."""
+    """A noun with its English and German forms; `oblique` equals `german` unless the noun is weak."""
 
     english: str
     english_plural: str
@@ -23,7 +23,7 @@ class Noun:
 
     @property
     def human(self) -> bool:
-        """Whether English refers to it with who, he and she, and German animals' verbs don't fit."""
+        """Whether the noun denotes a person: English refers to it with *who*, German uses *essen*, not *fressen*."""
         return self.group in ("he", "she", "child", "name")
 
 
@@ -38,7 +38,7 @@ class Preposition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb, its forms on both sides and what it combines with."""
+    """A verb with its English and German forms, its frame and its possible arguments."""
 
     frame: str
     base: str
@@ -66,13 +66,13 @@ class Verb:
 
     @property
     def key(self) -> str:
-        """The name of the verb in held-out combinations, such as `eat_essen`."""
+        """Return the name of the verb in held-out combinations, such as `eat_essen`."""
         return f"{self.base}_{self.prefix}{self.infinitive}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective; `stem` is what German endings are added to."""
+    """An adjective with the nouns it fits; German endings attach to `stem`."""
 
     english: str
     german: str
@@ -84,7 +84,7 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One word of a fixed phrase: its form, its relation within the phrase and the link to its translation."""
+    """One word of a fixed phrase: its form, its dependency relation and the letter it is aligned by."""
 
     form: str
     relation: str
@@ -93,7 +93,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fixed:
-    """An adverb or a fixed adverbial phrase on both sides, and the contexts it goes with."""
+    """An adverb or fixed adverbial phrase in both languages, and the contexts that it fits."""
 
     english: tuple[Piece, ...]
     german: tuple[Piece, ...]
@@ -102,7 +102,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A preposition, the nouns it goes with, and (for directions) the verbs that take it."""
+    """A preposition, the nouns that it fits, and (for directions) the verbs that it fits."""
 
     preposition: Preposition
     nouns: tuple[Noun, ...]
@@ -111,7 +111,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subordinator:
-    """A conjunction that opens a subordinate clause: `weil` for "because"."""
+    """A subordinating conjunction: `weil` for "because"."""
 
     english: tuple[str, ...]
     german: str

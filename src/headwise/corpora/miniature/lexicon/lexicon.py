@@ -1,7 +1,7 @@
-"""The lexicon of the miniature world: nouns, verbs, adjectives and adverbials with all that inflection needs.
+"""The lexicon of the miniature corpus: nouns, verbs, adjectives and adverbials with all inflected forms.
 
-The tables themselves are in `nouns.py`, `verbs.py` and `modifiers.py`; this module reads them once into
-immutable records and resolves the noun groups that say what goes with what.
+The tables are in `nouns.py`, `verbs.py` and `modifiers.py`; this module parses them once into immutable entries and
+resolves the noun groups, which define the words that combine.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ GROUPS["goods"] = GROUPS["vehicle"] + GROUPS["furniture"] + GROUPS["ware"] + GRO
 GROUPS["predator"] = tuple(NOUNS[name] for name in nouns.PREDATORS.split())
 GROUPS["prey"] = tuple(NOUNS[name] for name in nouns.PREY.split())
 KIN = frozenset(NOUNS[name] for name in nouns.KIN.split())
-# Nouns that one doesn't say my or your of
+# Nouns that don't take my or your
 _GROUPED = GROUPS["place"] + GROUPS["weather"] + GROUPS["event"] + GROUPS["he"] + GROUPS["she"]
 _WILD = tuple(NOUNS[name] for name in nouns.WILD.split())
 _OWNED = tuple(NOUNS[name] for name in nouns.OWNED.split())
@@ -84,17 +84,17 @@ UNOWNED = frozenset(_GROUPED + _WILD) - frozenset(_OWNED) - KIN
 
 
 def resolve(names: str) -> tuple[Noun, ...]:
-    """The nouns named by a list of groups and single nouns, in order, without repetition and exceptions (-boy).
+    """Return the nouns of a list of groups and single nouns, in order, without duplicates and exceptions (-boy).
 
-    Raises KeyError for a name that is neither: the tables are ours, so that is a bug of ours.
+    Raises `KeyError` for an unknown name, which is a bug in the tables.
     """
-    found: dict[Noun, None] = {}
+    resolved: dict[Noun, None] = {}
     for name in names.split():
         if name[0] == "-":
-            del found[NOUNS[name[1:]]]
+            del resolved[NOUNS[name[1:]]]
         else:
-            found.update(dict.fromkeys(GROUPS[name] if name in GROUPS else (NOUNS[name],)))
-    return tuple(found)
+            resolved.update(dict.fromkeys(GROUPS[name] if name in GROUPS else (NOUNS[name],)))
+    return tuple(resolved)
 
 
 def _verb(frame: str, row: list[str]) -> Verb:
@@ -228,7 +228,7 @@ REASONS = _reasons()
 
 
 def lemma_count() -> int:
-    """How many lemmas the tables hold (nouns, verbs, adjectives, adverbials, prepositions, conjunctions)."""
+    """Return the number of lemmas (nouns, verbs, adjectives, adverbials, prepositions and conjunctions)."""
     phrases = TIMES + FREQUENCIES + COMMENTS + MANNERS
     prepositions = {place.preposition.german for place in LOCATIONS + DIRECTIONS + TARGETS + EVENTS + CAUSES}
     verb_keys = {verb.key for group in VERBS.values() for verb in group}

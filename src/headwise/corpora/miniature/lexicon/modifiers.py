@@ -1,7 +1,7 @@
-"""Adjectives, adverbials, prepositions and conjunctions of the miniature world.
+"""Adjectives, adverbials, prepositions and conjunctions of the miniature corpus.
 
-Adjectives: `English German | noun groups | English comparative, German comparative` (the last part may be
-missing). Their German stem loses an unstressed e before an ending (teuer, teure; dunkel, dunkle).
+Adjectives: `English German | noun groups | English comparative, German comparative` (the last column is
+optional). Their German stem loses an unstressed e before an ending (teuer, teure; dunkel, dunkle).
 
 Adverbials: one word or a short phrase on each side. A word is written `form:role:link`; `role` is a Universal
 Dependencies relation (the word with `advmod` or an `obl` relation heads the phrase), and words with the
@@ -70,7 +70,7 @@ wet nass | clothing dog cat horse street bench
 warm warm | clothing bread room bed milk water
 """
 
-# English | German | what it goes with: a tense, `progressive`, `habit` (the simple present) or `modal`
+# English | German | contexts: tenses, `progressive`, `habit` (the simple present) or `modal`
 TIMES = """
 today:advmod:a | heute:advmod:a | present past perfect future modal
 now:advmod:a | jetzt:advmod:a | progressive modal
@@ -107,7 +107,7 @@ suddenly:advmod:a | plötzlich:advmod:a | past
 finally:advmod:a | endlich:advmod:a | past perfect
 """
 
-# English | German | the flag of the verbs that it goes with
+# English | German | flag of the verbs that the adverb fits
 MANNERS = """
 quickly:advmod:a | schnell:advmod:a | q
 slowly:advmod:a | langsam:advmod:a | q
@@ -118,7 +118,7 @@ loudly:advmod:a | laut:advmod:a | l
 quietly:advmod:a | leise:advmod:a | l
 """
 
-# English | German | case | nouns. Places where something is.
+# Locations: English | German | case | nouns.
 LOCATIONS = """
 in | in | dat | indoors
 on | auf | dat | street bridge bench bed sofa chair table
@@ -129,7 +129,7 @@ in front_of | vor | dat | house church hotel museum station castle
 next to | neben | dat | table cupboard bed church sofa tree
 """
 
-# Where something is done.
+# Locations of activities.
 ACTIVITIES = """
 in | in | dat | indoors
 in | in | dat | indoors
@@ -140,7 +140,7 @@ behind | hinter | dat | house church school castle
 under | unter | dat | tree bridge
 """
 
-# Where somebody lives.
+# Locations of the verb live.
 HOMES = """
 in | in | dat | house castle city village hotel forest
 in | in | dat | city_name
@@ -148,7 +148,7 @@ in | in | dat | city_name
 in | in | dat | city_name
 """
 
-# Directions: the verbs that take them are named first.
+# Directions; the first column lists the verbs that take them.
 DIRECTIONS = """
 go run drive | to | zu | dat | school church station park lake beach castle hospital museum
 go run jump climb | into | in | acc | house garden forest kitchen room church castle cellar
@@ -164,7 +164,7 @@ go drive travel | to | nach | dat | city_name
 come | from | aus | dat | city_name
 """
 
-# Where things are put.
+# Directions of the verbs of placing.
 TARGETS = """
 on | auf | acc | table chair bed bench sofa
 under | unter | acc | table bed chair bench
@@ -185,7 +185,7 @@ because of | wegen | gen | weather
 despite | trotz | gen | weather
 """
 
-# English | German | kind (see sentences.py)
+# English | German | kind (see linked.py)
 SUBORDINATORS = """
 because | weil | reason
 although | obwohl | contrast
@@ -198,7 +198,7 @@ until | bis | sequence
 so that | damit | purpose
 """
 
-# adjective | what one therefore does | what one therefore doesn't do
+# adjective of the subject | verbs of actions that it causes | verbs of actions that it prevents
 MOTIVES = """
 hungry | eat_essen eat_fressen cook_kochen buy_kaufen look_suchen | sleep_schlafen smile_lächeln
 thirsty | drink_trinken wake_aufwachen get_aufstehen | sing_singen
@@ -220,7 +220,7 @@ strong | carry_tragen climb_klettern | cry_weinen rest_ausruhen
 friendly | help_helfen greet_begrüßen invite_einladen smile_lächeln give_geben | steal_stehlen
 """
 
-# verb | adjectives of its object that are a reason for it | and for not doing it
+# verb | adjectives of its object that are reasons for the action | reasons against it
 REASONS = """
 buy_kaufen | cheap beautiful new fresh delicious interesting | expensive ugly broken dirty old
 sell_verkaufen | old ugly broken expensive slow | new beautiful
@@ -255,12 +255,12 @@ forget_vergessen | short boring | important famous
 laugh_lachen | funny | sad
 """
 
-# Adjectives for what comes and goes: they go with when, if and today.
+# Adjectives for temporary states, which fit when, if and today.
 TEMPORARY = """
 hungry thirsty tired sick happy sad angry lonely hot cold fresh wet dirty clean broken empty warm
 """
 
-# Nothing is said to be both of a pair.
+# Pairs of adjectives that never describe the same noun.
 OPPOSITES = """
 clean dirty
 hot cold

@@ -1,4 +1,4 @@
-"""The nouns of the miniature world, one per line, grouped by what one can do with them.
+"""The nouns of the miniature corpus, one per line, in groups that combine with the same verbs and adjectives.
 
 A line reads `english[/plural]  German  gender  genitive  German-plural`:
 
@@ -8,8 +8,8 @@ A line reads `english[/plural]  German  gender  genitive  German-plural`:
   (der Bär, den Bären, dem Bären, des Bären).
 - a plural of `-` marks a mass noun, which is neither counted nor given an indefinite article.
 
-The English side of this world names one person each: its teacher is a man (der Lehrer, *he*) and its doctor
-is a woman (die Ärztin, *she*), so that every English noun has exactly one German rendering.
+Every English noun for a person has one fixed gender: the teacher is a man (der Lehrer, *he*) and the doctor is a
+woman (die Ärztin, *she*), so that it has exactly one German translation.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ WOMEN = "Anna Clara Emma Laura Maria"
 CITIES = "Berlin/Berlin Hamburg/Hamburg Munich/München Vienna/Wien Cologne/Köln"
 
 KIN = "father brother son uncle grandfather mother sister daughter aunt grandmother friend neighbor"
-# The tables above that don't name persons or animals, and lists that cut across them
+# Groups above that are neither persons nor animals, and lists of nouns from several groups
 THINGS = "food stuff drink reading vehicle furniture opening ware clothing place event weather idea show"
 INDOORS = """
 house garden school church city village forest park kitchen room hospital hotel restaurant museum castle

@@ -1,4 +1,4 @@
-"""The verbs of the miniature world, one per line: `English | German | subjects | objects | flags`.
+"""The verbs of the miniature corpus, one per line: `English | German | subjects | objects | flags`.
 
 English: the base form; then past and participle where they are irregular; `+up` is a particle, `~for` the
 preposition of a prepositional object. German: the infinitive with `+` after a separable prefix; then third
@@ -7,10 +7,10 @@ person present, past and participle where the verb is strong (the participle wit
 
 Subjects and objects are names of noun groups (see `lexicon.GROUPS`) or single nouns. The flags:
 
-- `s` has no English progressive; `n` is a lasting state, without modals and adverbs of time;
-- `d` goes on for a while (for *until*); `1` has one object at a time; `x` is drawn more often;
-- `p` goes with a place; `v` makes a natural passive; `b` can be done for somebody;
-- `q` quickly, slowly; `c` carefully; `w` well, badly; `l` loudly, quietly.
+- `s` has no English progressive; `n` is a permanent state, without modals and adverbs of time;
+- `d` is durative (for *until*); `1` takes a singular object only; `x` is sampled more often;
+- `p` takes a place adverbial; `v` has a natural passive; `b` takes a beneficiary;
+- manner adverbs: `q` quickly, slowly; `c` carefully; `w` well, badly; `l` loudly, quietly.
 """
 
 from __future__ import annotations
