@@ -113,7 +113,7 @@ def compare(
     native: Translator, found: list[list[Hypothesis]], readable: Translator, expected: list[list[Hypothesis]]
 ) -> str:
     """Hold the native engine's translations against the readable engine's."""
-    engine = native._fast
+    engine = native._loaded_model
     if not isinstance(engine, NativeTransformer):
         if found != expected:
             raise Broken("the readable engine gives two results")
@@ -136,7 +136,7 @@ def differences(
     sources: Sequence[Sequence[int]],
 ) -> str:
     """Do that with the readable model as it is now, which rounds as the native engine does."""
-    engine = native._fast
+    engine = native._loaded_model
     assert isinstance(engine, NativeTransformer)
     if engine.precision != "float32":
         expected = attempt_again(readable)
@@ -172,7 +172,7 @@ def translate_ids(translator: Translator, text: str) -> list[int]:
     """Return the row that is searched for a sentence; empty where none is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = translator._units(text, 1, split=False)
+        rows = translator._encode_source(text, 1, split=False)
     return rows[0] if rows else []
 
 
@@ -195,7 +195,7 @@ def attempt_stepwise(native: Translator) -> tuple[list[list[Hypothesis]], bool]:
         return best_continuations(log_probs, totals, count)
 
     with patch.object(search_module, "best_continuations", continuations):
-        return searched(native, native._fast), any(ties)
+        return searched(native, native._loaded_model), any(ties)
 
 
 def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from headwise.config import Config
 from headwise.decoding import loading
-from headwise.decoding.batching import similar
+from headwise.decoding.batching import length_groups
 from headwise.decoding.loading import EngineOptions, open_run
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
@@ -72,16 +72,16 @@ def test_both_engines_translate_alike(run: Path) -> None:
 def test_a_changed_model_is_what_translates(run: Path) -> None:
     translator = Translator.load(run, engine="native")
     before = [t.text for t in translator.translate(ENGLISH)]
-    assert translator.model is translator.searched.readable
-    assert isinstance(translator.searched, NativeTransformer)
+    assert translator.model is translator.search_model.readable
+    assert isinstance(translator.search_model, NativeTransformer)
     with recording(translator.model) as records:
-        assert translator.searched is translator.model
+        assert translator.search_model is translator.model
         translator.translate(ENGLISH[:1])
     assert records
-    assert isinstance(translator.searched, NativeTransformer)
+    assert isinstance(translator.search_model, NativeTransformer)
     with torch.no_grad():
         translator.model.output_weight.neg_()
-    assert translator.searched is translator.model
+    assert translator.search_model is translator.model
     assert [t.text for t in translator.translate(ENGLISH)] != before
 
 
@@ -93,7 +93,7 @@ def test_another_model_put_in_place_translates(run: Path) -> None:
     with torch.no_grad():
         model.output_weight.neg_()
     twin.model = model
-    assert twin.searched is model
+    assert twin.search_model is model
     assert twin.translate(ENGLISH)[0].text != translator.translate(ENGLISH)[0].text
 
 
@@ -168,7 +168,7 @@ def test_every_engine_reads_a_quantized_run(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lengths", [[], [1], [5, 1, 9, 10, 4, 5, 2, 2, 1]])
 def test_similar_groups_hold_every_row_once_and_no_row_half_as_long_as_another(lengths: list[int]) -> None:
-    groups = list(similar(lengths))
+    groups = list(length_groups(lengths))
     assert sorted(row for group in groups for row in group) == list(range(len(lengths)))
     for group in groups:
         found = [lengths[row] for row in group]
