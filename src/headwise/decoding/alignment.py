@@ -35,9 +35,9 @@ def cross_attention(
 ) -> list[Tensor]:
     """Return the cross-attention weights of each sentence pair, shape (layers, heads, target, source).
 
-    `sources` are ids that end with the end symbol; `targets` are ids without special symbols. The target axis has
-    one row for each target token, the row with which it was predicted, and a last one for the end symbol. Raises
-    `ConfigError` for a model without cross-attention, and `DataError` for ids that aren't in the vocabularies.
+    `sources` are ids that end with the end symbol; `targets` are ids without special symbols. Row t of the target axis
+    has the weights with which target token t was predicted; the last row is for the end symbol. Raises `ConfigError`
+    for a model without cross-attention, and `DataError` for ids that aren't in the vocabularies.
     """
     device = model.device
     check_ids(sources, model.source_size, "source")

@@ -33,7 +33,7 @@ def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[T
     leaders = (maxima + totals[..., None]).flatten(1)  # (n, k·groups)
     chosen = (
         top(leaders, min(count, k * groups)).sort(-1).values
-    )  # ascending, so that positions stay in order
+    )  # ascending, as ties go to the lower position
     parents = chosen // groups  # (n, c)
     tokens = (chosen % groups * _GROUP)[..., None] + torch.arange(_GROUP, device=chosen.device)  # (n, c, 64)
     in_vocabulary = tokens < v

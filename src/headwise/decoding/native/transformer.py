@@ -185,9 +185,7 @@ class NativeTransformer(Seq2Seq):
     def readable(self) -> Seq2Seq:
         """The same model in PyTorch, loaded on first access."""
         if self._loaded is None:
-            self._loaded = (
-                self._load_readable(),
-            )  # a tuple, so that its parameters aren't registered in this module
+            self._loaded = (self._load_readable(),)  # a tuple, which doesn't register its parameters here
         return self._loaded[0]
 
     @property
