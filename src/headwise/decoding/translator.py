@@ -2,8 +2,8 @@
 
 The same sentence gets the same translation in any batch. Its log-probabilities differ only by rounding, because matrix
 products of another size are summed in another order: by less than 1e-4 in float32 and by about 1 % in bfloat16, where
-two nearly tied candidates may therefore change places. (The native engine sums in the same order in every batch and
-precision.)
+two nearly tied candidates may therefore change places. (The native engine sums in the same order in every batch,
+in all precisions.)
 """
 
 from __future__ import annotations
@@ -112,9 +112,7 @@ class Translator:
         Once it is changed, or while probes are set, it translates in place of the native engine.
         """
         if self._readable is None:
-            with torch.inference_mode(
-                False
-            ):  # in any context, because changes of parameters must be detected
+            with torch.inference_mode(False):  # inference tensors have no version that tells of changes
                 model = self._loaded_model.readable
             self._readable = model, ChangeDetector(model)
         return self._readable[0]

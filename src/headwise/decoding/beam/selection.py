@@ -31,9 +31,8 @@ def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[T
         maxima = torch.cat([maxima, log_probs[..., whole:].amax(-1, keepdim=True)], dim=-1)
     groups = maxima.shape[-1]
     leaders = (maxima + totals[..., None]).flatten(1)  # (n, k·groups)
-    chosen = (
-        top(leaders, min(count, k * groups)).sort(-1).values
-    )  # ascending, as ties go to the lower position
+    # Sorted, so that candidates stay in the order of their positions, which breaks ties.
+    chosen = top(leaders, min(count, k * groups)).sort(-1).values
     parents = chosen // groups  # (n, c)
     tokens = (chosen % groups * _GROUP)[..., None] + torch.arange(_GROUP, device=chosen.device)  # (n, c, 64)
     in_vocabulary = tokens < v
