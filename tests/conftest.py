@@ -1,4 +1,4 @@
-"""Fixtures for all tests."""
+"""Fixtures, markers and options of all tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headwise.decoding.native import library
 from paths import ROOT
 from toy import Toy, toy_pairs, write_toy
 
-# A busy machine is slow, and that is no failure.
+# No deadlines: a test that is slow on a busy machine has not failed.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
 
-# Modules whose outcome arithmetic could change, beside all of tests/parity: what computes, and what trains.
+# Modules, besides tests/parity, whose outcome floating-point arithmetic could change: computation and training.
 NUMERICAL = {
     *(
         "test_attention_kinds",
@@ -34,7 +34,7 @@ NUMERICAL = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that run once more as other processors."""
+    """Mark the tests that also run with other instruction sets as `numerical`."""
     for item in items:
         if item.path.stem in NUMERICAL or item.path.parent.name == "parity":
             item.add_marker(pytest.mark.numerical)
@@ -55,11 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work where configs/ and data/ are."""
+    """Change to the root of the repository, where configs/ and data/ are."""
     monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
-    """400 pairs: about 6 steps an epoch."""
+    """A toy corpus of 400 sentence pairs: about 6 steps per epoch."""
     return write_toy(tmp_path_factory.mktemp("toy"), toy_pairs(400))

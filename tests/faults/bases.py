@@ -1,4 +1,4 @@
-"""Tiny valid runs to be damaged: of every precision, sharing, vocabulary and kind of positions, one with everything."""
+"""Tiny valid run directories for fuzzing, over all precisions, embedding sharing, vocabularies and positions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SHAPE = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "h
 
 @dataclass(frozen=True)
 class Base:
-    """A run: keys of its model and subwords, the precision of its file, and what else it has."""
+    """Specification of a run: model and subword keys, precision of the weights, and optional files."""
 
     model: dict[str, Any] = field(default_factory=dict)
     subwords: dict[str, Any] = field(default_factory=dict)
     precision: str = "float32"
     shortlist: bool = False
-    recipe: bool = True  # says which subwords it was trained with
+    recipe: bool = True  # whether model.safetensors records the digest of the subwords
 
 
 BASES = {
@@ -53,7 +53,7 @@ BASES = {
 
 
 def write_base(base: Base, folder: Path, seed: int = 0) -> None:
-    """Write a run whose every parameter is random and whose outputs end by themselves now and then."""
+    """Write a run with random parameters, some of whose outputs end before the maximum length."""
     folder.mkdir(parents=True)
     model = SHAPE | {"share_embeddings": "none"} | base.model
     decoding = {"beam": 3, "extra_length": 4}

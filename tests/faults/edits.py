@@ -1,4 +1,4 @@
-"""Random damage to a run's files. Every edit takes a folder and a random generator, and says what it did."""
+"""Random damage to a run's files. Every edit takes a run directory and a generator, and returns a description."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OTHERS = [None, True, False, "", "x", "x" * 300, "1", "é\u2028\u0000", [], [1],
 
 
 def one_value(draw: random.Random) -> float:
-    """A number that a parameter may, or should never, be."""
+    """Return a random number, valid or invalid as a parameter."""
     return draw.choice(FLOATS) if draw.random() < 0.7 else draw.gauss(0, 10.0 ** draw.randint(-6, 12))
 
 
@@ -57,7 +57,7 @@ def tensor_file(folder: Path, draw: random.Random) -> Path:
 
 
 def edit_tensor(change: Callable[[Tensors, str, random.Random], str]) -> Edit:
-    """Make an edit of a file from one of a tensor in it."""
+    """Return an edit that applies `change` to a random tensor of a random safetensors file."""
 
     def edit(folder: Path, draw: random.Random) -> str:
         path = tensor_file(folder, draw)
@@ -65,36 +65,36 @@ def edit_tensor(change: Callable[[Tensors, str, random.Random], str]) -> Edit:
         if tensors is None or not tensors.entries:
             return f"{path.name}: already damaged"
         name = draw.choice(sorted(tensors.entries))
-        said = change(tensors, name, draw)
+        description = change(tensors, name, draw)
         write_tensors(path, tensors)
-        return f"{path.name}: {name}: {said}"
+        return f"{path.name}: {name}: {description}"
 
     return edit
 
 
 def values(tensors: Tensors, name: str, draw: random.Random) -> str:
-    """Put numbers into some places, or all."""
+    """Overwrite some or all values of a tensor."""
     kind, shape, data = tensors.entries[name]
     size = ITEM_SIZES[kind]
     count = len(data) // size
     if not count:
         return "empty"
-    places = draw.choice([1, 1, 2, 16, count // 3 + 1, count])
+    edited = draw.choice([1, 1, 2, 16, count // 3 + 1, count])
     written = bytearray(data)
     value = one_value(draw)
-    for _ in range(min(places, count)):
+    for _ in range(min(edited, count)):
         if kind in ("F32", "F64", "F16", "BF16"):
             item = float_bytes(kind, value)
         else:
             item = draw.choice([bytes(size), b"\xff" * size, b"\x80" * size, draw.randbytes(size)])
-        place = draw.randrange(count) if places < count else _
-        written[place * size : (place + 1) * size] = item
+        index = draw.randrange(count) if edited < count else _
+        written[index * size : (index + 1) * size] = item
     tensors.entries[name] = kind, shape, bytes(written)
-    return f"{places} values like {value}"
+    return f"{edited} values like {value}"
 
 
 def scaled(tensors: Tensors, name: str, draw: random.Random) -> str:
-    """Multiply a whole tensor of floats."""
+    """Multiply a float32 tensor by a random factor."""
     kind, shape, data = tensors.entries[name]
     if kind != "F32" or len(data) % 4:
         return values(tensors, name, draw)
@@ -105,7 +105,7 @@ def scaled(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def reshaped(tensors: Tensors, name: str, draw: random.Random) -> str:
-    """Give a tensor another shape, with data that fits it or, rarely, doesn't."""
+    """Change the shape of a tensor, usually with data of the new size."""
     kind, shape, data = tensors.entries[name]
     new = list(shape)
     way = draw.randrange(7)
@@ -120,9 +120,18 @@ def reshaped(tensors: Tensors, name: str, draw: random.Random) -> str:
     elif way == 4:
         new = []
     elif new:
-        place = draw.randrange(len(new))
-        new[place] = draw.choice([0, 1, new[place] - 1, new[place] + 1, new[place] * 2, draw.randint(0, 200)])
-        new[place] = max(new[place], 0)
+        dimension_index = draw.randrange(len(new))
+        new[dimension_index] = draw.choice(
+            [
+                0,
+                1,
+                new[dimension_index] - 1,
+                new[dimension_index] + 1,
+                new[dimension_index] * 2,
+                draw.randint(0, 200),
+            ]
+        )
+        new[dimension_index] = max(new[dimension_index], 0)
     size = ITEM_SIZES[kind]
     for dimension in new:
         size *= dimension
@@ -134,7 +143,7 @@ def reshaped(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def retyped(tensors: Tensors, name: str, draw: random.Random) -> str:
-    """Give a tensor another type: its shape or its bytes stay."""
+    """Change the type of a tensor and keep its shape or its bytes."""
     kind, shape, data = tensors.entries[name]
     new = draw.choice(sorted({*ITEM_SIZES, "F8_E4M3", "F8_E5M2", "F4", "C64", "X"} - {kind}))
     if new in ITEM_SIZES and draw.random() < 0.8:
@@ -174,7 +183,7 @@ def added(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def file_bytes(folder: Path, draw: random.Random) -> str:
-    """Cut, extend or flip the bytes of any file."""
+    """Truncate, extend, overwrite, delete or flip bytes of a random file, or replace the file by a folder."""
     path = draw.choice([path for path in sorted(folder.iterdir()) if path.is_file()] or [folder / "x"])
     data = bytearray(path.read_bytes() if path.exists() else b"")
     way = draw.randrange(8)
@@ -205,7 +214,7 @@ def file_bytes(folder: Path, draw: random.Random) -> str:
 
 
 def header(folder: Path, draw: random.Random) -> str:
-    """Write a safetensors header that lies."""
+    """Write a safetensors file with an invalid or misleading header."""
     path = tensor_file(folder, draw)
     tensors = read_tensors(path)
     if tensors is None or not tensors.entries:
@@ -242,7 +251,7 @@ def header(folder: Path, draw: random.Random) -> str:
         table["__metadata__"] = draw.choice([None, 3, {"headwise": 3}, {"headwise": {}}, [], {"": ""}])
     text = json.dumps(table).encode()
     if way == 8:
-        text = text[:-1] + b"," + json.dumps({name: table[other]}).encode()[1:]  # one name twice
+        text = text[:-1] + b"," + json.dumps({name: table[other]}).encode()[1:]  # a duplicate name
     length = len(text)
     if draw.random() < 0.1:
         length = draw.choice([0, 1, length - 1, length + 1, 2**31, 2**63, 2**64 - 1])
@@ -254,15 +263,15 @@ def header(folder: Path, draw: random.Random) -> str:
 
 
 def leaves(section: type[Section], prefix: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    """Every key of the configuration with its annotation."""
-    found: list[tuple[tuple[str, ...], Any]] = []
+    """Return every key of the configuration with its annotation."""
+    keys: list[tuple[tuple[str, ...], Any]] = []
     for name, field in section.model_fields.items():
         annotation = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, Section):
-            found += leaves(annotation, (*prefix, name))
+            keys += leaves(annotation, (*prefix, name))
         else:
-            found.append(((*prefix, name), annotation))
-    return found
+            keys.append(((*prefix, name), annotation))
+    return keys
 
 
 KEYS = leaves(Config)
@@ -285,12 +294,12 @@ NAMES["cross_attention"] = NAMES["attention"]
 
 
 def choices(name: str, annotation: Any) -> list[Any]:
-    """Values that a key knows by name."""
-    found = list(NAMES.get(name, []))
+    """Return the named values of a key."""
+    names = list(NAMES.get(name, []))
     for part in (annotation, *get_args(annotation)):
         if get_origin(part) is Literal:
-            found += get_args(part)
-    return found or [True, False] if annotation is bool else found
+            names += get_args(part)
+    return names or [True, False] if annotation is bool else names
 
 
 def config_value(folder: Path, draw: random.Random) -> str:
@@ -312,10 +321,10 @@ def config_value(folder: Path, draw: random.Random) -> str:
     way = draw.random()
     if way < 0.1:
         node.pop(keys[-1], None)
-        said = "removed"
+        change = "removed"
     elif way < 0.15:
-        said = draw.choice(["", "x", "heads", "d_modle", 3, None])
-        node[said] = 1
+        change = draw.choice(["", "x", "heads", "d_modle", 3, None])
+        node[change] = 1
     else:
         if known and way < 0.7:
             value = draw.choice(known)
@@ -324,13 +333,13 @@ def config_value(folder: Path, draw: random.Random) -> str:
         else:
             value = draw.choice(OTHERS)
         node[keys[-1]] = value
-        said = repr(value)[:60]
+        change = repr(value)[:60]
     path.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
-    return f"config.yaml: {'.'.join(keys)}: {said}"
+    return f"config.yaml: {'.'.join(keys)}: {change}"
 
 
 def swapped(bases: Path) -> Edit:
-    """Make an edit that takes a file of another run."""
+    """Return an edit that replaces a file by that of another run."""
 
     def edit(folder: Path, draw: random.Random) -> str:
         other = draw.choice(sorted(path for path in bases.iterdir() if path.is_dir()))
@@ -344,7 +353,7 @@ def swapped(bases: Path) -> Edit:
 
 
 def vocabulary(folder: Path, draw: random.Random) -> str:
-    """Damage the subword model: bits, fields, or its table of normalization."""
+    """Damage the subword model: random bits, fields, scores or repeated bytes."""
     files = sorted(path for path in folder.glob("spm*.model") if path.is_file())
     if not files:
         return "no subword model"
@@ -353,12 +362,12 @@ def vocabulary(folder: Path, draw: random.Random) -> str:
     if not data:
         return f"{path.name}: empty"
     way = draw.randrange(5)
-    if way == 0:  # fields of the pieces stand at the beginning
+    if way == 0:  # fields of the pieces, at the beginning of the file
         for _ in range(draw.choice([1, 3, 30])):
             data[draw.randrange(min(len(data), 2500))] = draw.choice(
                 [0, 1, 2, 6, 0x7F, 0x80, 0xFF, draw.randrange(256)]
             )
-    elif way == 1:  # the trainer's and the normalizer's at the end
+    elif way == 1:  # fields of the trainer and the normalizer, at the end
         for _ in range(draw.choice([1, 3, 30])):
             data[-1 - draw.randrange(min(len(data), 600))] = draw.randrange(256)
     elif way == 2:
@@ -367,13 +376,13 @@ def vocabulary(folder: Path, draw: random.Random) -> str:
     elif way == 3:
         start, length = draw.randrange(len(data)), draw.choice([1, 2, 20, 1000])
         chunk = data[start : start + length]
-        place = draw.randrange(len(data))
-        data[place:place] = chunk * draw.choice([1, 1, 50])
+        position = draw.randrange(len(data))
+        data[position:position] = chunk * draw.choice([1, 1, 50])
     else:  # scores of pieces: tag 2, 32 bits
-        place = draw.randrange(len(data))
-        found = data.find(b"\x15", place)
-        if found >= 0:
-            data[found + 1 : found + 5] = struct.pack(
+        position = draw.randrange(len(data))
+        tag_position = data.find(b"\x15", position)
+        if tag_position >= 0:
+            data[tag_position + 1 : tag_position + 5] = struct.pack(
                 "<f", draw.choice([float("nan"), float("inf"), -1e38, 0.0])
             )
     path.write_bytes(data)
@@ -381,7 +390,7 @@ def vocabulary(folder: Path, draw: random.Random) -> str:
 
 
 def edits(bases: Path) -> list[tuple[int, Edit]]:
-    """Every kind of edit with its weight."""
+    """Return every kind of edit with its sampling weight."""
     return [
         (6, edit_tensor(values)),
         (3, edit_tensor(scaled)),

@@ -1,10 +1,10 @@
-"""Fuzzing of model files: damaged runs by number, in worker processes, so that a crash is a finding and ends nothing.
+"""Fuzzing of model files: numbered cases of damaged runs, in worker processes, so that a crash is only a finding.
 
     python tests/faults/fuzz.py --cases 200000 --workers 1 --log fuzz.log     (or make fuzz CASES=200000)
     python tests/faults/fuzz.py --only 1234                                   one case again, with its traceback
 
-Case n is the same on every machine. A range can be continued with --first. Each line of the log is a finding, and at
-the end stands how often each outcome came: `sentence`, `same` or `tied` (see `judge`). Exit code 1: there are findings.
+Case n is the same on every machine. --first continues a range. Each line of the log is a finding; the last line counts
+the outcomes, such as `sentence`, `same` or `tied` (see `judge`). The exit code is 1 if there are findings.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-MEMORY = 2 << 30  # beyond what the program itself takes; no case needs a tenth of it
-CPU_SECONDS = 60  # a case takes a tenth of one
+MEMORY = 2 << 30  # memory limit of a case, in bytes above the program's own; no case needs a tenth of it
+CPU_SECONDS = 60  # time limit of a case, which usually takes a tenth of a second
 
 
 @dataclass
 class Report:
-    """outcomes: how often each came; findings: number and what happened, in a line; slowest: CPU seconds and number."""
+    """outcomes: count of each; findings: case number and description; slowest: CPU seconds and case number."""
 
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     findings: list[tuple[int, str]] = field(default_factory=list)
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def run_one(number: int) -> int:
-    """Run a case where a debugger can follow, and keep its folder."""
+    """Run a case in this process, for debugging, and keep its folder."""
     import judge
 
     root = Path(tempfile.mkdtemp(prefix=f"case-{number}-"))
@@ -74,7 +74,7 @@ def run_one(number: int) -> int:
 
 
 def write_bases(folder: Path) -> None:
-    """Write the runs that are to be damaged."""
+    """Write the valid runs, which the cases damage."""
     from bases import BASES, write_base
 
     for name, base in BASES.items():
@@ -82,9 +82,9 @@ def write_bases(folder: Path) -> None:
 
 
 def work(numbers: Sequence[int], bases: Path, native: Path) -> None:
-    """Run cases and print for each a line before, with its number, and one after, with its outcome.
+    """Run cases and print for each its number, the description of its damage, and its outcome, one per line.
 
-    `native` is where the libraries of the native engine stand.
+    `native` is the folder of the native engine's libraries.
     """
     import torch
 
@@ -98,23 +98,23 @@ def work(numbers: Sequence[int], bases: Path, native: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for number in numbers:
             print("case", number, flush=True)
-            said = judge.damage(bases, Path(scratch, "case"), number)
-            print("edit", said.encode("ascii", "backslashreplace").decode(), flush=True)
+            description = judge.damage(bases, Path(scratch, "case"), number)
+            print("edit", description.encode("ascii", "backslashreplace").decode(), flush=True)
             started = time.process_time()
             try:
                 outcome = judge.judge(Path(scratch, "case"))
             except (
                 Exception
-            ) as error:  # whatever escapes is a finding, of which the next case must know nothing
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                where = f"{Path(place.filename).name}:{place.lineno}"
-                outcome = f"finding {type(error).__name__} at {where}: {error}"[:1500]
+            ) as error:  # any unexpected exception is a finding and must not affect the next case
+                frame = traceback.extract_tb(error.__traceback__)[-1]
+                location = f"{Path(frame.filename).name}:{frame.lineno}"
+                outcome = f"finding {type(error).__name__} at {location}: {error}"[:1500]
                 outcome = repr(outcome)[1:-1].encode("ascii", "backslashreplace").decode()
             print("done", f"{time.process_time() - started:.2f}", outcome, flush=True)
 
 
 def limit_memory() -> None:
-    """Let a case have so much more than the process has now."""
+    """Limit the memory of a case to `MEMORY` above the current size of the process."""
     if not Path("/proc/self/statm").exists() or "libasan" in os.environ.get("LD_PRELOAD", ""):
         return
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -125,9 +125,9 @@ def limit_memory() -> None:
 def supervise(
     first: int, cases: int, workers: int, *, log: Path | None = None, program: Path = Path(__file__)
 ) -> Report:
-    """Run cases first, first + 1, … in so many processes; a process that dies or hangs is replaced.
+    """Run cases first, first + 1, … in `workers` processes; a process that dies or hangs is replaced.
 
-    `program` is what they run, with the arguments that `main` calls hidden.
+    `program` is the script that the processes run, with the hidden option of `main`.
     """
     report = Report()
     with tempfile.TemporaryDirectory() as folder, selectors.DefaultSelector() as selector:
@@ -151,16 +151,16 @@ def say(line: str, log: Path | None) -> None:
 
 
 class Worker:
-    """A process that runs every so many-th case, and the one that takes its place after a crash."""
+    """Supervisor of a process that runs every n-th of the cases; starts a new process after a crash."""
 
     def __init__(self, program: Path, cases: range, folder: Path) -> None:
         self.program, self.folder = program, folder
         self.next, self.end, self.stride = cases.start, cases.stop, cases.step
-        self.said, self.began, self.rest = "", 0.0, b""
+        self.description, self.cpu_at_start, self.partial_line = "", 0.0, b""
         self.count, self.hung = 0, False
 
     def start(self, selector: selectors.BaseSelector) -> None:
-        """Begin, or go on behind the last case."""
+        """Start a process with the next case, if any is left."""
         if self.next >= self.end:
             return
         from headwise.decoding.native import library
@@ -171,23 +171,23 @@ class Worker:
         command = [sys.executable, "-P", str(self.program), "--worker", *numbers, *folders]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         errors.close()
-        self.errors, self.rest, self.began, self.hung = Path(errors.name), b"", 0.0, False
+        self.errors, self.partial_line, self.cpu_at_start, self.hung = Path(errors.name), b"", 0.0, False
         assert self.process.stdout is not None
         selector.register(self.process.stdout, selectors.EVENT_READ, self)
 
     def read(self, selector: selectors.BaseSelector, report: Report, log: Path | None) -> None:
-        """Take what the process printed, or its end."""
+        """Read the output of the process, or handle its end."""
         assert self.process.stdout is not None
         content = os.read(self.process.stdout.fileno(), 1 << 16)
         if content:
-            *lines, self.rest = (self.rest + content).split(b"\n")
+            *lines, self.partial_line = (self.partial_line + content).split(b"\n")
             for line in lines:
                 self.take(line.decode(), report, log)
             return
         selector.unregister(self.process.stdout)
         self.process.stdout.close()
         code = self.process.wait()
-        if self.next < self.end:  # it died in the middle
+        if self.next < self.end:  # it died during a case
             what = f"hung for {CPU_SECONDS} CPU seconds" if self.hung else f"died of {ending(code)}"
             tail = self.errors.read_bytes()[-1500:].decode(errors="replace")
             self.take(f"done 0 finding {what}: {' | '.join(tail.splitlines())}", report, log)
@@ -196,30 +196,34 @@ class Worker:
     def take(self, line: str, report: Report, log: Path | None) -> None:
         word, _, rest = line.partition(" ")
         if word == "case":
-            self.next, self.said, self.began = int(rest), "", cpu_seconds(self.process.pid)
+            self.next, self.description, self.cpu_at_start = int(rest), "", cpu_seconds(self.process.pid)
         elif word == "edit":
-            self.said = rest
+            self.description = rest
         elif word == "done":
             seconds, _, outcome = rest.partition(" ")
             report.outcomes[outcome.split()[0]] += 1
             report.slowest = max(report.slowest, (float(seconds), self.next))
             if outcome.startswith("finding"):
-                report.findings.append((self.next, f"{outcome[8:]} [{self.said}]"))
-                say(f"case {self.next}: {outcome[8:]} [{self.said}]", log)
+                report.findings.append((self.next, f"{outcome[8:]} [{self.description}]"))
+                say(f"case {self.next}: {outcome[8:]} [{self.description}]", log)
             self.next += self.stride
             self.count += 1
             if log and self.count % 500 == 0:
                 say(f"at case {self.next}: {dict(report.outcomes)}", log)
 
     def check_time(self) -> None:
-        """End a process whose case takes too long; CPU seconds, as a busy machine is no fault."""
-        if self.said and not self.hung and cpu_seconds(self.process.pid) - self.began > CPU_SECONDS:
+        """Kill a process whose case takes too long, in CPU seconds, so that a busy machine doesn't matter."""
+        if (
+            self.description
+            and not self.hung
+            and cpu_seconds(self.process.pid) - self.cpu_at_start > CPU_SECONDS
+        ):
             self.hung = True
             self.process.kill()
 
 
 def cpu_seconds(process: int) -> float:
-    """Return what a process has used."""
+    """Return the CPU time of a process in seconds."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

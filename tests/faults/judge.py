@@ -1,10 +1,10 @@
-"""One case: a damaged run, what both engines make of it, and whether that is as promised.
+"""Oracle of the fuzzer: whether both engines handle a damaged run as promised.
 
-Promised is one sentence that says what is wrong, or a translation that the readable engine gives, too. Where rounding
-may lead a search elsewhere, that is shown piece by piece: the log-probabilities of the native engine's translation are
-the readable engine's (with the same rounding, see `rounding`), and the readable search over the native engine's
-probabilities gives the same translation. How much two roundings may differ is not guessed: it is how much the readable
-engine in float32 differs from itself in float64.
+The promise is a one-sentence error message, or a native translation that the PyTorch engine gives too. Where rounding
+may change the result of a search, the parts are compared: the log-probabilities of the native engine's translation
+equal the PyTorch engine's (with the same rounding, see `rounding`), and the PyTorch search over the native engine's
+probabilities gives the same translation. The tolerance is measured: it is the difference between the PyTorch
+engine in float32 and in float64.
 """
 
 from __future__ import annotations
@@ -38,54 +38,58 @@ from headwise.nn.multihead import Attended, MultiHeadAttention
 from rounding import rounding
 
 SENTENCES = ["Two dogs.", "Is OLD…", "A"]
-BASE_ERROR = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.05}  # of a log-probability x, times 1 + |x|
+BASE_ERROR = {
+    "float32": 1e-3,
+    "bfloat16": 0.05,
+    "int8": 0.05,
+}  # tolerance of a log-probability x, times 1 + |x|
 _LOWEST = -(2.0**24)
-_LONGEST = 1500  # characters of a sentence to the user
+_LONGEST = 1500  # maximum characters of an error message
 
 
 class Broken(Exception):
-    """A promise isn't kept; the message says which."""
+    """A promise is broken; the message says which."""
 
 
 def damage(bases: Path, folder: Path, number: int) -> str:
-    """Make case `number` in `folder`; returns what was done, in a line."""
+    """Write the damaged run of case `number` to `folder`; returns a one-line description of the damage."""
     draw = random.Random(number)
     base = draw.choice(sorted(path.name for path in bases.iterdir()))
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(bases / base, folder)
     weights, kinds = zip(*edits(bases), strict=True)
-    said = [base]
+    descriptions = [base]
     for kind in draw.choices(kinds, weights, k=draw.choice([1, 1, 1, 2, 3])):
-        said.append(kind(folder, draw))
-    return "; ".join(said).replace("\n", "\\n")
+        descriptions.append(kind(folder, draw))
+    return "; ".join(descriptions).replace("\n", "\\n")
 
 
 def judge(folder: Path) -> str:
-    """Translate with a damaged run; returns "sentence", "same", "tied" or "rounding".
+    """Translate with a damaged run in both engines; returns "sentence", "same", "tied" or "rounding".
 
-    Raises `Broken`, or whatever escapes.
+    Raises `Broken`, or any exception that an engine raises unexpectedly.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", LongLineWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
-        found, expected = attempt(folder, "auto"), attempt(folder, "readable")
-        if isinstance(found, HeadwiseError):
+        native_result, readable_result = attempt(folder, "auto"), attempt(folder, "readable")
+        if isinstance(native_result, HeadwiseError):
             return "sentence"
-        if isinstance(expected, HeadwiseError):
+        if isinstance(readable_result, HeadwiseError):
             readable = Translator.load(folder, engine="readable", device="cpu")
             sources = [translate_ids(readable, text) for text in SENTENCES]
-            if indeterminate(readable, sources, found[1]):
+            if indeterminate(readable, sources, native_result[1]):
                 return "rounding"
-            raise Broken(f"a translation, where the readable engine says: {expected}")
-        return compare(*found, *expected)
+            raise Broken(f"a translation, where the readable engine says: {readable_result}")
+        return compare(*native_result, *readable_result)
 
 
-Found = tuple[Translator, list[list[Hypothesis]]]
+Result = tuple[Translator, list[list[Hypothesis]]]
 
 
-def attempt(folder: Path, engine: str) -> Found | HeadwiseError:
-    """Load and translate; returns the user's sentence where there is one."""
+def attempt(folder: Path, engine: str) -> Result | HeadwiseError:
+    """Load a run and translate; returns the translator and its hypotheses, or the user error."""
     shortlist = (folder / SHORTLIST).exists()
     try:
         translator = Translator.load(folder, engine=engine, shortlist=shortlist, workers=1, device="cpu")
@@ -95,9 +99,9 @@ def attempt(folder: Path, engine: str) -> Found | HeadwiseError:
         if not text or len(text) > _LONGEST or not text.isprintable():
             raise Broken(f"not one sentence but {text[:2000]!r}") from error
         return error
-    found = []
+    hypotheses = []
     for translation in translations:
-        found.append(
+        hypotheses.append(
             [
                 Hypothesis(o.tokens, o.log_probability, o.score, o.token_log_probabilities)
                 for o in translation.outputs
@@ -106,14 +110,14 @@ def attempt(folder: Path, engine: str) -> Found | HeadwiseError:
         for output in translation.outputs:
             if not math.isfinite(output.score):
                 raise Broken(f"a score of {output.score}")
-    return translator, found
+    return translator, hypotheses
 
 
 def compare(
     native: Translator, found: list[list[Hypothesis]], readable: Translator, expected: list[list[Hypothesis]]
 ) -> str:
-    """Hold the native engine's translations against the readable engine's."""
-    engine = native._fast
+    """Compare the native engine's translations with the PyTorch engine's."""
+    engine = native._loaded_model
     if not isinstance(engine, NativeTransformer):
         if found != expected:
             raise Broken("the readable engine gives two results")
@@ -135,8 +139,8 @@ def differences(
     expected: list[list[Hypothesis]],
     sources: Sequence[Sequence[int]],
 ) -> str:
-    """Do that with the readable model as it is now, which rounds as the native engine does."""
-    engine = native._fast
+    """Compare the translations while the PyTorch model rounds as the native engine does."""
+    engine = native._loaded_model
     assert isinstance(engine, NativeTransformer)
     if engine.precision != "float32":
         expected = attempt_again(readable)
@@ -157,9 +161,9 @@ def texts(found: list[list[Hypothesis]]) -> list[list[tuple[int, ...]]]:
 
 
 def equally_good(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> bool:
-    """Tell whether the scores are equal, place by place: a damaged model may have nothing but ties.
+    """Whether the scores are equal, rank by rank, because all hypotheses of a damaged model may be tied.
 
-    Below `_LOWEST` log-probabilities that differ are one number in float32, and any of them may come first.
+    Below `_LOWEST`, different log-probabilities may round to the same float32 number and come in any order.
     """
     for ours, theirs in zip(found, expected, strict=True):
         scores = [[max(h.score, _LOWEST) for h in hypotheses] for hypotheses in (ours, theirs)]
@@ -169,22 +173,22 @@ def equally_good(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]
 
 
 def translate_ids(translator: Translator, text: str) -> list[int]:
-    """Return the row that is searched for a sentence; empty where none is."""
+    """Return the source ids of a sentence; an empty list for an empty sentence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = translator._units(text, 1, split=False)
-    return rows[0] if rows else []
+        sequences = translator._encode_source(text, 1, split=False)
+    return sequences[0] if sequences else []
 
 
 def attempt_again(readable: Translator) -> list[list[Hypothesis]]:
-    """Search with the readable model as it is now."""
+    """Search with the PyTorch model in its current state."""
     return searched(readable, readable.model)
 
 
 def attempt_stepwise(native: Translator) -> tuple[list[list[Hypothesis]], bool]:
-    """Search with the readable search over the native engine's probabilities; tells whether there were ties.
+    """Run the PyTorch search over the native engine's probabilities; also returns whether there were ties.
 
-    The native engine orders by logits, which may differ where their log-probabilities in float32 don't.
+    The native engine ranks by logits, which may differ where their log-probabilities are equal in float32.
     """
     ties = []
 
@@ -195,48 +199,48 @@ def attempt_stepwise(native: Translator) -> tuple[list[list[Hypothesis]], bool]:
         return best_continuations(log_probs, totals, count)
 
     with patch.object(search_module, "best_continuations", continuations):
-        return searched(native, native._fast), any(ties)
+        return searched(native, native._loaded_model), any(ties)
 
 
 def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:
     options = translator._within_model(translator.options_with(n_best=min(2, translator.options.beam)))
     sources = [translate_ids(translator, text) for text in SENTENCES]
-    searched = [source for source in sources if source]
-    listed = None
+    nonempty = [source for source in sources if source]
+    allowed = None
     if translator.shortlist is not None:
-        listed = torch.zeros(len(searched), model.target_size, dtype=torch.bool)
-        for row, source in enumerate(searched):
-            listed[row, torch.from_numpy(translator.shortlist(source)).long()] = True
-    found = []
-    if searched:
-        rows = padded(searched, SYMBOLS.pad, torch.device("cpu"))
-        found = search(model, *rows, options, SYMBOLS, listed=listed)
-    results = iter(found)
+        allowed = torch.zeros(len(nonempty), model.target_size, dtype=torch.bool)
+        for row, source in enumerate(nonempty):
+            allowed[row, torch.from_numpy(translator.shortlist(source)).long()] = True
+    hypotheses = []
+    if nonempty:
+        batch = padded(nonempty, SYMBOLS.pad, torch.device("cpu"))
+        hypotheses = search(model, *batch, options, SYMBOLS, listed=allowed)
+    results = iter(hypotheses)
     return [next(results) if source else [] for source in sources]
 
 
 def agree(
     readable: Translator, precision: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]
 ) -> str:
-    """Compare translations' log-probabilities with the readable model's; returns what is wrong, if anything."""
+    """Compare log-probabilities with the PyTorch model's; returns a description of a difference, or an empty string."""
     outputs = [hypothesis.tokens for hypothesis in hypotheses]
     single, double = (forced(readable, source, outputs, kind) for kind in (torch.float32, torch.float64))
     for hypothesis, low, high in zip(hypotheses, single, double, strict=True):
         ours = np.asarray(hypothesis.token_log_probabilities)
         allowed = BASE_ERROR[precision] * (1 + np.abs(high)) + 30 * np.abs(low - high).max()
         if not (np.abs(ours - high) <= allowed).all():
-            said = f"{high.tolist()} float64, {low.tolist()} float32"
-            return f"log-probabilities {ours.tolist()}, the readable engine's are {said}"
+            reference = f"{high.tolist()} float64, {low.tolist()} float32"
+            return f"log-probabilities {ours.tolist()}, the readable engine's are {reference}"
     return ""
 
 
 def indeterminate(
     readable: Translator, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
 ) -> bool:
-    """Tell whether the order of adding decides.
+    """Whether the order of summation determines the result.
 
-    So it is where terms add up to nearly as much as float32 holds, or where logits or attention scores, which are
-    exponents, have terms so large that their rounding alone is a difference.
+    That is the case where sums come near the float32 maximum, or where the terms of logits or attention scores, which
+    are exponents, are so large that their rounding alone changes the result.
     """
     model = readable.model
     sums, exponents = [0.0], [0.0]
@@ -261,35 +265,35 @@ def indeterminate(
         stack.enter_context(patch.object(nn.functional, "linear", linear))
         stack.enter_context(patch.object(nn.functional, "layer_norm", layer_norm))
         stack.enter_context(patch.object(model, "project", logits))
-        for part in model.modules():
-            if isinstance(part, MultiHeadAttention):
-                stack.enter_context(patch.object(part, "watch", watch))
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention):
+                stack.enter_context(patch.object(module, "watch", watch))
         for source, hypotheses in zip(sources, found, strict=True):
             if source:
                 forced(readable, source, [hypothesis.tokens for hypothesis in hypotheses], torch.float64)
-    known = torch.finfo(torch.float32)
-    # With room for those of the hypotheses that the search left.
-    return not (max(sums) <= known.max / 1000 and max(exponents) * known.eps <= 0.01)
+    float32 = torch.finfo(torch.float32)
+    # With a margin for the hypotheses that the search dropped.
+    return not (max(sums) <= float32.max / 1000 and max(exponents) * float32.eps <= 0.01)
 
 
 def forced(
     translator: Translator, source: Sequence[int], outputs: Sequence[Sequence[int]], kind: torch.dtype
 ) -> list[np.ndarray]:
-    """Return the readable model's log-probabilities of given translations, among a shortlist's where there is one."""
+    """Return the PyTorch model's log-probabilities of given translations, over the shortlist if there is one."""
     model = translator.model
     ends = [[*tokens, SYMBOLS.eos] for tokens in outputs]
-    before, model.compute_dtype = model.compute_dtype, kind
+    previous_dtype, model.compute_dtype = model.compute_dtype, kind
     try:
         with torch.inference_mode():
             ids = torch.tensor([source] * len(outputs))
-            given, _ = padded([[SYMBOLS.bos, *tokens] for tokens in outputs], SYMBOLS.pad, ids.device)
-            wanted, _ = padded(ends, SYMBOLS.pad, ids.device)
-            logits = model.project(model(ids, torch.ones_like(ids, dtype=torch.bool), given)).double()
+            inputs, _ = padded([[SYMBOLS.bos, *tokens] for tokens in outputs], SYMBOLS.pad, ids.device)
+            targets, _ = padded(ends, SYMBOLS.pad, ids.device)
+            logits = model.project(model(ids, torch.ones_like(ids, dtype=torch.bool), inputs)).double()
             if translator.shortlist is not None:
-                listed = torch.zeros(model.target_size, dtype=torch.bool)
-                listed[torch.from_numpy(translator.shortlist(source)).long()] = True
-                logits = logits.masked_fill(~listed, -torch.inf)
-            found = logits.log_softmax(-1).gather(-1, wanted[..., None])[..., 0].numpy()
+                allowed = torch.zeros(model.target_size, dtype=torch.bool)
+                allowed[torch.from_numpy(translator.shortlist(source)).long()] = True
+                logits = logits.masked_fill(~allowed, -torch.inf)
+            log_probs = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0].numpy()
     finally:
-        model.compute_dtype = before
-    return [row[: len(tokens)] for row, tokens in zip(found, ends, strict=True)]
+        model.compute_dtype = previous_dtype
+    return [row[: len(tokens)] for row, tokens in zip(log_probs, ends, strict=True)]

@@ -1,4 +1,7 @@
-"""Use all of the native library once, in every precision, and end; `engine` forgets one, to see that it is noticed."""
+"""Driver of the leak test: use every function of the native library in every precision, then exit.
+
+With the argument `engine` it leaks engines on purpose, to verify that LeakSanitizer detects them.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ from headwise.models.transformer import Transformer
 SIZE = 60
 
 
-def main(folder: str, forgotten: str) -> None:
+def main(folder: str, leaked: str) -> None:
     library.FOLDER = Path(folder)
-    found = library.find_library()
-    assert isinstance(found, library.Library), found
+    library_or_reason = library.find_library()
+    assert isinstance(library_or_reason, library.Library), library_or_reason
     shape = {
         "encoder_layers": 1,
         "decoder_layers": 2,
@@ -42,19 +45,19 @@ def main(folder: str, forgotten: str) -> None:
             SIZE,
             SIZE,
             dict(model.named_parameters()).get,
-            library=found,
+            library=library_or_reason,
             precision=precision,
             readable=lambda: model,
         )
         engine.workers = 2
         use(engine)
-        if forgotten == "engine":
+        if leaked == "engine":
             engine.handle = ctypes.c_void_p()
 
 
 @torch.inference_mode()
 def use(engine: NativeTransformer) -> None:
-    """Search in one go, with a shortlist and step by step."""
+    """Search natively, with a shortlist, and step by step."""
     sources = sentences(9, SIZE)
     lists = [np.union1d(np.arange(5, 30), EOS).astype(np.int32) for _ in sources]
     engine.search(sources, SearchOptions(n_best=3), SYMBOLS, sentences=2)
@@ -69,6 +72,6 @@ def use(engine: NativeTransformer) -> None:
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
     gc.collect()
-    # Here, where Python and torch still hold what is theirs: at the end they leave thousands of blocks.
+    # Check now, because Python and torch leave thousands of blocks at exit.
     ctypes.CDLL(None).__lsan_do_recoverable_leak_check()
     os._exit(0)

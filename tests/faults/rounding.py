@@ -1,7 +1,8 @@
-"""The readable model with the native engine's rounding, so that low precision can be compared closely.
+"""The PyTorch model with the native engine's rounding, for close comparison in low precision.
 
-In bfloat16 and int8 that engine rounds embeddings, keys and values of the decoder to bfloat16, and the inputs of every
-product: to bfloat16, or to 127 steps (254 behind a ReLU) of each row's largest magnitude. Weights are rounded, too.
+In bfloat16 and int8 the native engine rounds embeddings and the decoder's keys and values to bfloat16, and the inputs
+of every linear map to bfloat16 or to 127 steps (254 after a ReLU) of each row's largest magnitude. Weights are rounded
+too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def halved(x: Tensor) -> Tensor:
 
 
 def stepped(x: Tensor, steps: int = 127) -> Tensor:
-    """Round every row to whole steps of its largest magnitude; a row with what isn't finite has no numbers left."""
+    """Round every row to `steps` steps of its largest magnitude; a row with values that aren't finite becomes NaN."""
     step = x.abs().amax(-1, keepdim=True) / steps
     rounded = (x / step.where(step > 0, 1)).round() * step
     return rounded.where(x.isfinite().all(-1, keepdim=True), torch.nan)
@@ -34,11 +35,11 @@ def stepped(x: Tensor, steps: int = 127) -> Tensor:
 
 @contextmanager
 def rounding(model: nn.Module, precision: str) -> Iterator[None]:
-    """Let `model` compute as the native engine does in `precision`."""
+    """Context manager in which `model` rounds as the native engine does in `precision`."""
     if precision == "float32" or not isinstance(model, Transformer):
         yield
         return
-    steps = [127]  # of the product under way
+    steps = [127]  # a stack; the last one is for the current linear map
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if precision == "bfloat16":
@@ -48,12 +49,12 @@ def rounding(model: nn.Module, precision: str) -> Iterator[None]:
     look_up, project = model._look_up, MultiHeadAttention._project
     decoding = set(model.decoder.modules())
 
-    def projected(part: MultiHeadAttention, x: Tensor, *maps: Linear) -> list[Tensor]:
-        results = project(part, x, *maps)
-        if part not in decoding:
+    def projected(module: MultiHeadAttention, x: Tensor, *maps: Linear) -> list[Tensor]:
+        results = project(module, x, *maps)
+        if module not in decoding:
             return results
         return [
-            result if which is part.query else halved(result)
+            result if which is module.query else halved(result)
             for result, which in zip(results, maps, strict=True)
         ]
 
@@ -61,10 +62,10 @@ def rounding(model: nn.Module, precision: str) -> Iterator[None]:
         stack.enter_context(patch.object(nn.functional, "linear", linear))
         stack.enter_context(patch.object(model, "_look_up", lambda table, ids: halved(look_up(table, ids))))
         stack.enter_context(patch.object(MultiHeadAttention, "_project", projected))
-        for part in model.modules():
-            if isinstance(part, FeedForward) and model.config.activation == "relu":
-                before = part.w2.register_forward_pre_hook(lambda *_: steps.append(254))
-                after = part.w2.register_forward_hook(lambda *_: steps.pop() and None)
+        for module in model.modules():
+            if isinstance(module, FeedForward) and model.config.activation == "relu":
+                before = module.w2.register_forward_pre_hook(lambda *_: steps.append(254))
+                after = module.w2.register_forward_hook(lambda *_: steps.pop() and None)
                 stack.callback(before.remove)
                 stack.callback(after.remove)
         yield

@@ -1,4 +1,4 @@
-"""A safetensors file taken apart and written again, whatever is in it: for damage that the library wouldn't write."""
+"""Reader and writer of safetensors files without validation, for invalid files that the library can't write."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ ITEM_SIZES = {
 
 @dataclass
 class Tensors:
-    """entries: name -> type, shape, bytes; metadata: as the file's."""
+    """Content of a file: entries, name -> (type, shape, bytes), and the metadata of its header."""
 
     entries: dict[str, tuple[str, list[int], bytes]]
     metadata: dict[str, str] | None
 
     def header(self) -> dict[str, Any]:
-        """The table that begins the file."""
+        """Return the header of the file as a table."""
         table: dict[str, Any] = {} if self.metadata is None else {"__metadata__": self.metadata}
-        place = 0
+        offset = 0
         for name, (kind, shape, data) in self.entries.items():
-            table[name] = {"dtype": kind, "shape": shape, "data_offsets": [place, place + len(data)]}
-            place += len(data)
+            table[name] = {"dtype": kind, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+            offset += len(data)
         return table
 
     def data(self) -> bytes:
-        """All tensors' bytes."""
+        """Return the bytes of all tensors."""
         return b"".join(data for _, _, data in self.entries.values())
 
 
 def read_tensors(path: Path) -> Tensors | None:
-    """Read a file; None where it was damaged before."""
+    """Read a file; returns None where it is already damaged."""
     try:
         content = path.read_bytes()
         (length,) = struct.unpack_from("<Q", content)
@@ -76,14 +76,14 @@ def read_tensors(path: Path) -> Tensors | None:
 
 
 def write_tensors(path: Path, tensors: Tensors) -> None:
-    """Write a file, aligned as the library does."""
+    """Write a file with the library's alignment."""
     text = json.dumps(tensors.header()).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + tensors.data())
 
 
 def float_bytes(kind: str, value: float) -> bytes:
-    """Return a number as the type has it, infinite where it has none so large."""
+    """Encode a number in a floating-point type; overflow becomes infinity."""
     if kind == "F64":
         return struct.pack("<d", value)
     try:

@@ -1,4 +1,4 @@
-"""What the native library allocates it frees: asked of LeakSanitizer, by `make test-sanitized` alone."""
+"""The native library frees all memory that it allocates; checked with LeakSanitizer, only in `make test-sanitized`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ DRIVER = Path(__file__).with_name("leak_driver.py")
 @pytest.mark.skipif("libasan" not in os.environ.get("LD_PRELOAD", ""), reason="needs `make test-sanitized`")
 @pytest.mark.parametrize("what", ["nothing", "engine"])
 def test_nothing_of_the_library_is_left(tmp_path: Path, what: str) -> None:
-    # Names of frames take minutes to find: the library's file name is enough. Python's own blocks stand where
-    # LeakSanitizer sees that they are in use.
+    # Symbolizing frames takes minutes, and the library's file name is enough. With malloc, LeakSanitizer sees that
+    # Python's own blocks are in use.
     options = f"detect_leaks=1:symbolize=0:malloc_context_size=8:exitcode=0:log_path={tmp_path}/report"
     settings = {
         "ASAN_OPTIONS": options,

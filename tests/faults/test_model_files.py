@@ -1,6 +1,6 @@
-"""Damaged model files end in a translation that the readable engine gives, too, or in one sentence.
+"""Damaged model files lead to a one-sentence error or to the same translation in both engines.
 
-Two hundred cases; `make fuzz` runs two thousand, and `make fuzz CASES=200000` as many as you have time for.
+Two hundred cases; `make fuzz` runs two thousand, and `make fuzz CASES=200000` any other number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOUND = (
     20638,
     27324,
     29648,
-)  # once findings, of the engines or of the judge
+)  # regressions: former findings in the engines or the judge
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

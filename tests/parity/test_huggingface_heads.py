@@ -1,6 +1,6 @@
-"""Heads for texts, words and answers against Hugging Face's BERT models for them, with copied random weights.
+"""Heads for classification, tagging and question answering against Hugging Face's BERT, with copied random weights.
 
-The encoder below them is compared in `test_huggingface_single.py`.
+The encoder is compared in `test_huggingface_single.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def theirs(name: str) -> Any:
 
 
 def pour(model: nn.Module, *parts: tuple[str, Any]) -> None:
-    """Fill a head's layers, all of them named."""
+    """Copy weights into a head; `parts` must name all its layers."""
     assert {name for name, _ in model.named_children()} == {name.split(".")[0] for name, _ in parts}
     with torch.no_grad():
         for name, linear in parts:
@@ -72,7 +72,7 @@ def test_tagging(tokens: Tensor) -> None:
 @torch.no_grad()
 def test_answers(tokens: Tensor) -> None:
     model = theirs("BertForQuestionAnswering")
-    # transformers takes num_labels outputs here, of which the two are meant
+    # transformers uses num_labels outputs here, which have to be two
     model.qa_outputs = nn.Linear(WIDTH, 2)
     model.num_labels = 2
     head = SpanHead(CONFIG).eval()

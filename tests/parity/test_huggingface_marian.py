@@ -1,7 +1,7 @@
-"""Our encoder–decoder against Hugging Face's Marian with its random weights copied in; nothing is downloaded.
+"""Headwise's Transformer against Hugging Face's Marian, with copied random weights; nothing is downloaded.
 
-Marian differs from the paper in three ways, all of them options of ours or undone here: its projections have
-biases (`attention_bias`), its activation is SiLU, and its position table holds all sines, then all cosines.
+Marian differs from the paper in three ways, which are options of Headwise or converted here: its projections have
+biases (`attention_bias`), its activation is SiLU, and its position table has all sines, then all cosines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCHES = {
 
 
 def marian(activation: str = "swish", implementation: str = "eager") -> nn.Module:
-    """Build a Marian model of random weights; norms and biases are shaken so that none is at its default."""
+    """Build a Marian model with random weights; normalization gains and biases are random too."""
     config = transformers.MarianConfig(
         vocab_size=VOCABULARY,
         decoder_vocab_size=VOCABULARY,
@@ -56,7 +56,7 @@ def marian(activation: str = "swish", implementation: str = "eager") -> nn.Modul
                 parameter.normal_(std=0.3)
             elif "layer_norm" in name:
                 parameter.normal_(mean=1.0, std=0.3)
-    assert model.final_logits_bias.eq(0).all()  # a buffer, which ours has no counterpart for
+    assert model.final_logits_bias.eq(0).all()  # a buffer without counterpart in Headwise
     return model
 
 
@@ -81,14 +81,14 @@ def marian_name(ours: str) -> str:
         return "model.shared.weight"
     stack, index, rest = ours.split(".", 2)
     for part, theirs in OURS_TO_MARIAN.items():
-        # whole parts of the name only: "self_attention" also stands inside "around_self_attention"
+        # whole parts of the name only: "around_self_attention" also contains "self_attention"
         if rest.startswith(f"{part}.") or (part.startswith(".") and part in rest):
             rest = rest.replace(part, theirs, 1)
     return f"model.{stack}.layers.{index}.{rest}"
 
 
 def our_twin(theirs: nn.Module, kind: str) -> Transformer:
-    """Build our model of the same shape, with Marian's weights and its order of the position table."""
+    """Build Headwise's model of the same shape, with Marian's weights and order of the position table."""
     config = theirs.config
     model = Transformer(
         ModelConfig(
@@ -110,14 +110,14 @@ def our_twin(theirs: nn.Module, kind: str) -> Transformer:
         for name, parameter in model.named_parameters():
             parameter.copy_(weights.pop(marian_name(name)))
         model.positions.table = marian_order(model.positions.table)
-    # What is left of Marian's parameters is its two position tables, which are not trained.
+    # The remaining parameters of Marian are its two position tables, which are not trained.
     assert {name for name, left in weights.items() if left.requires_grad} == set()
     assert set(weights) == {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}
     return model.eval()
 
 
 def marian_order(table: Tensor) -> Tensor:
-    """All sines, then all cosines."""
+    """Reorder a position table: all sines, then all cosines."""
     return torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
 
 
@@ -141,7 +141,7 @@ def test_the_position_tables_hold_the_same_numbers() -> None:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_logits_and_gradients(batch: str, kind: str, implementation: str, activation: str) -> None:
     padded = BATCHES[batch]
-    # In float64, as the rounding of float32 differs from processor to processor by as much as the tolerance.
+    # In float64, because float32 rounding differs between processors by as much as the tolerance.
     theirs = marian(activation, implementation).double()
     model = our_twin(theirs, kind).double()
     model.compute_dtype = torch.float64

@@ -1,4 +1,4 @@
-"""Positions against those of Hugging Face's T5 and Llama."""
+"""Position encodings against those of Hugging Face's T5 and Llama."""
 
 from __future__ import annotations
 

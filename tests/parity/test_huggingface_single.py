@@ -1,6 +1,6 @@
 """Decoder-only and encoder-only models against Hugging Face's GPT-2, Llama, BERT and ViT, with copied random weights.
 
-Nothing is downloaded. Every weight is shaken, so that none is at its default.
+Nothing is downloaded. All weights are random, so that none is at its default.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ VIT = {
 
 
 def shake(model: Any) -> Any:
-    """Draw every parameter, norms around 1."""
+    """Randomize every parameter; normalization gains are around 1."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -89,7 +89,7 @@ def ids(*shape: int) -> Tensor:
 
 
 def pour(weights: dict[str, Tensor], model: nn.Module) -> None:
-    """Fill a model, every parameter of which is named."""
+    """Copy weights into a model; `weights` must have all its parameters."""
     parameters = dict(model.named_parameters())
     assert parameters.keys() == weights.keys()
     with torch.no_grad():
@@ -98,7 +98,7 @@ def pour(weights: dict[str, Tensor], model: nn.Module) -> None:
 
 
 def renamed(theirs: nn.Module, names: dict[str, str], *, transposed: bool = False) -> dict[str, Tensor]:
-    """Weights and biases of their parts under our names."""
+    """Return weights and biases of Hugging Face modules under Headwise's names."""
     found: dict[str, Tensor] = {}
     for name, ours in names.items():
         for kind, parameter in theirs.get_submodule(name).named_parameters():
@@ -205,7 +205,7 @@ def test_cached_generation_is_theirs_token_for_token(pair: tuple[Any, DecoderOnl
         fed = log_probs.argmax(-1, keepdim=True)
         found = torch.cat([found, fed], dim=1)
     assert torch.equal(found, expected)
-    assert len(set(found[0].tolist())) > 8  # it doesn't repeat one token, which would show little
+    assert len(set(found[0].tolist())) > 8  # it doesn't repeat one token, which would be a weak test
 
 
 @torch.no_grad()
@@ -259,13 +259,13 @@ def test_an_encoder_with_segments_and_its_heads_are_berts() -> None:
     assert_close(pooler(hidden, real), expected.pooler_output, **TOLERANCE)
     logits = theirs(input_ids=tokens, attention_mask=real.long(), token_type_ids=segments).prediction_logits
     assert_close(head(hidden, ours.embedding.weight)[real], logits[real], **TOLERANCE)
-    alone = bert(input_ids=tokens).last_hidden_state  # no padding, and the first segment throughout
+    alone = bert(input_ids=tokens).last_hidden_state  # without padding, all in the first segment
     assert_close(ours(tokens), alone, **TOLERANCE)
 
 
 @torch.no_grad()
 def test_a_classifier_of_images_is_vits() -> None:
-    """Patches, class token, positions, encoder and head, on images of three channels that aren't square."""
+    """Patches, class token, positions, encoder and head, on non-square images with three channels."""
     theirs = shake(
         transformers.ViTForImageClassification(
             transformers.ViTConfig(

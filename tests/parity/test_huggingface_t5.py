@@ -1,9 +1,9 @@
-"""Our encoder–decoder against Hugging Face's T5 with its random weights copied in; nothing is downloaded.
+"""Headwise's Transformer against Hugging Face's T5, with copied random weights; nothing is downloaded.
 
-T5 differs from the paper in ways that are options of ours (pre-norm RMSNorm, no biases, learned biases by buckets of
-distance, embeddings as they are, gates in version 1.1), and in two that are folded into weights here: its scores are
-not divided by √d_k, so our queries are multiplied by it; and version 1.0, which shares its embeddings with the output,
-scales what it projects by 1/√d_model, as our decoder's last normalization then does.
+T5 differs from the paper in ways that are options of Headwise (pre-norm RMSNorm, no biases, learned position biases by
+distance buckets, unscaled embeddings, gating in version 1.1), and in two that are folded into the weights here: its
+scores are not divided by √d_k, so our query weights are multiplied by it; and version 1.0, which shares its embeddings
+with the output, scales the decoder's output by 1/√d_model, so our decoder's final normalization is scaled by it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BATCHES = {
 
 
 def t5(version: str) -> nn.Module:
-    """Build a T5 of random weights, whose distances pass the end of its buckets; gains are shaken."""
+    """Build a T5 with random weights and gains, whose buckets end before the longest distance in the tests."""
     feed_forward, tied = VERSIONS[version]
     config = transformers.T5Config(
         vocab_size=VOCABULARY,
@@ -39,7 +39,7 @@ def t5(version: str) -> nn.Module:
         d_kv=5,
         d_ff=40,
         num_layers=2,
-        num_decoder_layers=2,  # as many as the encoder has: transformers sizes its caches by those
+        num_decoder_layers=2,  # as in the encoder, because transformers sizes the caches by num_layers
         num_heads=4,
         relative_attention_num_buckets=8,
         relative_attention_max_distance=12,
@@ -53,21 +53,21 @@ def t5(version: str) -> nn.Module:
     )
     torch.manual_seed(0)
     model = transformers.T5ForConditionalGeneration(config).eval()
-    if not tied:  # recent transformers share them whatever the configuration says
+    if not tied:  # recent versions of transformers tie them regardless of the configuration
         model.lm_head.weight = nn.Parameter(torch.randn(VOCABULARY, config.d_model))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "layer_norm" in name:
                 parameter.normal_(mean=1.0, std=0.3)
             elif name == "shared.weight":
-                parameter.normal_(std=0.1)  # so small that not the last token is generated over and over
+                parameter.normal_(std=0.1)  # small, so that generation doesn't repeat the last token
             elif name != "lm_head.weight":
                 parameter.normal_(std=0.3)
     return model
 
 
 def our_twin(theirs: nn.Module, version: str, kind: str) -> Transformer:
-    """Build our model of the same shape with T5's weights."""
+    """Build Headwise's model of the same shape with T5's weights."""
     shape, (_, tied) = theirs.config, VERSIONS[version]
     config = ModelConfig.model_validate(
         {
@@ -107,7 +107,7 @@ def our_twin(theirs: nn.Module, version: str, kind: str) -> Transformer:
     return model.eval()
 
 
-# T5's sub-layers are numbered: attention, attention to the memory in a decoder, feed-forward.
+# T5 numbers its sub-layers: self-attention, cross-attention in the decoder, feed-forward.
 PARTS = {
     "encoder": {"self_attention": 0, "around_attention": 0, "feed_forward": 1, "around_feed_forward": 1},
     "decoder": {
@@ -123,7 +123,7 @@ LEAVES = {"query": "q", "key": "k", "value": "v", "output": "o"}
 
 
 def t5_name(ours: str, tied: bool) -> str:
-    """Translate a parameter's name."""
+    """Return T5's name of a parameter."""
     if ours == "output_projection.weight":
         return "lm_head.weight"
     stack, rest = ours.split(".", 1)
@@ -184,7 +184,7 @@ def test_greedy_generation_token_for_token(version: str, kind: str) -> None:
         tokens = [torch.full((batch.source.size(0),), 2)]
         for _ in range(30):
             scores, state = ours.step(tokens[-1], state)
-            scores[:, 3] = -torch.inf  # as `min_new_tokens` does, so that all of it is compared
+            scores[:, 3] = -torch.inf  # as `min_new_tokens` does, so that all 30 tokens are compared
             tokens.append(scores.argmax(-1))
     assert torch.equal(torch.stack(tokens, 1), expected)
     assert len(expected.unique()) > 5

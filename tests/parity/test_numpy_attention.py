@@ -1,4 +1,4 @@
-"""Attention against the paper's formula, written here in float64 NumPy, and `fused` against `reference`."""
+"""Attention kinds `reference` and `fused` against the paper's formula in float64 NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headwise.nn.attention import attend, attention_weights, register
 def numpy_attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, bias: np.ndarray | None
 ) -> np.ndarray:
-    """softmax(Q Kᵀ / √d_k + bias) V, row by row, over the keys that each row may attend to; zeros where none."""
+    """softmax(Q Kᵀ / √d_k + bias) V, row by row, over the allowed keys of each row; zeros for rows without any."""
     batch, heads, queries, d_k = q.shape
     keys = k.shape[2]
     allowed = np.broadcast_to(True if mask is None else mask, (batch, heads, queries, keys))
@@ -65,7 +65,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, keys: Sequence[int] = range(1, 8)) -> Case:
-    """Random tensors in float64, with masks and biases of every broadcastable shape, empty rows included."""
+    """Random tensors in float64, with masks and biases of every broadcastable shape, and rows without allowed keys."""
     number = st.integers(1, 4)
     batch, heads, queries, d_k, d_v = (draw(number) for _ in range(5))
     n_keys = draw(st.sampled_from(keys))
@@ -96,7 +96,7 @@ def cases(draw: st.DrawFn, keys: Sequence[int] = range(1, 8)) -> Case:
     )
 
 
-# `fused` twice: short sentences take plain products on a CPU, long ones torch's kernel, which 0 asks for always.
+# `fused` has two paths on a CPU: matrix products for short sequences, torch's kernel for long ones (always with 0).
 PATHS = {"reference": ("reference", 128), "fused-short": ("fused", 128), "fused-long": ("fused", 0)}
 every_path = pytest.mark.parametrize("path", PATHS)
 SETTINGS = settings(deadline=None, max_examples=60)
@@ -104,7 +104,7 @@ SETTINGS = settings(deadline=None, max_examples=60)
 
 @contextmanager
 def taking(path: str) -> Iterator[str]:
-    """Give the kind's name, and make it take that path."""
+    """Context manager that forces a path; yields the kind's name."""
     name, limit = PATHS[path]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "_FUSED_FROM_KEYS_ON_CPU", limit)
@@ -139,11 +139,11 @@ class TestAgainstTheFormula:
     @given(case=cases())
     @SETTINGS
     def test_bfloat16(self, path: str, case: Case) -> None:
-        """Within what bfloat16's 8 significant bits allow.
+        """The tolerance follows from bfloat16's 8 significant bits.
 
-        Every score, its exponential, every weight, and the result are rounded by up to 2^-9 of themselves. A
-        score's rounding is multiplied by the score: weights are off by up to (3 max|score| + 4) · 2^-9, and the
-        result by twice that times the largest value, since the weights are normalized by their own sum.
+        Every score, its exponential, every weight, and the result have a relative rounding error of up to 2^-9. A
+        score's error is proportional to the score: weights have errors of up to (3 max|score| + 4) · 2^-9, and the
+        result twice that times the largest value, because the weights are normalized by their own sum.
         """
         with taking(path) as name:
             case = case.to(torch.bfloat16)
@@ -175,7 +175,7 @@ class TestAgainstTheFormula:
 
 
 def tensors(keys: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """q, k, v, bias that need gradients, and a mask whose first row is empty; float64."""
+    """Return float64 q, k, v and bias that require gradients, and a mask whose first row is empty."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(2, 1, 3, 2), (2, 1, keys, 2), (2, 1, keys, 3), (1, 1, 3, keys)]
     q, k, v, bias = (
@@ -192,7 +192,7 @@ def tensors(keys: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor, T
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("name", ["reference", "fused"])
 def test_gradients(name: str, biased: bool, masked: bool, keys: int) -> None:
-    """The derivative is the function's own, by finite differences in float64; 130 keys take torch's kernel."""
+    """Gradients equal finite differences in float64; 130 keys take torch's kernel."""
     q, k, v, bias, mask = tensors(keys)
 
     def run(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -219,7 +219,7 @@ def test_a_row_with_nothing_to_see_is_zero_and_gets_no_gradient(kind: str, dtype
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_is_masked_has_no_influence_at_all(kind: str, dtype: torch.dtype) -> None:
-    """Not even in the last bit: its gradient is exactly 0 and its size doesn't matter."""
+    """The gradient of masked keys and values is exactly 0, and their magnitude doesn't change any bit."""
     q, k, v, _, _ = tensors(6)
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in (q, k, v))
     mask = torch.tensor([True, True, False, True, False, True])[None, None, None]
@@ -243,7 +243,7 @@ def test_a_bias_kept_in_float32_follows_the_activations(kind: str) -> None:
 
 
 def test_dropout_drops_weights_and_scales_the_rest(kind: str) -> None:
-    """With the identity as values the result is the weights, so each is seen dropped or divided by 1 - p."""
+    """With the identity as values the result is the weights, each of which is dropped or divided by 1 - p."""
     torch.manual_seed(0)
     q, k = torch.randn(4, 2, 50, 8), torch.randn(4, 2, 40, 8)
     v = torch.eye(40).expand(4, 2, 40, 40)

@@ -1,4 +1,4 @@
-"""Whole models against the NumPy oracle: every kind with every position encoding, forced and step by step."""
+"""Whole models against the NumPy oracle: all attention kinds and position encodings, teacher-forced and stepwise."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KINDS = [kind.name for kind in all_registered()]
 
 
 def changes(kind: str, positions: str) -> dict[str, Any]:
-    """Configure a pair; `fused` attends to the source where the kind itself can't."""
+    """Return the configuration of a kind and positions; `fused` is the cross-attention where the kind can't be."""
     variant = dict(VARIANTS.get(positions, {"positions": positions}))
     name = variant.pop("positions")
     return {
@@ -70,7 +70,7 @@ def oracle_of(model: Transformer) -> Oracle:
 
 
 def problem(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Sentences of 9, 5, 1 and 0 tokens, the first with a hole in its mask, and targets; ids and a mask."""
+    """Return source ids, mask and target ids: sources of 9, 5, 1 and 0 tokens, the first with a gap in its mask."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.arange(9) < torch.tensor([9, 5, 1, 0])[:, None]
     mask[0, 4] = False
@@ -79,7 +79,7 @@ def problem(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def expected(oracle: Oracle, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-    """The oracle's answers, sentence by sentence, without the padding at the end."""
+    """Return the oracle's log-probabilities, sentence by sentence, without the padding at the end."""
     rows = []
     for ids, seen, out in zip(source, mask, target, strict=True):
         length = int(seen.nonzero().max()) + 1 if seen.any() else 0
@@ -89,7 +89,7 @@ def expected(oracle: Oracle, source: Tensor, mask: Tensor, target: Tensor) -> Te
 
 @pytest.mark.parametrize(("kind", "positions"), list(possible_pairs()))
 def test_a_model_is_the_oracle(kind: str, positions: str) -> None:
-    """Post-norm with full heads in float64, pre-norm with grouped heads in float32, and both step by step."""
+    """Post-norm with full heads in float64 and pre-norm with grouped heads in float32, both also stepwise."""
     for shape, dtype, tolerance in (
         ({"norm": "post", "activation": "relu"}, torch.float64, 1e-10),
         ({"norm": "pre", "activation": "gelu", "key_value_heads": 2}, torch.float32, 1e-5),
@@ -108,12 +108,12 @@ def test_a_model_is_the_oracle(kind: str, positions: str) -> None:
                 found, state = model.step(target[:, t], state)
                 steps.append(found)
         torch.testing.assert_close(forced.double(), wanted, rtol=tolerance, atol=tolerance)
-        # what a step returns is float32 always
+        # a step always returns float32
         torch.testing.assert_close(torch.stack(steps, 1).double(), wanted, rtol=1e-5, atol=1e-5)
 
 
 def exact_sinusoids(model: Transformer) -> Tensor:
-    """The table in float64: a model in double precision still has the float32 one, which is 3e-8 off."""
+    """Return the sinusoidal table in float64; a float64 model has the float32 table, with errors up to 3e-8."""
     return torch.from_numpy(sinusoids(model.config.max_length, model.config.d_model)).to(model.compute_dtype)
 
 
@@ -169,7 +169,7 @@ def test_random_lengths_and_masks(
 @given(half=st.integers(1, 16), reach=st.integers(1, 300), causal=st.booleans())
 @settings(deadline=None, max_examples=50)
 def test_t5_buckets_in_integers(half: int, reach: int, causal: bool) -> None:
-    """Ours agree but where a bucket begins exactly at a distance, which float32 may put one lower."""
+    """Buckets agree, except at a distance that starts a bucket, which float32 may round to the bucket below."""
     buckets, reach = 4 * half, 2 * half + reach
     single = buckets // 2 if causal else buckets // 4
     for distance in range(-2 * reach, 2 * reach + 1, max(1, reach // 40)):

@@ -1,4 +1,4 @@
-"""The peers of the benchmarks decode the same model as we do: their outputs equal ours, greedy and with a beam."""
+"""The benchmarks' peers decode the same model with the same outputs as Headwise, greedy and with a beam."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ STEPS, ROWS = 250, 64
 
 
 def draw(count: int, seed: int) -> list[list[int]]:
-    """Random sentences of 1 to 8 tokens."""
+    """Return random sentences of 1 to 8 tokens."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
     return [torch.randint(4, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
 
 
 def learn(model: Transformer) -> None:
-    """Learn to copy, a little: outputs then end by themselves, differ, and are uncertain enough for a search."""
+    """Train briefly to copy, so that outputs end before the limit, differ, and aren't trivial to search."""
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for step in range(STEPS):
         sentences = draw(ROWS, step)

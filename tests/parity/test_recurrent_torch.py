@@ -1,4 +1,4 @@
-"""The recurrent model against torch's own layers with copied weights, and against its papers' formulas in NumPy."""
+"""The recurrent model against torch's layers with copied weights, and against the papers' formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 def torch_encoder(model: RecurrentSeq2Seq, cell: str, layers: int, both: bool) -> nn.LSTM | nn.GRU:
-    """One torch module of several layers with the weights of our single ones."""
+    """Return a torch module of several layers with the weights of our single-layer modules."""
     kind = {"lstm": nn.LSTM, "gru": nn.GRU}[cell]
     theirs = kind(10, 12, num_layers=layers, bidirectional=both, batch_first=True)
     renamed = {
@@ -56,7 +56,7 @@ def torch_encoder(model: RecurrentSeq2Seq, cell: str, layers: int, both: bool) -
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("reading", ["both", "forward", "backward"])
 def test_encoder_equals_torch_with_copied_weights(cell: str, layers: int, reading: str) -> None:
-    """Outputs, final states and gradients; reading backward is reading each sentence turned around."""
+    """Outputs, final states and gradients; a backward encoder is a forward one on reversed sentences."""
     model = model_of(layers, cell=cell, reading=reading)
     theirs = torch_encoder(model, cell, layers, reading == "both")
     source, mask = batch()
@@ -118,7 +118,7 @@ def softmax(x: Array) -> Array:
 
 
 def lstm(x: Array, h: Array, c: Array, p: dict[str, Array]) -> tuple[Array, Array]:
-    """Hochreiter & Schmidhuber 1997 with forget gates, for one vector; gates in torch's order i, f, g, o."""
+    """LSTM cell (Hochreiter & Schmidhuber 1997, with forget gates) of one vector; gates in torch's order i, f, g, o."""
     gates = p["weight_ih_l0"] @ x + p["bias_ih_l0"] + p["weight_hh_l0"] @ h + p["bias_hh_l0"]
     i, f, g, o = np.split(gates, 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
@@ -126,7 +126,7 @@ def lstm(x: Array, h: Array, c: Array, p: dict[str, Array]) -> tuple[Array, Arra
 
 
 def gru(x: Array, h: Array, p: dict[str, Array]) -> Array:
-    """Cho et al. 2014 as torch has it: the reset gate acts on the state's product."""
+    """GRU cell (Cho et al. 2014) in torch's form, whose reset gate multiplies the product with the state."""
     (ri, zi, ni), (rh, zh, nh) = (
         np.split(p[f"weight_{side}_l0"] @ value + p[f"bias_{side}_l0"], 3)
         for side, value in (("ih", x), ("hh", h))
@@ -141,7 +141,7 @@ def parameters(model: nn.Module, prefix: str) -> dict[str, Array]:
 
 
 def decoded(model: RecurrentSeq2Seq) -> tuple[RecurrentMemory, Tensor, Array, Array]:
-    """Encode the batch and decode a target over it: memory, target, hidden states, and weights."""
+    """Encode the batch and decode a target; return memory, target, hidden states and attention weights."""
     source, mask = batch()
     target = torch.randint(4, VOCABULARY, (4, 6), generator=torch.Generator().manual_seed(3))
     with recording(model) as records:
@@ -152,7 +152,7 @@ def decoded(model: RecurrentSeq2Seq) -> tuple[RecurrentMemory, Tensor, Array, Ar
 
 
 def test_bahdanau_s_decoder_equals_its_formulas() -> None:
-    """Appendix A, sentence by sentence and step by step in float64, without any padding."""
+    """Appendix A, sentence by sentence and step by step in float64, without padding."""
     model = model_of(1, torch.float64)
     memory, target, hidden, recorded = decoded(model)
     cell, all_of = parameters(model, "decoder.0.rnn."), parameters(model, "")
@@ -199,7 +199,7 @@ def test_luong_s_decoder_equals_its_formulas(input_feeding: bool) -> None:
 
 
 def test_gnmt_equals_its_formulas() -> None:
-    """Section 3 and figure 1: four layers, the first read both ways, residual from the third, context to all."""
+    """Section 3 and figure 1: four layers, the first bidirectional, residual from the third, context in all layers."""
     model = model_of(4, torch.float64, cell="lstm", reading="both-first", residual=True, readout="state")
     source, mask = batch()
     memory, target, hidden, _ = decoded(model)
@@ -225,7 +225,9 @@ def test_gnmt_equals_its_formulas() -> None:
         np.testing.assert_allclose(memory.states[row, :length].detach().numpy(), x, rtol=1e-9, atol=1e-10)
         for i, token in enumerate(target[row].tolist()):
             keys = x @ all_of["cross_attention.key.weight"].T
-            query = all_of["cross_attention.query.weight"] @ states[0][0]  # the bottom layer, one step ago
+            query = (
+                all_of["cross_attention.query.weight"] @ states[0][0]
+            )  # previous state of the bottom layer
             a = softmax(np.tanh(query + keys) @ all_of["cross_attention.score.weight"][0])
             below = all_of["source_embedding.weight"][token]
             for number in range(4):

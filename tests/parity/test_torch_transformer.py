@@ -1,4 +1,4 @@
-"""Our encoder–decoder against `torch.nn.Transformer` with our weights copied in: outputs and gradients."""
+"""Headwise's Transformer against `torch.nn.Transformer` with copied weights: outputs and gradients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BATCHES = {
 
 
 def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    """torch keeps W^Q, W^K and W^V of all heads in one weight, in this order."""
+    """Copy the weights; torch stores W^Q, W^K and W^V of all heads in one weight, in this order."""
     parts = (ours.query, ours.key, ours.value)
     theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
     theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
@@ -37,7 +37,7 @@ def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> N
 
 
 def torch_twin(model: Transformer) -> nn.Transformer:
-    """Build torch's model of the same shape, and copy the weights."""
+    """Build torch's model of the same shape with the same weights."""
     config = model.config
     pre = config.norm == "pre"
     options = {
@@ -91,7 +91,7 @@ def copy_rest(ours: EncoderLayer | DecoderLayer, theirs: nn.Module) -> None:
 
 
 def embed(table: Tensor, ids: Tensor) -> Tensor:
-    """Sections 3.4 and 3.5, number by number."""
+    """Scaled embeddings plus sinusoidal positions (sections 3.4 and 3.5), computed elementwise."""
     d_model = table.size(1)
     rows = []
     for sentence in ids.tolist():
@@ -115,7 +115,7 @@ def torch_forward(theirs: nn.Transformer, table: Tensor, batch: PaddedBatch) -> 
 
 
 def named_pairs(model: Transformer, theirs: nn.Transformer) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Gradients of both under our names; torch's one in-projection is taken apart."""
+    """Return the gradients of both models under our names; torch's joint input projection is split."""
     found: dict[str, Tensor] = {}
     parameters = gradients(dict(theirs.named_parameters()))
 
@@ -189,7 +189,7 @@ def test_the_encoder_alone(norm: str) -> None:
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_step_by_step(norm: str) -> None:
-    """Our cached decoding gives torch's uncached log-probabilities."""
+    """Log-probabilities of our decoding with cache equal torch's without cache."""
     padded = BATCHES["padded"]
     model = small_model(norm=norm)
     theirs = torch_twin(model)

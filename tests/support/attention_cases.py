@@ -1,4 +1,4 @@
-"""Random attention problems, and the kinds' plain definitions written with loops and full matrices."""
+"""Random inputs for attention, and reference implementations of the attention kinds with loops and full matrices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Problem:
         )
 
     def allowed(self, kind: str) -> Tensor:
-        """Which key each query sees, pair by pair as the papers say it, (batch, heads, query, key)."""
+        """Mask (batch, heads, query, key) of an attention kind, pair by pair as the papers define it."""
         queries, keys = self.q.size(2), self.k.size(2)
         window, sparse = self.options.window, self.options.block_sparse
         table = torch.zeros(queries, keys, dtype=torch.bool)
@@ -62,7 +62,7 @@ class Problem:
         return table if self.mask is None else table & self.mask
 
     def dense_bias(self) -> Tensor:
-        """The bias, entry by entry."""
+        """The bias as a full matrix (batch, heads, query, key), built entry by entry."""
         batch, heads, queries, _ = self.q.shape
         keys = self.k.size(2)
         if self.bias is None:
@@ -78,7 +78,7 @@ class Problem:
         return torch.stack(columns, -1)
 
     def expected(self, kind: str) -> Tensor:
-        """The definition in full matrices: softmax, or for `linear` the kernel formula."""
+        """Attention by its definition with full matrices: softmax, or for `linear` the kernel formula."""
         allowed = self.allowed(kind).to(self.q.dtype)
         groups = self.q.size(1) // self.k.size(1)
         k = torch.stack([self.k[:, h // groups] for h in range(self.q.size(1))], 1)
@@ -95,7 +95,7 @@ class Problem:
 
 @st.composite
 def problems(draw: st.DrawFn, kind: str, longest: int = 40) -> Problem:
-    """Lengths on both sides of every block's end; masks and biases of every shape that the kind takes."""
+    """Random problems: lengths around block boundaries, masks and biases of every shape that the kind supports."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
 
     def normal(*shape: int) -> Tensor:
@@ -117,9 +117,9 @@ def problems(draw: st.DrawFn, kind: str, longest: int = 40) -> Problem:
     )
     mask = bias = None
     if draw(st.booleans()):
-        rows = 1 if kind == "linear" else draw(st.sampled_from([1, queries]))
+        mask_queries = 1 if kind == "linear" else draw(st.sampled_from([1, queries]))
         share = draw(st.sampled_from([0.0, 0.5, 0.9]))
-        shape = (draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, heads])), rows, keys)
+        shape = (draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, heads])), mask_queries, keys)
         mask = torch.rand(shape, generator=generator) < share
     choice = "none" if kind == "linear" else draw(st.sampled_from(["none", "dense", "distance", "per query"]))
     if choice == "dense":

@@ -1,4 +1,4 @@
-"""Models and searches written for the tests alone, as plainly as possible, to check the real ones against."""
+"""Reference models and searches for the tests, written as plainly as possible."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
 
 
 class PrefixState(State):
-    """Every row's tokens so far, and every sentence's memory."""
+    """Decoding state: the tokens so far of every hypothesis, and the memory of every sentence."""
 
     def __init__(self, memory: Memory, prefixes: Tensor, beams: int) -> None:
         self.memory = memory
-        self.prefixes = prefixes  # (rows, time)
+        self.prefixes = prefixes  # (hypotheses, time)
         self.beams = beams
 
     def reorder(self, rows: Tensor) -> PrefixState:
-        assert torch.equal(rows // self.beams, torch.arange(len(rows)) // self.beams)  # within the sentence
+        assert torch.equal(
+            rows // self.beams, torch.arange(len(rows)) // self.beams
+        )  # beams move only within their sentence
         return PrefixState(self.memory, self.prefixes[rows], self.beams)
 
     def keep(self, sentences: Tensor) -> PrefixState:
-        rows = (sentences[:, None] * self.beams + torch.arange(self.beams)).flatten()
+        hypotheses = (sentences[:, None] * self.beams + torch.arange(self.beams)).flatten()
         memory = Memory(self.memory.states[sentences], self.memory.mask[sentences])
-        return PrefixState(memory, self.prefixes[rows], self.beams)
+        return PrefixState(memory, self.prefixes[hypotheses], self.beams)
 
 
 class Uncached(Seq2Seq):
-    """Any model, without any cache: each step decodes the whole prefix again."""
+    """A model without key/value cache: each step decodes the whole prefix again."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -72,10 +74,10 @@ class Uncached(Seq2Seq):
 
 
 class TreeModel(Seq2Seq):
-    """A distribution of its own, drawn at random, after every source and every prefix.
+    """Model with an independent random distribution for every source and prefix.
 
-    Nothing is shared between prefixes, so whatever a search gets wrong about its rows changes its result.
-    `sharpness` 0 makes all tokens equally likely, which is nothing but ties.
+    Because prefixes share nothing, any confusion of hypotheses in a search changes its result.
+    `sharpness` 0 makes all tokens equally likely, so that all continuations are tied.
     """
 
     max_length = 1000
@@ -87,7 +89,7 @@ class TreeModel(Seq2Seq):
         self.identity = nn.Parameter(torch.eye(self.target_size), requires_grad=False)
 
     def log_probs(self, source: tuple[int, ...], prefix: tuple[int, ...]) -> np.ndarray:
-        """log P(. | source, prefix), the prefix without the start symbol."""
+        """Return log P(. | source, prefix), with the prefix without the start symbol."""
         digest = hashlib.sha256(repr((self.seed, source, prefix)).encode()).digest()
         logits = np.random.default_rng(list(digest)).normal(size=self.target_size) * self.sharpness
         return logits - np.log(np.exp(logits).sum())
@@ -101,20 +103,20 @@ class TreeModel(Seq2Seq):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, PrefixState]:
         assert isinstance(state, PrefixState)
         prefixes = torch.cat([state.prefixes, tokens[:, None]], dim=1)
-        rows = [
+        log_probs = [
             self.log_probs(self._source(state.memory, row // state.beams), tuple(prefix[1:]))
             for row, prefix in enumerate(prefixes.tolist())
         ]
-        return torch.tensor(np.array(rows), dtype=torch.float32), PrefixState(
+        return torch.tensor(np.array(log_probs), dtype=torch.float32), PrefixState(
             state.memory, prefixes, state.beams
         )
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:
-        rows = [
+        log_probs = [
             [self.log_probs(self._source(memory, row), tuple(ids[1:end])) for end in range(1, len(ids) + 1)]
             for row, ids in enumerate(target_input.tolist())
         ]
-        return torch.tensor(np.array(rows), dtype=torch.float32)
+        return torch.tensor(np.array(log_probs), dtype=torch.float32)
 
     @property
     def output_weight(self) -> Tensor:
@@ -126,9 +128,9 @@ class TreeModel(Seq2Seq):
 
 
 def tiny_transformer(vocabulary: int = 50, seed: int = 2, **changes: object) -> Transformer:
-    """A Transformer with random weights, made less uniform, whose outputs end by themselves now and then.
+    """Return a Transformer with scaled random weights, some of whose outputs end before the maximum length.
 
-    Its embeddings aren't shared: with random weights a shared one says again whatever it was fed.
+    Its embeddings aren't shared, because a random shared embedding repeats the input token.
     """
     shape = {
         "encoder_layers": 2,
@@ -152,35 +154,35 @@ def tiny_transformer(vocabulary: int = 50, seed: int = 2, **changes: object) -> 
 
 
 def sentences(count: int, vocabulary: int = 50, longest: int = 12, seed: int = 0) -> list[list[int]]:
-    """Random sources that end with the end symbol, some of them of that alone."""
+    """Return random sources that end with the end symbol; some contain nothing else."""
     rng = np.random.default_rng(seed)
     return [[*rng.integers(4, vocabulary, rng.integers(0, longest)).tolist(), EOS] for _ in range(count)]
 
 
 def penalty(length: int, alpha: float) -> float:
-    """Wu et al. 2016, equation 14."""
+    """Return the length penalty (Wu et al. 2016, equation 14)."""
     return (5 + length) ** alpha / (5 + 1) ** alpha
 
 
 def all_outputs(
     model: TreeModel, source: list[int], alpha: float, longest: int
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """Every output of up to `longest` words with its score, best first, by multiplying out the whole tree."""
-    found = []
+    """Return every output of up to `longest` words with its score, best first, by exhaustive search."""
+    scored = []
     for length in range(longest + 1):
         for words in itertools.product(range(4, model.target_size), repeat=length):
             total = sum(
-                model.log_probs(tuple(source), words[:place])[token]
-                for place, token in enumerate([*words, EOS])
+                model.log_probs(tuple(source), words[:position])[token]
+                for position, token in enumerate([*words, EOS])
             )
-            found.append((total / penalty(length + 1, alpha), words))
-    return sorted(found, key=lambda entry: -entry[0])
+            scored.append((total / penalty(length + 1, alpha), words))
+    return sorted(scored, key=lambda entry: -entry[0])
 
 
 def plain_beam_search(
     model: TreeModel, source: list[int], options: SearchOptions, prefix: tuple[int, ...] = ()
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """The definition in `headwise.decoding.search`, one sentence at a time, with lists and without shortcuts."""
+    """Beam search by its definition in `headwise.decoding.search`, for one sentence, with lists, unoptimized."""
     limit = len(source) + options.extra_length
     if options.max_length is not None:
         limit = min(limit, options.max_length + 1)
@@ -204,7 +206,7 @@ def plain_beam_search(
 def allowed(
     words: tuple[int, ...], options: SearchOptions, prefix: tuple[int, ...], limit: int, vocabulary: int
 ) -> list[int]:
-    """What may follow `words`."""
+    """Return the tokens that may follow `words`."""
     if len(words) < len(prefix):
         return [prefix[len(words)]]
     if len(words) + 1 == limit:
@@ -221,7 +223,7 @@ def allowed(
 
 @torch.inference_mode()
 def greedy(model: Seq2Seq, source: list[int], longest: int) -> tuple[tuple[int, ...], float]:
-    """The likeliest token at each step, by teacher forcing from the beginning each time."""
+    """Greedy search: the likeliest token at each step, with teacher forcing of the whole prefix."""
     words: list[int] = []
     total = 0.0
     while True:

@@ -1,4 +1,4 @@
-"""Runs of images with random weights: the built-in digits, prepared, and a model that has learned nothing."""
+"""Run directories of image tasks: the built-in digits, prepared, and an untrained model with random weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODEL = {
 
 
 def make_image_run(directory: Path, task: str, **options: Any) -> Path:
-    """Write what a run of image_classification or image_text consists of; `options` are those of the task."""
+    """Write a run directory of image_classification or image_text; `options` are the task's options."""
     directory.mkdir(parents=True)
     config = Config.from_tree({"task": task, "model": MODEL, task: options})
     kind = find_task(task)

@@ -1,4 +1,4 @@
-"""A run directory of a language model over characters with random weights."""
+"""A run directory of a character language model with random weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwise.text.tokens.vocabulary import learn_vocabulary
 
 
 def make_language_model_run(directory: Path) -> Path:
-    """Write what generating needs: config.yaml, characters.json and model.safetensors."""
+    """Write the files that text generation needs: config.yaml, characters.json and model.safetensors."""
     directory.mkdir(parents=True)
     model = {"decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64}
     tree = {"task": "language_model", "model": model, "subwords": {"kind": "characters"}}

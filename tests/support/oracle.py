@@ -1,8 +1,8 @@
-"""The Transformer in plain float64 NumPy, one sentence at a time, in the order of "Attention Is All You Need".
+"""Reference Transformer in float64 NumPy, one sentence at a time, in the order of "Attention Is All You Need".
 
-Written for reading, not for speed: no batches, no padding, no cache, and every weight of every attention written
-out. `Oracle(weights, config).log_probabilities(source, target)` is the whole model; each step of it is a function
-named as the paper names it. Nothing of Headwise's tensor code is used, only the names of its weights.
+Written for readability, not for speed: no batches, no padding, no key/value cache, and full attention matrices.
+`Oracle(weights, config).log_probabilities(source, target)` is the whole model; each of its steps is a function
+with the paper's name. It uses none of Headwise's tensor code, only the names of its weights.
 
 Shapes: a sequence is (time, d_model), one head's queries, keys and values (time, d_k) or (time, d_v).
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.config import ModelConfig  # pydantic only: what the model is like
+from headwise.config import ModelConfig  # pydantic only: the hyperparameters
 
 Array = NDArray[np.float64]
 Pairs = NDArray[np.bool_]  # (query, key), True = may attend
@@ -27,7 +27,7 @@ Pairs = NDArray[np.bool_]  # (query, key), True = may attend
 
 @dataclass(frozen=True)
 class Oracle:
-    """The model with these weights, named as in its state_dict."""
+    """The model with the given weights, named as in its state_dict."""
 
     weights: Mapping[str, Array]
     config: ModelConfig
@@ -35,9 +35,9 @@ class Oracle:
     def log_probabilities(
         self, source: Sequence[int], target: Sequence[int], seen: Sequence[bool] | None = None
     ) -> Array:
-        """log P(next token | source, target tokens so far), (target, vocabulary).
+        """Return log P(next token | source, target tokens so far), shape (target, vocabulary).
 
-        `seen` marks the source tokens that may be attended to; all of them unless given.
+        `seen` is the mask of the source tokens that may be attended to, by default all.
         """
         memory = self.encode(source, seen)
         hidden = self.decode(target, memory, seen)
@@ -101,14 +101,14 @@ class Oracle:
         )
 
     def last_norm(self, name: str, x: Array) -> Array:
-        """With pre-norm, what comes out of a stack is normalized once more."""
-        wanted = self.config.norm == "pre" if self.config.final_norm is None else self.config.final_norm
-        return self.layer_norm(name, x) if wanted else x
+        """Normalize the output of a stack, by default with pre-norm only."""
+        normalize = self.config.norm == "pre" if self.config.final_norm is None else self.config.final_norm
+        return self.layer_norm(name, x) if normalize else x
 
     # Section 3.2.2: multi-head attention
 
     def self_attention(self, name: str, x: Array, seen: Sequence[bool] | None, *, causal: bool) -> Array:
-        """MultiHead(x, x, x), with positions inside where the encoding acts there."""
+        """MultiHead(x, x, x), with the position encoding inside attention if it is of that kind."""
         kind = self.config.attention
         if kind == "state_space":
             return self.state_space(name, x, seen, causal=causal)
@@ -152,13 +152,13 @@ class Oracle:
         return self.linear(f"{name}.output", np.concatenate(heads, axis=-1))
 
     def linear(self, name: str, x: Array) -> Array:
-        """x Wᵀ + b, without b where there is none."""
+        """x Wᵀ + b, or x Wᵀ where there is no bias."""
         return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
 
     # Section 3.3: position-wise feed-forward
 
     def feed_forward(self, name: str, x: Array) -> Array:
-        """max(0, x W₁ + b₁) W₂ + b₂, or another activation in the place of max(0, ·), or one with a gate."""
+        """max(0, x W₁ + b₁) W₂ + b₂, or another activation instead of max(0, ·), optionally gated."""
         hidden = ACTIVATIONS[self.config.activation](self.linear(f"{name}.w1", x))
         if self.config.gated:
             hidden = hidden * self.linear(f"{name}.gate", x)
@@ -167,7 +167,7 @@ class Oracle:
     # Section 3.4: embeddings and softmax
 
     def embed(self, name: str, tokens: Sequence[int]) -> Array:
-        """Embeddings · √d_model, plus the positions where they are added."""
+        """Embeddings · √d_model, plus the position encoding if it is added to embeddings."""
         scale = math.sqrt(self.config.d_model) if self.config.scale_embeddings else 1.0
         x = self.weights[name][list(tokens)] * scale
         if self.config.positions == "sinusoidal":
@@ -177,18 +177,18 @@ class Oracle:
         return x
 
     def target_embedding(self) -> str:
-        """Shared with the source's, or the target's own."""
+        """Return the name of the target embedding, which is the source embedding where all are shared."""
         return ("source" if self.config.share_embeddings == "all" else "target") + "_embedding.weight"
 
     def output_weight(self) -> Array:
-        """The pre-softmax transformation, which is the target's embedding unless nothing is shared."""
+        """Return the pre-softmax weight, which is the target embedding unless nothing is shared."""
         own = self.config.share_embeddings == "none"
         return self.weights["output_projection.weight" if own else self.target_embedding()]
 
     # Positions inside attention
 
     def position_bias(self, name: str, positions: str, head: int, q: Array, keys: int, causal: bool) -> Array:
-        """What is added to the scores of a head, (query, key)."""
+        """Return the bias that is added to the scores of a head, (query, key)."""
         config = self.config
         assert positions in {"sinusoidal", "learned", "none", "rotary", "alibi", "t5", "relative"}, positions
         distance = np.arange(keys) - np.arange(len(q))[:, None]  # j - i
@@ -238,7 +238,7 @@ class Oracle:
             outputs = []
             for u in inputs[order]:
                 state = a_bar * state + b_bar * u[:, None]
-                outputs.append(2 * (c * state).sum(axis=-1).real)  # a state and its conjugate
+                outputs.append(2 * (c * state).sum(axis=-1).real)  # the sum of a state and its conjugate
             y = y + np.array(outputs).reshape(y.shape)[order]
         value, gate = np.split(self.linear(f"{name}.output", gelu(y)), 2, axis=-1)
         return value / (1 + np.exp(-gate))
@@ -248,7 +248,7 @@ class Oracle:
 
 
 def softmax(scores: Array, pairs: Pairs) -> Array:
-    """exp(s_ij) / Σ_j exp(s_ij) over the allowed pairs of each row; a row without any is zero."""
+    """exp(s_ij) / Σ_j exp(s_ij) over the allowed pairs of each row; a row without allowed pairs is zero."""
     weights = np.zeros(scores.shape)
     for i, allowed in enumerate(pairs):
         if allowed.any():
@@ -265,7 +265,7 @@ def linear_weights(q: Array, k: Array, pairs: Pairs) -> Array:
 
 
 def allowed_pairs(config: ModelConfig, kind: str, queries: int, keys: int, *, causal: bool) -> Pairs:
-    """Say of every pair whether the kind lets query i see key j."""
+    """Return for every pair whether query i may attend to key j in an attention kind, (query, key)."""
     assert kind in {"reference", "fused", "memory_efficient", "window", "block_sparse", "linear"}, kind
     i, j = np.arange(queries)[:, None], np.arange(keys)
     pairs = np.ones((queries, keys), dtype=bool)
@@ -279,7 +279,7 @@ def allowed_pairs(config: ModelConfig, kind: str, queries: int, keys: int, *, ca
 
 
 def visible(seen: Sequence[bool] | None, keys: int) -> Pairs:
-    """Say of every key whether it may be seen at all, (1, key)."""
+    """Return for every key whether it may be attended to, (1, key)."""
     return np.ones((1, keys), dtype=bool) if seen is None else np.array(seen, dtype=bool)[None]
 
 
@@ -303,24 +303,24 @@ def sinusoids(length: int, d_model: int) -> Array:
 
 
 def rotate(config: ModelConfig, x: Array) -> Array:
-    """Turn pair i at position m by m · base^(-2i/d_k), as complex numbers (Su et al. 2021, section 3.2)."""
+    """Rotate pair i at position m by the angle m · base^(-2i/d_k), as complex numbers (Su et al. 2021, section 3.2)."""
     options, half = config.position_options.rotary, x.shape[1] // 2
     angle = np.arange(len(x))[:, None] * options.base ** (-2 * np.arange(half) / x.shape[1])
     halves = options.pairs == "halves"
     real, imaginary = (x[:, :half], x[:, half:]) if halves else (x[:, 0::2], x[:, 1::2])
-    turned = (real + 1j * imaginary) * np.exp(1j * angle)
-    parts = (turned.real, turned.imag)
+    rotated = (real + 1j * imaginary) * np.exp(1j * angle)
+    parts = (rotated.real, rotated.imag)
     return np.concatenate(parts, axis=1) if halves else np.stack(parts, axis=2).reshape(x.shape)
 
 
 def alibi_slope(head: int, heads: int) -> float:
-    """2^(-8(h+1)/n) for n heads, n a power of two; else what follows from 2n's slopes (Press et al. 2022)."""
+    """2^(-8(h+1)/n) for n heads, n a power of two; else also every second slope of 2n heads (Press et al. 2022)."""
     n = max(n for n in (2**e for e in range(heads)) if n <= heads)
     return 2 ** (-8 * (head + 1) / n) if head < n else 2 ** (-4 * (2 * (head - n) + 1) / n)
 
 
 def t5_bucket(distance: int, causal: bool, buckets: int, reach: int) -> int:
-    """Number the bucket of j - i (Raffel et al. 2020, section 2.1), in integers.
+    """Return the bucket of j - i (Raffel et al. 2020, section 2.1), computed in integers.
 
     Of the n buckets of a direction, half hold one distance each; bucket n/2 + m begins where the distance reaches
     n/2 · (reach / (n/2))^(m / (n/2)).
@@ -334,7 +334,7 @@ def t5_bucket(distance: int, causal: bool, buckets: int, reach: int) -> int:
     return offset + single + sum(begun)
 
 
-# What the formulas are made of
+# Elementary functions
 
 
 def elu(x: Array) -> Array:

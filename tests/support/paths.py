@@ -1,4 +1,4 @@
-"""Where the repository is, and the real data beside it."""
+"""Paths of the repository and of the shared real data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Transformer once more, in NumPy, to check what is shown of the model."""
+"""Reference Transformer in NumPy, to verify the displayed attention and probabilities of the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwise.models.transformer import Transformer
 
 
 class Plain:
-    """The Transformer in NumPy, post-norm, in double precision: all attention, and log-probabilities."""
+    """Post-norm Transformer in NumPy and double precision, with all attention weights and log-probabilities."""
 
     def __init__(self, model: Transformer) -> None:
         self.p = {name: p.detach().double().numpy() for name, p in model.named_parameters()}

@@ -1,4 +1,4 @@
-"""The program as its users run it, in a process of its own or, where that makes no difference, in this one."""
+"""Helpers that run the `headwise` program, in a separate process or in this one, and inspect its run directories."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 
 from headwise.cli.main import run as run_program
 
-_SECONDS = 600  # longer than anything here takes, even on a busy machine
+_SECONDS = 600  # timeout, longer than any command in the tests takes on a busy machine
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left."""
+    """Exit code, standard output and standard error of a command."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def error(self) -> str:
-        """The one sentence that the user gets for a mistake; whatever else must not be there isn't."""
+        """The error message of a user error; asserts exit code 2, one message in the last line, and no traceback."""
         assert self.code == 2, f"expected exit code 2, found {self.code}\n{self.err}"
         assert "Traceback" not in self.err
         lines = [line for line in self.err.splitlines() if line.startswith("headwise: error: ")]
@@ -38,16 +38,16 @@ class Outcome:
         return lines[0].removeprefix("headwise: error: ")
 
 
-Call = Callable[..., Outcome]  # what the fixture `program` is
+Call = Callable[..., Outcome]  # type of the fixture `program`
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a process that leaves the other cores alone."""
+    """Return the environment of a process that uses one thread."""
     return {**os.environ, "OMP_NUM_THREADS": "1", **more}
 
 
 def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
-    """Start `headwise` in a process group of its own, as a terminal does."""
+    """Start `headwise` in a new process group, as a terminal does."""
     return subprocess.Popen(
         [sys.executable, "-m", "headwise", *map(str, arguments)],
         env=environment(**more),
@@ -60,7 +60,7 @@ def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
 
 
 def _hear_ctrl_c() -> None:
-    """Undo what a shell does to the tests when it runs them in the background: it makes them deaf to Ctrl-C."""
+    """Restore the default handler of SIGINT, which a shell ignores in background processes."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -70,18 +70,18 @@ def press_ctrl_c(process: subprocess.Popen[str]) -> None:
 
 
 def finish(process: subprocess.Popen[str]) -> Outcome:
-    """Wait until a process ends."""
+    """Wait until a process ends; returns its outcome."""
     out, err = process.communicate(timeout=_SECONDS)
     return Outcome(process.returncode, out, err)
 
 
 def headwise(*arguments: object, **more: str) -> Outcome:
-    """Run `headwise` in a process of its own."""
+    """Run `headwise` in a separate process."""
     return finish(start(*arguments, **more))
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
-    """Run `headwise` in this process, which has torch imported already."""
+    """Run `headwise` in this process, which has already imported torch."""
     capsys.readouterr()
     code = run_program([str(argument) for argument in arguments])
     captured = capsys.readouterr()
@@ -89,7 +89,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait until something has happened; fails where the process ends before."""
+    """Wait until `condition` holds; fails where the process ends before."""
     deadline = time.monotonic() + _SECONDS
     while not condition():
         assert process.poll() is None, f"the process ended too early:\n{finish(process).err}"
@@ -98,7 +98,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 def metrics(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """What a run recorded, without speed and time, which differ from one time to the next."""
+    """Return the metrics records of a run, without speed and time, which vary between runs."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for record in records:
         record.pop("target_tokens_per_second", None)
@@ -107,16 +107,16 @@ def metrics(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
 
 
 def saved_step(run: Path) -> int:
-    """The step that a run would go on from; 0 where there is none."""
+    """Return the step of the latest checkpoint, from which a run resumes; 0 without a checkpoint."""
     latest = run / "latest"
     return int(latest.read_text().removeprefix("step-")) if latest.exists() else 0
 
 
 def result(run: Path) -> dict[str, Any]:
-    """Everything that training computed: all parameters, moments, generators, positions, scores and records."""
+    """Return all results of training: parameters, optimizer and random states, data positions, scores, records."""
     checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
     state = json.loads((checkpoint / "state.json").read_text())
-    del state["progress"]["seconds"], state["sha256"], state["start"]  # drawn anew by every fresh start
+    del state["progress"]["seconds"], state["sha256"], state["start"]  # different in every new run
     kept = ("spm.model", "characters.json", "images.json")
     (vocabulary,) = [run / name for name in kept if (run / name).exists()]
     files = [run / "model.safetensors", run / "best", vocabulary, *checkpoint.glob("*.safetensors")]
@@ -129,5 +129,5 @@ def result(run: Path) -> dict[str, Any]:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, to tell whether anything was touched."""
+    """Return the content of every file below a folder, to detect changes."""
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

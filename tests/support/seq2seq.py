@@ -1,4 +1,4 @@
-"""What the parity tests of whole models share: a small configuration, padded batches, and their comparison."""
+"""Helpers for parity tests of whole models: a small model, padded batches, and comparison of tensors."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def padded_batch(seed: int, source_lengths: Iterable[int], target_lengths: Itera
     generator = torch.Generator().manual_seed(seed)
 
     def side(lengths: Iterable[int]) -> tuple[Tensor, Tensor]:
-        wanted = torch.tensor(list(lengths))[:, None]
-        mask = torch.arange(int(wanted.max())) < wanted
+        column = torch.tensor(list(lengths))[:, None]
+        mask = torch.arange(int(column.max())) < column
         ids = torch.randint(4, VOCABULARY, mask.shape, generator=generator)
         return ids * mask, mask
 
@@ -36,7 +36,7 @@ def padded_batch(seed: int, source_lengths: Iterable[int], target_lengths: Itera
 
 
 def small_model(seed: int = 0, **changes: Any) -> Transformer:
-    """Build a model in evaluation mode whose every parameter, biases and norms included, is random."""
+    """Return a model in evaluation mode with random parameters, including biases and normalization gains."""
     shape = {
         "encoder_layers": 2,
         "decoder_layers": 3,
@@ -62,22 +62,22 @@ def copy_norm(ours: nn.Module, theirs: nn.LayerNorm) -> None:
 
 
 def random_projection(hidden: Tensor, real: Tensor) -> Tensor:
-    """Weigh every number at the real positions differently, so that no error in a gradient cancels."""
+    """Return a randomly weighted sum over the real positions, so that errors in gradients don't cancel."""
     generator = torch.Generator().manual_seed(1)
     weights = torch.randn(hidden.shape, generator=generator)
     return (hidden * weights)[real].sum()
 
 
 def gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    found = {}
+    by_name = {}
     for name, parameter in parameters.items():
         assert parameter.grad is not None, name
-        found[name] = parameter.grad
-    return found
+        by_name[name] = parameter.grad
+    return by_name
 
 
 def assert_same(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float) -> None:
-    """Compare tensors by name, relative to the largest number of each pair."""
+    """Compare tensors by name, with a tolerance relative to the largest magnitude of each expected tensor."""
     assert ours.keys() == theirs.keys()
     for name, expected in theirs.items():
         scale = max(1.0, expected.abs().max().item())

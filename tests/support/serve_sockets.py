@@ -1,4 +1,4 @@
-"""A real server in a thread, and raw sockets before it: what no HTTP client would send."""
+"""A real server in a thread, and raw sockets, for requests that no HTTP client would send."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwise.serve.server import listen, server
 
 @contextmanager
 def serving(app: ASGIApp, limits: Limits | None = None) -> Iterator[int]:
-    """Serve an application as long as the block lasts; gives the port."""
+    """Context manager that serves an application; yields the port."""
     listener = listen("127.0.0.1", 0)
     served = server(app, limits, log_level="critical")
     thread = threading.Thread(target=served.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -32,14 +32,14 @@ def serving(app: ASGIApp, limits: Limits | None = None) -> Iterator[int]:
 
 
 def connect(port: int, sent: bytes = b"") -> socket.socket:
-    """Open a connection and send something."""
+    """Open a connection and send `sent`."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=30)
     connection.sendall(sent)
     return connection
 
 
 def everything(connection: socket.socket) -> bytes:
-    """Read until the server ends the connection; fails (TimeoutError) where it never does."""
+    """Read until the server closes the connection; raises `TimeoutError` where it doesn't."""
     with connection:
         parts: list[bytes] = []
         with contextlib.suppress(ConnectionResetError):
@@ -49,7 +49,7 @@ def everything(connection: socket.socket) -> bytes:
 
 
 def ask(port: int, head: str) -> tuple[int, bytes]:
-    """Send lines of a request that ends its connection; returns the status and all that came."""
+    """Send the request line and headers in `head` with `Connection: close`; return the status and the raw response."""
     answer = everything(
         connect(port, (head + "\nConnection: close\n\n").replace("\n", "\r\n").encode("latin-1"))
     )

@@ -1,4 +1,4 @@
-"""A toy language, small enough to train on within a test: each word has one translation, and the order is reversed."""
+"""A toy parallel corpus for training within a test: each word has one translation, and the word order is reversed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Toy:
-    """Two text files of the toy language, and a configuration that learns from them in milliseconds a step."""
+    """The two text files of a toy corpus, and a configuration that trains on them in milliseconds per step."""
 
     source: Path
     target: Path
@@ -40,7 +40,7 @@ class Toy:
 
 
 def toy_pairs(count: int, *, seed: int = 1, shortest: int = 2, longest: int = 6) -> list[tuple[str, str]]:
-    """Distinct sentence pairs in a random order that depends on the seed alone."""
+    """Return distinct sentence pairs in random order, determined by the seed."""
     draw = random.Random(seed)
     sentences: dict[tuple[str, ...], None] = {}
     while len(sentences) < count:
@@ -49,7 +49,7 @@ def toy_pairs(count: int, *, seed: int = 1, shortest: int = 2, longest: int = 6)
 
 
 def write_toy(folder: Path, pairs: list[tuple[str, str]]) -> Toy:
-    """Write the pairs and a configuration with everything random switched on."""
+    """Write the pairs and a configuration with all kinds of dropout enabled."""
     toy = Toy(folder / "toy.src", folder / "toy.tgt", folder / "toy.yaml")
     toy.source.write_text("".join(f"{source}\n" for source, _ in pairs))
     toy.target.write_text("".join(f"{target}\n" for _, target in pairs))

@@ -1,4 +1,4 @@
-"""A run directory with random weights, for tests of what stands around the model."""
+"""A translation run directory with random weights, for tests of the code around the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GERMAN = [
 def make_run(
     directory: Path, *, seed: int = 0, size: int = 150, max_length: int = 40, **changes: Any
 ) -> Path:
-    """Write what inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys."""
+    """Write the files that inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys."""
     directory.mkdir(parents=True, exist_ok=True)
     model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
     model |= {"max_length": max_length, "share_embeddings": "none", **changes}

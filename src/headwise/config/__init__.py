@@ -1,8 +1,8 @@
-"""The configuration: every choice a run can make, with the paper's values as defaults.
+"""The configuration: all options of a run, with the paper's values as defaults.
 
-Unknown keys fail, and all problems of a file are reported together, each with its dotted key and the nearest known
-one. `Config.load` reads YAML and applies `key.sub=value` overrides; `Config.to_yaml` gives the fully resolved
-configuration that a run directory keeps.
+Unknown keys are errors, and all errors of a file are reported together, each with its dotted key and the nearest known
+key. `Config.load` reads YAML and applies `key.sub=value` overrides; `Config.to_yaml` returns the fully resolved
+configuration that is stored in the run directory.
 """
 
 from headwise.config.base import Section

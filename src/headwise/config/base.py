@@ -1,4 +1,4 @@
-"""What every section of the configuration is made of: checked values, numbers within bounds, unknown keys refused."""
+"""Base class and number types of the configuration's sections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwise import bounds
 from headwise.characters import unwritable
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-# Whole numbers; the upper bounds have their reasons in `headwise.bounds`.
+# Whole numbers; `headwise.bounds` explains the upper bounds.
 Positive = Annotated[int, Field(gt=0, le=bounds.COUNT)]  # a count
 Natural = Annotated[int, Field(ge=0, le=bounds.COUNT)]
 Width = Annotated[int, Field(gt=0, le=bounds.WIDTH)]
@@ -26,14 +26,14 @@ Epsilon = Annotated[float, Field(ge=bounds.SMALLEST, le=1.0)]
 
 
 class Section(BaseModel):
-    """A part of the configuration: unknown keys are errors and values are checked on assignment."""
+    """A section of the configuration: unknown keys are errors, and values are validated on assignment."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def _text_can_be_written(cls, value: Any) -> Any:
-        """Refuse text that config.yaml can't hold, or no file can be named by."""
+        """Reject strings that can't be written to config.yaml or be a file name."""
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and (unwritable(text) or "\0" in text):
                 raise ValueError(f"expected a name in UTF-8, found {text!r}")

@@ -1,4 +1,4 @@
-"""The sections `data` and `subwords`: which text, how it is cleaned, and what it is cut into."""
+"""The sections `data` and `subwords`: text files, cleaning, and subword segmentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwise.config.base import Natural, Positive, Probability, Processes, Sect
 
 
 class CleaningConfig(Section):
-    """Which pairs are left out; each rule reports how many it removed."""
+    """Filters of sentence pairs; each filter reports how many pairs it removed."""
 
     max_words: Positive = 250
     max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO)] = (
@@ -25,18 +25,18 @@ class DataConfig(Section):
 
     source: list[str] = Field(
         default_factory=list
-    )  # paths: text or .gz; or .tsv / .jsonl files that hold both sides
+    )  # paths: text or .gz, or .tsv / .jsonl files with both sides
     target: list[str] = Field(default_factory=list)  # empty where `source` lists .tsv or .jsonl files
     weights: list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]] = Field(
         default_factory=list
-    )  # mixing weight of each file (pair); empty: as they are
+    )  # mixing weight of each file (pair); empty: no reweighting
     dev_source: str | None = None
     dev_target: str | None = None
-    dev_pairs: Natural = 1000  # split off the training data where no dev files are given
-    text: list[str] = Field(default_factory=list)  # tasks on single texts: paths of plain text or .gz
+    dev_pairs: Natural = 1000  # size of the development set split off the training data without dev files
+    text: list[str] = Field(default_factory=list)  # for tasks on single texts: paths of plain text or .gz
     dev_text: str | None = None
-    dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # of `text`, from its end, without dev_text
-    source_field: str = "source"  # field of a .jsonl line
+    dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # without dev_text: share at the end of `text`
+    source_field: str = "source"  # field of a .jsonl line with the source
     target_field: str = "target"
     cleaning: CleaningConfig = CleaningConfig()
     workers: Processes = 0  # processes that encode text; 0: one per core
@@ -45,7 +45,7 @@ class DataConfig(Section):
 class SubwordConfig(Section):
     """SentencePiece BPE (the paper's section 5.1 uses byte-pair encoding, shared by both languages)."""
 
-    kind: Literal["bpe", "characters"] = "bpe"  # characters: of single texts only
+    kind: Literal["bpe", "characters"] = "bpe"  # characters: only for tasks on single texts
     size: Annotated[int, Field(ge=8, le=bounds.VOCABULARY)] = 37000
     joint: bool = True
     dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only

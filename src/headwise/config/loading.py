@@ -1,4 +1,4 @@
-"""Reading a configuration: files that are shipped, `key.sub=value` overrides, and what to say of a bad key."""
+"""Loading of configurations: shipped files, `key.sub=value` overrides, and error messages for invalid keys."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from headwise.parsing.yaml_text import yaml_value
 
 
 def find_file(path: Path) -> Path:
-    """Return the path of a configuration: as given, or in the package for one that is shipped."""
+    """Return the path of a configuration: `path` itself, or the shipped file in the package."""
     shipped = Path(__file__).parent / "shipped" / Path(*path.parts[1:])
     return shipped if path.parts[:1] == ("configs",) and shipped.exists() and not path.exists() else path
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Return a copy of `tree` with each `key.sub=value` set; values are read as YAML.
+    """Return a copy of `tree` with each override `key.sub=value` applied; values are parsed as YAML.
 
-    Raises `ConfigError` for an override that has no `=`, whose value isn't YAML, or that looks inside a value.
+    Raises `ConfigError` for an override without `=`, with a value that isn't YAML, or with a key below a scalar value.
     """
     result = copy.deepcopy(tree)
     for override in overrides:
@@ -48,11 +48,11 @@ def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str,
 
 
 def describe_problem(problem: Any, root: type[Section]) -> str:
-    """Say one pydantic problem in a sentence: key, what was expected, what was found, nearest key."""
+    """Return a one-sentence message for a pydantic error: key, expected value, found value, nearest key."""
     location: Sequence[str | int] = problem["loc"]
     key = ".".join(str(part) for part in location)
     if problem["type"] == "extra_forbidden":
-        return f"{key}: unknown key ({_nearest(root, location)})"
+        return f"{key}: unknown key ({_suggestion(root, location)})"
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     if "found" in message:
@@ -60,20 +60,20 @@ def describe_problem(problem: Any, root: type[Section]) -> str:
     return f"{key}: {message}, found {problem['input']!r}"
 
 
-def _nearest(root: type[Section], location: Sequence[str | int]) -> str:
-    """Hint at the key meant: the same name in another section, a similar one here, a similar one elsewhere."""
-    wrong = str(location[-1])
-    here = _known_keys(root, location[:-1])
-    everywhere: dict[str, str] = {}  # last part of a key -> the first whole key that ends so
+def _suggestion(root: type[Section], location: Sequence[str | int]) -> str:
+    """Suggest a key: the same name in another section, else a similar one in this section, else in any section."""
+    unknown = str(location[-1])
+    section_keys = _known_keys(root, location[:-1])
+    full_keys: dict[str, str] = {}  # last part of a key -> first full key that ends with it
     for known in _all_keys(root):
-        everywhere.setdefault(known.rsplit(".", 1)[-1], known)
-    if wrong in everywhere:
-        return f"did you mean {everywhere[wrong]}?"
-    if near := difflib.get_close_matches(wrong, here, n=1, cutoff=0.5):
+        full_keys.setdefault(known.rsplit(".", 1)[-1], known)
+    if unknown in full_keys:
+        return f"did you mean {full_keys[unknown]}?"
+    if near := difflib.get_close_matches(unknown, section_keys, n=1, cutoff=0.5):
         return f"did you mean {'.'.join([*map(str, location[:-1]), near[0]])}?"
-    if near := difflib.get_close_matches(wrong, everywhere, n=1, cutoff=0.7):
-        return f"did you mean {everywhere[near[0]]}?"
-    return f"known keys here: {', '.join(here)}"
+    if near := difflib.get_close_matches(unknown, full_keys, n=1, cutoff=0.7):
+        return f"did you mean {full_keys[near[0]]}?"
+    return f"known keys here: {', '.join(section_keys)}"
 
 
 def _known_keys(root: type[Section], location: Sequence[str | int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The section `model`: the shape of the network, and what attention kinds, positions and architectures add to it."""
+"""The section `model`: network shape, and options of attention kinds, position encodings and architectures."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from headwise import bounds
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
 
 _WIDEST = 2**20  # heads times d_k or d_v
-_LARGEST_TABLE = 2**28  # elements of a table of positions: a gigabyte in float32
+_LARGEST_TABLE = 2**28  # elements of a position table: a gigabyte in float32
 
 
 class MemoryEfficientConfig(Section):
-    """Tile of the chunked softmax: it holds chunk x chunk scores a head at a time."""
+    """Tile size of the chunked softmax: chunk x chunk attention scores of each head are in memory at once."""
 
     chunk: Length = 256
 
 
 class WindowConfig(Section):
-    """Query i sees key j where |i - j| < size; the first `globals` positions see, and are seen by, all."""
+    """Query i attends to key j where |i - j| < size, or where i < globals or j < globals."""
 
     size: Length = 128
     globals: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = 0
 
 
 class BlockSparseConfig(Section):
-    """Query i sees key j where |i - j| < local, or where i - j is a multiple of stride (Child et al. 2019)."""
+    """Query i attends to key j where |i - j| < local or i - j is a multiple of stride (Child et al. 2019)."""
 
     local: Length = 64
     stride: Length = 64
 
 
 class LinearConfig(Section):
-    """Positions that are summed up at once in the causal form; it changes speed, not results."""
+    """Number of positions summed at once in the causal form; affects speed, not results."""
 
     chunk: Length = 64
 
 
 class StateSpaceConfig(Section):
-    """Gu et al. 2022 (S4D): the state of each channel, and where its learning begins (sections 4 and 5)."""
+    """Gu et al. 2022 (S4D): state size of each channel and initialization (sections 4 and 5)."""
 
     size: Annotated[int, Field(ge=2, le=bounds.WIDTH, multiple_of=2)] = (
-        64  # N: half as many complex numbers and their conjugates
+        64  # N: N / 2 complex numbers and their conjugates
     )
     start: Literal["linear", "inverse"] = "linear"  # S4D-Lin or S4D-Inv
-    shortest: Rate = 0.001  # steps begin between the two, on a logarithmic scale
+    shortest: Rate = 0.001  # initial step sizes are log-uniform between the two
     longest: Rate = 0.1
-    chunk: Length = 64  # positions that are one matrix product; it changes speed, not results
+    chunk: Length = 64  # positions per matrix product; affects speed, not results
 
     @model_validator(mode="after")
     def _steps_are_a_range(self) -> StateSpaceConfig:
@@ -58,7 +58,7 @@ class StateSpaceConfig(Section):
 
 
 class AttentionOptions(Section):
-    """Options of the attention kinds, each in a section of its name."""
+    """Options of the attention kinds, each in the section of its name."""
 
     memory_efficient: MemoryEfficientConfig = MemoryEfficientConfig()
     window: WindowConfig = WindowConfig()
@@ -68,11 +68,11 @@ class AttentionOptions(Section):
 
 
 class RelativeConfig(Section):
-    """Shaw et al. 2018: a vector per clipped distance, added to the keys and, if asked, to the values."""
+    """Shaw et al. 2018: one vector per clipped distance, added to the keys and optionally to the values."""
 
-    reach: Length = 16  # k, the distance beyond which all are one
+    reach: Length = 16  # k, the maximum distance, at which longer ones are clipped
     values: bool = False
-    per_head: bool = False  # vectors of their own for each head
+    per_head: bool = False  # separate vectors for each head
 
 
 class T5Config(Section):
@@ -89,7 +89,7 @@ class T5Config(Section):
 
 
 class RotaryConfig(Section):
-    """Su et al. 2021, equation 15: pair i turns by base^(-2i / d_k) a position."""
+    """Su et al. 2021, equation 15: pair i is rotated by the angle base^(-2i / d_k) per position."""
 
     base: Annotated[float, Field(gt=1.0, le=bounds.ROTARY_BASE)] = 10000.0
     pairs: Literal["adjacent", "halves"] = (
@@ -98,7 +98,7 @@ class RotaryConfig(Section):
 
 
 class PositionOptions(Section):
-    """Options of the position encodings, each in a section of its name."""
+    """Options of the position encodings, each in the section of its name."""
 
     relative: RelativeConfig = RelativeConfig()
     t5: T5Config = T5Config()
@@ -106,7 +106,7 @@ class PositionOptions(Section):
 
 
 class RecurrentConfig(Section):
-    """What only `architecture: recurrent` has; the defaults are Bahdanau et al. 2015 (appendix A).
+    """Options of `architecture: recurrent`; the defaults are Bahdanau et al. 2015 (appendix A).
 
     Luong et al. 2015: lstm, multiplicative, query=current, readout=tanh, input_feeding. GNMT (Wu et al. 2016): lstm,
     reading=both-first, residual, readout=state. Sutskever et al. 2014: lstm, reading=backward, attention=none,
@@ -115,15 +115,15 @@ class RecurrentConfig(Section):
 
     cell: Literal["gru", "lstm"] = "gru"
     size: Width | None = None  # width of a state; d_model unless given
-    # How the encoder's layers read: all both ways, only the first both ways (GNMT), or all one way.
+    # Direction of the encoder: all layers bidirectional, only the first one (GNMT), or all unidirectional.
     reading: Literal["both", "both-first", "forward", "backward"] = "both"
     residual: bool = False  # around every layer from the third on (GNMT, section 3.1)
-    attention: Literal["additive", "multiplicative", "none"] = "additive"  # none: the final state alone
+    attention: Literal["additive", "multiplicative", "none"] = "additive"  # none: only the final state
     query: Literal["previous", "current"] = (
-        "previous"  # the bottom layer's last state, or the top layer's new one
+        "previous"  # previous state of the bottom layer, or new state of the top layer
     )
     readout: Literal["maxout", "tanh", "state"] = "maxout"  # from the top layer's state to d_model
-    input_feeding: bool = False  # the readout joins the next step's input (Luong, section 3.3)
+    input_feeding: bool = False  # the readout is part of the next step's input (Luong, section 3.3)
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RecurrentConfig:
@@ -146,11 +146,11 @@ class RecurrentConfig(Section):
 
 
 class ConvolutionalConfig(Section):
-    """What only `architecture: convolutional` has (Gehring et al. 2017, section 3)."""
+    """Options of `architecture: convolutional` (Gehring et al. 2017, section 3)."""
 
     channels: Width | None = None  # width of the convolution blocks; d_model unless given
     kernel: Annotated[int, Field(gt=1, le=bounds.KERNEL)] = (
-        3  # inputs that one output sees; odd, so that the encoder's are centered
+        3  # inputs of one output; odd, so that the encoder's kernels are centered
     )
 
     @model_validator(mode="after")
@@ -161,7 +161,7 @@ class ConvolutionalConfig(Section):
 
 
 class ModelConfig(Section):
-    """Shape of the network, in the paper's symbols (Vaswani et al. 2017, sections 3 and 6.2)."""
+    """Hyperparameters of the network, in the paper's notation (Vaswani et al. 2017, sections 3 and 6.2)."""
 
     architecture: str = "transformer"
     encoder_layers: Layers = 6  # N
@@ -172,7 +172,7 @@ class ModelConfig(Section):
     d_k: Width | None = None  # d_model / h unless given (Table 3, rows B)
     d_v: Width | None = None  # d_model / h unless given
     norm: Literal["post", "pre"] = "post"
-    final_norm: bool | None = None  # after the last layer; where norm=pre unless given
+    final_norm: bool | None = None  # normalization after the last layer; unless given, only with norm=pre
     normalization: Literal["layer", "rms"] = "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
     norm_epsilon: Epsilon = 1e-5  # ε in √(σ² + ε)
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"  # gelu_tanh: gelu approximated (GPT-2)
@@ -180,24 +180,24 @@ class ModelConfig(Section):
     feed_forward_bias: bool = True
     positions: str = "sinusoidal"  # an encoding registered in headwise.nn.positions
     position_options: PositionOptions = PositionOptions()
-    attention: str = "fused"  # a kind registered in headwise.nn.attention
-    cross_attention: str | None = None  # the kind that attends to the source; `attention` unless given
+    attention: str = "fused"  # an attention kind registered in headwise.nn.attention
+    cross_attention: str | None = None  # attention kind of the cross-attention; `attention` unless given
     attention_options: AttentionOptions = AttentionOptions()
     key_value_heads: Heads | None = (
-        None  # fewer than heads: grouped queries (Ainslie et al. 2023); 1: multi-query
+        None  # fewer than heads: grouped-query attention (Ainslie et al. 2023); 1: multi-query attention
     )
-    attention_bias: bool = False  # the paper's projections have none; Marian's and torch's have
-    max_length: Length = 512  # longest sequence, in subwords, special symbols included
-    share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three
-    scale_embeddings: bool = True  # by √d_model (section 3.4)
+    attention_bias: bool = False  # none in the paper's projections; Marian and torch.nn have them
+    max_length: Length = 512  # maximum sequence length in subwords, special symbols included
+    share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three matrices
+    scale_embeddings: bool = True  # multiply embeddings by √d_model (section 3.4)
     embedding_norm: bool = False  # normalize embeddings + positions (BERT)
     segments: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = (
-        0  # kinds of segments with embeddings of their own (BERT: 2); encoder-only
+        0  # number of segment embeddings (BERT: 2); encoder-only
     )
     prefix: bool = (
-        False  # decoder-only: a prefix is seen in both directions (Raffel et al. 2020, section 3.2.1)
+        False  # decoder-only: bidirectional attention within a prefix (Raffel et al. 2020, section 3.2.1)
     )
-    dropout: Probability = 0.1  # P_drop: sub-layer outputs and embeddings + positions (section 5.4)
+    dropout: Probability = 0.1  # P_drop: on sub-layer outputs and embeddings + positions (section 5.4)
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     recurrent: RecurrentConfig = RecurrentConfig()
@@ -221,7 +221,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _fits_in_memory(self) -> ModelConfig:
-        """Bound what is computed from several keys: the heads side by side, and the table of positions."""
+        """Bound sizes that depend on several keys: the width of all heads and the position table."""
         for name, size in (("d_k", self.key_size), ("d_v", self.value_size)):
             if self.heads * size > _WIDEST:
                 raise ValueError(f"heads times {name} must be at most {_WIDEST}, found {self.heads * size}")
@@ -234,10 +234,10 @@ class ModelConfig(Section):
 
     @property
     def key_size(self) -> int:
-        """d_k: the width of one head's queries and keys."""
+        """d_k, the width of one head's queries and keys."""
         return self.d_k or self.d_model // self.heads
 
     @property
     def value_size(self) -> int:
-        """d_v: the width of one head's values."""
+        """d_v, the width of one head's values."""
         return self.d_v or self.d_model // self.heads

@@ -1,4 +1,4 @@
-"""Model sizes by name: the paper's base and big, every row of its Table 3, and a small one."""
+"""Presets of the model size: the paper's base and big, every row of its Table 3, and a tiny one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 
-# Only what differs from `base` (Table 3, first row), in the paper's symbols.
+# Differences from `base` (Table 3, first row), in the paper's notation.
 _DIFFERENCES: dict[str, dict[str, Any]] = {
     "base": {},
     "tiny": {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
@@ -39,7 +39,7 @@ _DIFFERENCES: dict[str, dict[str, Any]] = {
     "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},
 }
 
-# What a row of Table 3 changes outside the model: keys of the configuration's `training` section.
+# Differences from `base` outside the model: keys of the configuration's `training` section.
 TRAINING_DIFFERENCES: dict[str, dict[str, Any]] = {
     "table3-d-ls0": {"label_smoothing": 0.0},
     "table3-d-ls2": {"label_smoothing": 0.2},
@@ -50,7 +50,7 @@ PRESETS = tuple(_DIFFERENCES)
 
 
 def preset(name: str) -> ModelConfig:
-    """Return the model configuration called `name`; raises `ConfigError` naming the nearest one."""
+    """Return the preset `name`; raises `ConfigError` with the nearest name for an unknown one."""
     if name not in _DIFFERENCES:
         near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.3)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(PRESETS)}"
@@ -59,9 +59,9 @@ def preset(name: str) -> ModelConfig:
 
 
 def preset_changes(name: str) -> list[str]:
-    """Return `key.sub=value` overrides that turn any configuration's model into preset `name`.
+    """Return the `key.sub=value` overrides that replace any configuration's model by the preset `name`.
 
-    A row of Table 3 that differs in training (label smoothing, steps) brings that too. Raises as `preset` does.
+    They include the training options (label smoothing, steps) of a row of Table 3. Raises the same errors as `preset`.
     """
     model = preset(name).model_dump(mode="json")
     tree = {"model": model, "training": TRAINING_DIFFERENCES.get(name, {})}

@@ -1,4 +1,4 @@
-"""The whole configuration: every choice that a run can make, with the paper's values as defaults."""
+"""The complete configuration of a run, with the paper's values as defaults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headwise.parsing.yaml_text import read_yaml
 
 
 class Config(Section):
-    """Everything that a run is made from."""
+    """Configuration of a run: the task and all sections."""
 
     task: str = "translation"
     model: ModelConfig = ModelConfig()
@@ -81,8 +81,8 @@ class Config(Section):
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
         """Read a YAML file and apply `key.sub=value` overrides.
 
-        `configs/NAME.yaml` is the configuration of that name that Headwise ships, where there is no such file.
-        Raises `ConfigError` naming the file and every unknown key or bad value in it.
+        `configs/NAME.yaml` is a shipped configuration where no such file exists. Raises `ConfigError` with the file and
+        every unknown key or invalid value in it.
         """
         path = find_file(Path(path))
         if not path.exists():
@@ -96,7 +96,7 @@ class Config(Section):
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any], origin: str = "configuration") -> Config:
-        """Check a nested dictionary; raises `ConfigError` with all its problems in one message."""
+        """Validate a nested dictionary; raises `ConfigError` with all errors in one message."""
         try:
             return cls.model_validate(tree)
         except ValidationError as error:
@@ -105,9 +105,9 @@ class Config(Section):
 
     @classmethod
     def of_run(cls, run: Path, *tasks: str) -> Config:
-        """Read the configuration that a run directory keeps, and check that its task is one of `tasks`, if given.
+        """Read the configuration of a run directory and check that its task is one of `tasks`, if given.
 
-        Raises `CheckpointError` where there is no such folder or it holds a run of another task, and `ConfigError`
+        Raises `CheckpointError` where the directory doesn't exist or the run has another task, and `ConfigError`
         as `load` does.
         """
         if not run.is_dir():
@@ -128,6 +128,6 @@ class Config(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
     def digest(self) -> str:
-        """Return 12 hexadecimal digits that identify this configuration."""
+        """Return the first 12 hexadecimal digits of the configuration's SHA-256."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]

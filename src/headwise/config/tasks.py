@@ -1,4 +1,4 @@
-"""Task options: sections of the configuration, each with the name of its task."""
+"""Sections of task options, each with the name of its task."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from headwise.config.base import Length, Pixels, Positive, Probability, Section,
 
 
 class TaskSection(Section):
-    """Options of one task; a configuration of another task may not set them."""
+    """Options of one task; they are errors in a configuration of another task."""
 
 
 class LanguageModelConfig(TaskSection):
-    """How text becomes windows, and how much of it each prediction sees when a text is scored."""
+    """Splitting of text into windows, in training and in scoring."""
 
-    lines_are_documents: bool = False  # each line is a text of its own, and ends with EOS
-    window: Length | None = None  # tokens predicted at a time in training; model.max_length unless given
-    stride: Length | None = None  # when scoring, windows move on by so much; by `window` unless given
+    lines_are_documents: bool = False  # each line is a document and ends with EOS
+    window: Length | None = None  # tokens predicted per training window; model.max_length unless given
+    stride: Length | None = None  # tokens between the starts of windows in scoring; `window` unless given
 
 
 class MaskedLanguageModelConfig(TaskSection):
-    """What is hidden, and how (Devlin et al. 2019, section 3.1)."""
+    """Masking of tokens (Devlin et al. 2019, section 3.1)."""
 
-    lines_are_documents: bool = False  # each line is a text of its own; long ones are cut
-    window: Length | None = (
-        None  # tokens of a text read at a time; all that fit in model.max_length unless given
-    )
-    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.15  # of the tokens that are to be predicted
-    masked: Probability = 0.8  # of those: read <mask> …
-    random: Probability = 0.1  # … or any other token; the rest stays as it is
+    lines_are_documents: bool = False  # each line is a document; long ones are truncated
+    window: Length | None = None  # tokens per window; as many as fit in model.max_length unless given
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.15  # share of the tokens that are predicted
+    masked: Probability = 0.8  # share of these that are replaced by <mask>
+    random: Probability = 0.1  # share of these that are replaced by a random token; the rest is unchanged
 
     @model_validator(mode="after")
     def _shares_fit(self) -> MaskedLanguageModelConfig:
@@ -43,19 +41,19 @@ class MaskedLanguageModelConfig(TaskSection):
 
 
 class ClassificationConfig(TaskSection):
-    """Where texts and their labels stand, how they are split, and what the label is read off."""
+    """Labels of texts, the development split, and pooling of hidden states."""
 
-    # Of each plain-text file in `data.text`, in order; of .tsv, .csv and .jsonl files, all that there may be.
+    # For plain text: the label of each file in `data.text`, in order; for .tsv, .csv and .jsonl: all allowed labels.
     labels: list[str] = Field(default_factory=list)
     text_field: str = "text"
     label_field: str = "label"
-    pooling: Literal["first", "mean", "max"] = "first"  # of hidden states: the first token's, or over all
+    pooling: Literal["first", "mean", "max"] = "first"  # of hidden states: first token, mean, maximum
     folds: Annotated[int, Field(ge=2, le=bounds.COUNT)] | None = (
-        None  # parts of the training data, one of which is held out
+        None  # folds of the training data, one of which is held out
     )
-    fold: Positive = 1  # which one
-    split_seed: Seed = 1  # of what is held out (`folds`, or `data.dev_share`), whatever `training.seed`
-    token_dropout: Probability = 0.0  # tokens that read <mask>, or else <unk>, in training
+    fold: Positive = 1  # the fold that is held out, from 1
+    split_seed: Seed = 1  # of the held-out split, independent of `training.seed`
+    token_dropout: Probability = 0.0  # share of training tokens replaced by <mask>, or <unk> without one
 
     @model_validator(mode="after")
     def _fold_is_one_of_them(self) -> ClassificationConfig:
@@ -65,60 +63,56 @@ class ClassificationConfig(TaskSection):
 
 
 class TaggingConfig(TaskSection):
-    """Which tags are learned."""
+    """Tags and their format."""
 
-    column: Literal["upos", "xpos"] = (
-        "upos"  # of .conllu files; other files have the tag in their last column
-    )
+    column: Literal["upos", "xpos"] = "upos"  # of .conllu files; other files have the tag in the last column
     spans: bool = False  # tags are IOB2 (B-PER, I-PER, O) and are scored as spans
-    token_dropout: Probability = 0.0  # tokens that read <mask>, or else <unk>, in training
+    token_dropout: Probability = 0.0  # share of training tokens replaced by <mask>, or <unk> without one
 
 
 class QuestionAnsweringConfig(TaskSection):
-    """How a long text is read, and how long an answer may be."""
+    """Windows of long contexts, and maximum lengths of questions and answers."""
 
-    stride: Length = 64  # windows of a text too long for model.max_length overlap by so many tokens
-    longest_answer: Length = 30  # tokens
-    longest_question: Length = 64  # tokens; the rest is cut off
+    stride: Length = 64  # overlap in tokens of the windows of a context that exceeds model.max_length
+    longest_answer: Length = 30  # maximum tokens
+    longest_question: Length = 64  # maximum tokens; longer questions are truncated
 
 
 class ImageConfig(TaskSection):
-    """Which images, how they are split, and how an image becomes a sequence of patches."""
+    """Image data set, its splits, and the patch size."""
 
-    source: str = (
-        "digits"  # scikit-learn's digits, or a folder that `headwise data get` filled with a set of images
-    )
-    split: Literal["shuffled", "last"] = "shuffled"  # which images are held out: any, or the last of the set
-    split_seed: Seed = 1  # of the shuffling, whatever `training.seed`
-    test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3  # of a set that has no test images of its own
-    dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # of the images left for training
-    patch: Pixels = 4  # pixels of a patch's edge
+    source: str = "digits"  # scikit-learn's digits, or a folder with a data set from `headwise data get`
+    split: Literal["shuffled", "last"] = "shuffled"  # held-out images: random, or the last of the data set
+    split_seed: Seed = 1  # of the shuffle, independent of `training.seed`
+    test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3  # share of a data set without test images
+    dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the remaining images
+    patch: Pixels = 4  # edge length of a patch in pixels
 
 
 class ImageClassificationConfig(ImageConfig):
-    """How images are read off and varied in training."""
+    """Pooling of hidden states, and image augmentation in training."""
 
-    pooling: Literal["class", "mean"] = "class"  # a class token's state, or the mean of the patches'
+    pooling: Literal["class", "mean"] = "class"  # the class token's state, or the mean over the patches
     shift: Annotated[int, Field(ge=0, le=bounds.PIXELS)] = (
-        0  # pixels that a training image is moved, at most, either way
+        0  # maximum shift of training images in pixels, in each direction
     )
-    flip: bool = False  # mirror half of the training images
+    flip: bool = False  # flip half of the training images horizontally
 
 
 class ImageTextConfig(ImageConfig):
-    """What pictures are drawn, how many are told apart at a time, and the space that they and their captions share."""
+    """Canvas size, batch size of the contrastive loss, and width of the joint embedding space."""
 
-    canvas: Pixels = 12  # pixels of a picture's edge, on which a digit of 8 x 8 has its place
-    pairs: Annotated[int, Field(ge=2, le=bounds.COUNT)] = 64  # of a batch
-    width: Width = 64  # of the common space
+    canvas: Pixels = 12  # edge length of a picture in pixels, in which a digit of 8 x 8 is placed
+    pairs: Annotated[int, Field(ge=2, le=bounds.COUNT)] = 64  # image-caption pairs per batch
+    width: Width = 64  # of the joint embedding space
 
 
 class DenoisingConfig(TaskSection):
-    """How text is damaged: as T5 does (Raffel et al. 2020, section 3.1.4), or BART (Lewis et al. 2020: 0.3 of it)."""
+    """Corruption of text: as in T5 (Raffel et al. 2020, section 3.1.4) or BART (Lewis et al. 2020, share 0.3)."""
 
     corruption: Literal["spans", "infilling"] = (
-        "spans"  # T5's sentinels, or BART's single mask and the whole text
+        "spans"  # T5's sentinels; or BART's single masks, with the whole text as target
     )
-    share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15  # of the tokens
-    mean_span: Annotated[float, Field(ge=1.0, le=bounds.LENGTH)] = 3.0  # tokens
-    window: Length | None = None  # tokens damaged at a time; all that fit in model.max_length unless given
+    share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15  # share of the tokens that are corrupted
+    mean_span: Annotated[float, Field(ge=1.0, le=bounds.LENGTH)] = 3.0  # mean span length in tokens
+    window: Length | None = None  # tokens per window; as many as fit in model.max_length unless given

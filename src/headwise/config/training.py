@@ -1,4 +1,4 @@
-"""Options of training and search: sections of the configuration, with the paper's values as defaults."""
+"""Sections of training and search options, with the paper's values as defaults."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from headwise.config.base import (
 
 
 class BatchConfig(Section):
-    """A batch bounds the source tokens and the target tokens, padding included."""
+    """Batch size: `tokens` bounds the source tokens and the target tokens of a batch, padding included."""
 
     tokens: Positive = 25000
-    accumulate: Positive = 1  # batches per optimizer step
+    accumulate: Positive = 1  # gradient accumulation: batches per optimizer step
 
 
 class OptimizerConfig(Section):
@@ -38,7 +38,7 @@ class OptimizerConfig(Section):
 
 
 class ScheduleConfig(Section):
-    """Learning rate over steps.
+    """Learning-rate schedule.
 
     `noam` is the paper's formula (section 5.3), times `scale`. `inverse_sqrt` warms up linearly to `peak` and
     then decays with the inverse square root; `linear` and `cosine` decay to zero at `max_steps`.
@@ -46,8 +46,8 @@ class ScheduleConfig(Section):
 
     name: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
     warmup: Natural = 4000
-    scale: Rate = 1.0  # noam
-    peak: Rate | None = None  # the others
+    scale: Rate = 1.0  # for noam
+    peak: Rate | None = None  # maximum learning rate of the other schedules
 
     @model_validator(mode="after")
     def _peak_given(self) -> ScheduleConfig:
@@ -59,27 +59,27 @@ class ScheduleConfig(Section):
 
 
 class TrainingConfig(Section):
-    """How long, how often, and with which regularization."""
+    """Training length, validation, checkpoints and regularization."""
 
     initialize_from: str | None = (
-        None  # a run whose weights and subwords are taken: an encoder, or denoising for translation
+        None  # a run whose weights and subwords are used: an encoder, or denoising for translation
     )
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0, le=bounds.MINUTES)] | None = None
     validate_every: Positive = 1000
     validate_bleu: bool = True
     validate_beam: Annotated[int, Field(gt=0, le=bounds.BEAM)] = 1
-    patience: Natural = 0  # validations without a better score before stopping; 0: never
-    best_by: str = "loss"  # or a score that the task measures: bleu for translation
+    patience: Natural = 0  # early stopping after this many validations without a better score; 0: never
+    best_by: str = "loss"  # or a score of the task, as bleu for translation
     checkpoint_every: Positive = 1000
     average_last: Annotated[int, Field(gt=0, le=bounds.CHECKPOINTS)] = (
-        5  # checkpoints averaged at the end (section 6.1: 5 base, 20 big)
+        5  # number of checkpoints averaged at the end (section 6.1: 5 base, 20 big)
     )
     label_smoothing: Probability = 0.1  # section 5.4
-    r_drop: Penalty = 0.0  # weight of the R-Drop KL term (Liang et al. 2021)
+    r_drop: Penalty = 0.0  # weight of the R-Drop KL divergence (Liang et al. 2021)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: str = "auto"
-    threads: Processes = 0  # CPU threads; 0: torch's choice
+    threads: Processes = 0  # CPU threads; 0: PyTorch's default
     seed: Seed = 1
     log_every: Positive = 50
     tensorboard: bool = False
@@ -92,9 +92,9 @@ class TrainingConfig(Section):
 
 
 class DecodingConfig(Section):
-    """Search, with the paper's values (section 6.1)."""
+    """Search options, with the paper's values (section 6.1)."""
 
     beam: Annotated[int, Field(gt=0, le=bounds.BEAM)] = 4
     alpha: Annotated[float, Field(ge=0.0, le=bounds.ALPHA)] = 0.6
-    extra_length: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = 50  # output <= input + 50 subwords
+    extra_length: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = 50  # |output| <= |input| + 50 subwords
     batch_tokens: Positive = 4096

@@ -1,9 +1,9 @@
-"""Word alignment out of cross-attention: which source word each target word looks at.
+"""Word alignment from cross-attention.
 
-The model is made to say a given output (forced decoding) while its cross-attention is recorded. The weights of
-all heads of the chosen layer are averaged, subwords are added up to words, and each target word is linked to the
-source word that it attends to most (Garg et al. 2019, "Jointly learning to align and translate with Transformer
-models", section 3, whose layer is the last but one).
+The cross-attention weights of a given output are recorded during forced decoding. The weights are averaged over
+all heads of one layer and summed from subwords to words. Each target word is aligned to the source word that it
+attends to most (Garg et al. 2019, "Jointly learning to align and translate with Transformer models", section 3,
+which takes the last but one layer).
 """
 
 from __future__ import annotations
@@ -33,51 +33,55 @@ def cross_attention(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[Tensor]:
-    """Return for each pair the weights (layers, heads, target, source) with which each target token was predicted.
+    """Return the cross-attention weights of each sentence pair, shape (layers, heads, target, source).
 
-    `sources` are ids that end with the end symbol; `targets` are ids without special symbols, for which the
-    result has one row each and a last one for the end symbol. Raises `ConfigError` for a model without
-    cross-attention, and `DataError` for ids that aren't in the vocabularies.
+    `sources` are ids that end with the end symbol; `targets` are ids without special symbols. Row t of the target axis
+    has the weights with which target token t was predicted; the last row is for the end symbol. Raises `ConfigError`
+    for a model without cross-attention, and `DataError` for ids that aren't in the vocabularies.
     """
     device = model.device
     check_ids(sources, model.source_size, "source")
     check_ids(targets, model.target_size, "target", empty=True)
     lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
     results: dict[int, Tensor] = {}
-    for rows in batches(lengths, batch_tokens):
-        source, mask = padded([sources[row] for row in rows], symbols.pad, device)
-        inputs, _ = padded([[symbols.bos, *targets[row]] for row in rows], symbols.pad, device)
+    for batch in batches(lengths, batch_tokens):
+        source, mask = padded([sources[index] for index in batch], symbols.pad, device)
+        inputs, _ = padded([[symbols.bos, *targets[index]] for index in batch], symbols.pad, device)
         with recording(model) as records:
             model(source, mask, inputs)
         layers = [entries[0] for name, entries in records.items() if name.endswith("cross_attention")]
         if not layers:
             raise ConfigError("alignments: expected a model with cross-attention, found none in this one")
         weights = torch.stack(layers, dim=1).float().cpu()  # (batch, layers, heads, target, source)
-        for number, row in enumerate(rows):
-            results[row] = weights[number, :, :, : len(targets[row]) + 1, : len(sources[row])]
-    return [results[row] for row in range(len(sources))]
+        for row, index in enumerate(batch):
+            results[index] = weights[row, :, :, : len(targets[index]) + 1, : len(sources[index])]
+    return [results[index] for index in range(len(sources))]
 
 
 def word_links(
     weights: Tensor, source_pieces: Sequence[str], target_pieces: Sequence[str]
 ) -> tuple[Link, ...]:
-    """Return one (source word, target word) link, from 0, for each target word.
+    """Return one (source word, target word) link for each target word; indices start at 0.
 
-    `weights` is (layers, heads, target, source) over subwords and may have more rows and columns for end symbols,
-    which are left out. Words are what spaces separate.
+    `weights` is (layers, heads, target, source) over subwords; rows and columns of end symbols are ignored. Words
+    are separated by spaces.
     """
     if not source_pieces or not target_pieces:
         return ()
     target_words, source_words = word_numbers(target_pieces), word_numbers(source_pieces)
-    layer = weights[max(len(weights) - 2, 0)].mean(0)
-    part = layer[: len(target_pieces), : len(source_pieces)]
-    rows = part.new_zeros(target_words[-1] + 1, part.shape[1]).index_add_(0, torch.tensor(target_words), part)
-    words = rows.new_zeros(len(rows), source_words[-1] + 1).index_add_(1, torch.tensor(source_words), rows)
-    return tuple((source, target) for target, source in enumerate(words.argmax(1).tolist()))
+    heads_mean = weights[max(len(weights) - 2, 0)].mean(0)
+    subword_weights = heads_mean[: len(target_pieces), : len(source_pieces)]
+    by_target_word = subword_weights.new_zeros(target_words[-1] + 1, subword_weights.shape[1]).index_add_(
+        0, torch.tensor(target_words), subword_weights
+    )
+    by_word = by_target_word.new_zeros(len(by_target_word), source_words[-1] + 1).index_add_(
+        1, torch.tensor(source_words), by_target_word
+    )
+    return tuple((source, target) for target, source in enumerate(by_word.argmax(1).tolist()))
 
 
 def word_numbers(pieces: Sequence[str]) -> list[int]:
-    """Return the number of the word, from 0, that each piece belongs to."""
+    """Return the index of the word, from 0, that each subword belongs to."""
     numbers, number = [], 0
     for position, piece in enumerate(pieces):
         number += position > 0 and piece.startswith(_WORD_START)

@@ -1,4 +1,4 @@
-"""Searching many sentences: batches by length, results in the order of the input."""
+"""Batched decoding of many sentences: batches by length, results in input order."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def decode(
     prefixes: Sequence[Sequence[int]] | None = None,
     shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search every source, ids that end with the end symbol; returns the results in the order of `sources`.
+    """Decode every source and return its hypotheses, in the order of `sources`.
 
-    `batch_tokens` bounds a batch's source tokens times the hypotheses of a sentence, padding included; a longer
-    sentence makes a batch of its own. The batches change the speed and nothing else. `shortlist` gives for a source
-    the only tokens that its outputs may hold, in ascending order, besides those of its prefix; probabilities are then
-    taken among these.
+    `sources` are ids that end with the end symbol; `prefixes` are the target ids with which each sentence's outputs
+    begin. `batch_tokens` bounds a batch's source tokens times the hypotheses of a sentence, padding included; a longer
+    sentence is a batch of its own. The batches change the speed and nothing else. `shortlist` returns the target ids
+    that a source's outputs may contain besides those of its prefix, in ascending order; probabilities are then
+    normalized over these.
 
-    Raises `DataError` for ids that aren't in the vocabularies, or a list that isn't in order or has no end symbol.
+    Raises `DataError` for ids that aren't in the vocabularies, or a shortlist that isn't in order or has no end symbol.
     """
     device = model.device
     check_ids(sources, model.source_size, "source")
@@ -47,39 +48,42 @@ def decode(
     if lists is not None:
         check_lists(lists, len(sources), model.target_size, symbols.eos)
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    own = model.own_search(options) if prefixes is None else None
-    if own is not None:
-        for rows in similar([len(source) for source in sources]):
-            room = batch_tokens // options.rows // len(sources[rows[0]])
-            found = own(
-                [sources[row] for row in rows],
+    own_search = model.own_search(options) if prefixes is None else None
+    if own_search is not None:
+        for batch in length_groups([len(source) for source in sources]):
+            sentences = batch_tokens // options.rows // len(sources[batch[0]])
+            decoded = own_search(
+                [sources[index] for index in batch],
                 options,
                 symbols,
-                sentences=max(1, room),
-                lists=None if lists is None else [lists[row] for row in rows],
+                sentences=max(1, sentences),
+                lists=None if lists is None else [lists[index] for index in batch],
             )
-            for row, hypotheses in zip(rows, found, strict=True):
-                results[row] = hypotheses
+            for index, hypotheses in zip(batch, decoded, strict=True):
+                results[index] = hypotheses
         return results
-    for rows in batches([len(source) for source in sources], batch_tokens // options.rows):
-        source, mask = padded([sources[row] for row in rows], symbols.pad, device)
-        given = None if prefixes is None else [prefixes[row] for row in rows]
-        listed = None
+    for batch in batches([len(source) for source in sources], batch_tokens // options.rows):
+        source, mask = padded([sources[index] for index in batch], symbols.pad, device)
+        batch_prefixes = None if prefixes is None else [prefixes[index] for index in batch]
+        allowed = None
         if lists is not None:
-            listed = torch.zeros(len(rows), model.target_size, dtype=torch.bool)
-            for place, row in enumerate(rows):
-                listed[place, torch.from_numpy(lists[row]).long()] = True
-                listed[place, [] if given is None else list(given[place])] = True
-            listed = listed.to(device)
-        found = search(model, source, mask, options, symbols, prefixes=given, listed=listed)
-        for row, hypotheses in zip(rows, found, strict=True):
-            results[row] = hypotheses
+            allowed = torch.zeros(len(batch), model.target_size, dtype=torch.bool)
+            for row, index in enumerate(batch):
+                allowed[row, torch.from_numpy(lists[index]).long()] = True
+                allowed[row, [] if batch_prefixes is None else list(batch_prefixes[row])] = True
+            allowed = allowed.to(device)
+        decoded = search(model, source, mask, options, symbols, prefixes=batch_prefixes, listed=allowed)
+        for index, hypotheses in zip(batch, decoded, strict=True):
+            results[index] = hypotheses
     return results
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Group rows of similar length, longest first, so that rows times the longest stays within `tokens`."""
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    """Yield batches of sentence indices, longest first; sentences times the longest length is at most `tokens`.
+
+    A sentence that is longer than `tokens` is a batch of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     start = 0
     while start < len(order):
         size = max(1, tokens // lengths[order[start]])
@@ -87,20 +91,22 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         start += size
 
 
-def similar(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Group rows, longest first, so that no row of a group is less than half as long as its longest."""
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+def length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield groups of sentence indices, longest first; none is less than half as long as the longest of its group."""
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     start = 0
     while start < len(order):
         shortest = lengths[order[start]] / 2
-        end = bisect.bisect_right(order, -shortest, lo=start, key=lambda row: -lengths[row])
+        end = bisect.bisect_right(order, -shortest, lo=start, key=lambda index: -lengths[index])
         yield order[start:end]
         start = end
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ids (batch, length), padded on the right, and a mask that is True on real tokens."""
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], device=device)
-    lengths = torch.tensor([len(row) for row in rows], device=device)
+def padded(sequences: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return ids (batch, length), padded on the right, and a mask (batch, length) that is True on real tokens."""
+    width = max(map(len, sequences))
+    ids = torch.tensor(
+        [[*sequence, *[pad] * (width - len(sequence))] for sequence in sequences], device=device
+    )
+    lengths = torch.tensor([len(sequence) for sequence in sequences], device=device)
     return ids, torch.arange(width, device=device) < lengths[:, None]

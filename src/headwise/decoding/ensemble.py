@@ -1,4 +1,4 @@
-"""Several models that decode as one: at every token their probabilities are averaged."""
+"""Ensemble decoding: the probabilities of several models are averaged at every token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwise.models.base import Memory, Seq2Seq, State
 
 @dataclass(frozen=True)
 class _Memories(Memory):
-    """What each model of an ensemble made of the source."""
+    """The encoded source of each model of an ensemble."""
 
     parts: tuple[Memory, ...]
 
@@ -34,13 +34,13 @@ class _States(State):
 
 
 class Ensemble(Seq2Seq):
-    """Several models that vote at every token: the mean of their probabilities.
+    """Ensemble of models, which averages their probabilities at every token.
 
-    It keeps the protocol of one model; its hidden states are its models' hidden states side by side.
+    It implements the protocol of one model; its hidden states are the concatenated hidden states of its models.
     """
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
-        """Put models together; raises `ConfigError` unless their vocabularies have the same sizes."""
+        """Combine models; raises `ConfigError` unless their vocabularies have the same sizes."""
         super().__init__()
         self.models = nn.ModuleList(models)
         first = models[0]
@@ -58,12 +58,12 @@ class Ensemble(Seq2Seq):
 
     @property
     def device(self) -> torch.device:
-        """The first model's."""
+        """The device of the first model."""
         return self._members[0].device
 
     @property
     def readable(self) -> Seq2Seq:
-        """The ensemble of the models' readable forms."""
+        """The ensemble of the models' PyTorch models."""
         if all(model.readable is model for model in self._members):
             return self
         return Ensemble([model.readable for model in self._members])
@@ -90,11 +90,11 @@ class Ensemble(Seq2Seq):
 
     @property
     def output_weight(self) -> Tensor:
-        """An ensemble's probabilities are a mean, and no one projection gives them."""
+        """Not available: no single projection gives the mean of the models' probabilities."""
         raise NotImplementedError("an ensemble has no single output projection; use `project`")
 
     def project(self, hidden: Tensor) -> Tensor:
-        """Return the mean's log-probabilities, which are logits too: their log-softmax is themselves."""
+        """Return the log of the mean probabilities, which is its own log-softmax and so serves as logits."""
         widths = [model.output_weight.shape[1] for model in self._members]
         parts = zip(self._members, hidden.split(widths, dim=-1), strict=True)
         return self._mean([model.project(part).float().log_softmax(-1) for model, part in parts])

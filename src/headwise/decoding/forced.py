@@ -1,4 +1,4 @@
-"""Forced decoding: the log-probability that a model gives to a given output."""
+"""Forced decoding: the log-probability of a given output under a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.ids import check_ids
 from headwise.models.base import Seq2Seq
 
-_POSITIONS = 2048  # projected to the vocabulary at once
+_POSITIONS = 2048  # target positions projected to the vocabulary at once
 
 
 @torch.inference_mode()
@@ -26,37 +26,38 @@ def score(
     alpha: float,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[Hypothesis]:
-    """Score each target, ids without special symbols, after its source, ids that end with the end symbol.
+    """Score sentence pairs by forced decoding; results are in the order of `sources`.
 
-    The result has the tokens' and the end symbol's log-probabilities, their sum, and the score with the
-    length penalty's exponent `alpha`: what the search reports when it finds the same tokens. In the order
-    given. Raises `DataError` for ids that aren't in the vocabularies.
+    `sources` are ids that end with the end symbol, `targets` ids without special symbols. A result has the
+    log-probabilities of the tokens and the end symbol, their sum, and the score with the length penalty's exponent
+    `alpha`: the same values that the search reports for these tokens. Raises `DataError` for ids that aren't in the
+    vocabularies.
     """
     device = model.device
     check_ids(sources, model.source_size, "source")
     check_ids(targets, model.target_size, "target", empty=True)
     lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
     results: dict[int, Hypothesis] = {}
-    for rows in batches(lengths, batch_tokens):
-        source, mask = padded([sources[row] for row in rows], symbols.pad, device)
-        inputs, _ = padded([[symbols.bos, *targets[row]] for row in rows], symbols.pad, device)
-        outputs, real = padded([[*targets[row], symbols.eos] for row in rows], symbols.pad, device)
+    for batch in batches(lengths, batch_tokens):
+        source, mask = padded([sources[index] for index in batch], symbols.pad, device)
+        inputs, _ = padded([[symbols.bos, *targets[index]] for index in batch], symbols.pad, device)
+        outputs, real = padded([[*targets[index], symbols.eos] for index in batch], symbols.pad, device)
         gains = token_log_probs(model, source, mask, inputs, outputs)
-        for row, values, counted in zip(rows, gains.tolist(), real.sum(1).tolist(), strict=True):
-            values = values[:counted]
-            total = sum(values)
-            results[row] = Hypothesis(
-                tuple(targets[row]), total, total / length_penalty(counted, alpha), tuple(values)
+        for index, log_probs, length in zip(batch, gains.tolist(), real.sum(1).tolist(), strict=True):
+            log_probs = log_probs[:length]
+            total = sum(log_probs)
+            results[index] = Hypothesis(
+                tuple(targets[index]), total, total / length_penalty(length, alpha), tuple(log_probs)
             )
-    return [results[row] for row in range(len(sources))]
+    return [results[index] for index in range(len(sources))]
 
 
 def token_log_probs(model: Seq2Seq, source: Tensor, mask: Tensor, inputs: Tensor, outputs: Tensor) -> Tensor:
-    """Return log P(outputs[i] | source, inputs[..i]) as float32 (batch, target), by teacher forcing."""
+    """Return log P(outputs[i] | source, inputs[..i]) by teacher forcing, float32 (batch, target)."""
     hidden = model(source, mask, inputs).flatten(0, 1)  # (batch·target, d_model)
-    wanted = outputs.flatten()[:, None]
+    token_ids = outputs.flatten()[:, None]
     parts = [
-        model.project(some).float().log_softmax(-1).gather(-1, ids)
-        for some, ids in zip(hidden.split(_POSITIONS), wanted.split(_POSITIONS), strict=True)
+        model.project(positions).float().log_softmax(-1).gather(-1, ids)
+        for positions, ids in zip(hidden.split(_POSITIONS), token_ids.split(_POSITIONS), strict=True)
     ]
     return torch.cat(parts).view_as(outputs)

@@ -1,4 +1,4 @@
-"""Text from a language model, token by token (see `headwise.decoding.sampling` for the draws)."""
+"""Text generation with a language model, token by token; `headwise.decoding.sampling` has the random draws."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from headwise.nn.device import find_device, find_precision
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, load_vocabulary, refuse_unknown
 
-_NUMBERS = 256  # random numbers drawn ahead
+_NUMBERS = 256  # random numbers drawn in advance
 
 
 @dataclass(frozen=True)
 class GenerationOptions:
-    """How to draw: temperature 0 takes the likeliest token; `top_k` 0 and `top_p` 1 leave all tokens in.
+    """Sampling options: temperature 0 is greedy decoding; `top_k` 0 and `top_p` 1 disable the filters.
 
     Raises `ConfigError` for a value out of range.
     """
@@ -37,7 +37,7 @@ class GenerationOptions:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name, fine, expected in (
+        for name, valid, expected in (
             ("temperature", 0 <= self.temperature < float("inf"), "a number of at least 0"),
             (
                 "temperature",
@@ -52,23 +52,23 @@ class GenerationOptions:
             ("seed", self.seed >= 0, "a whole number of at least 0"),
             ("seed", self.seed <= bounds.SEED, f"a whole number of at most {bounds.SEED:,}"),
         ):
-            if not fine:
+            if not valid:
                 raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
 
 
 def first_token(config: Config, vocabulary: Vocabulary) -> int:
-    """Return what a text's first token is predicted from: the end of a document before it, or of a line."""
+    """Return the id from which a text's first token is predicted: the end of the document or line before it."""
     return EOS if config.language_model.lines_are_documents else vocabulary.line_end
 
 
 def load_language_model(
     run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
 ) -> tuple[DecoderOnly, Vocabulary]:
-    """Load the trained model of a run, in evaluation mode, and its vocabulary.
+    """Load the trained model of a run directory, in evaluation mode, and its vocabulary.
 
-    Raises `CheckpointError` where the run is damaged, and `DeviceError` where the device isn't there.
+    Raises `CheckpointError` where the run is damaged, and `DeviceError` where the device isn't available.
     """
-    place = find_device(device)
+    torch_device = find_device(device)
     vocabulary = load_vocabulary(run)
     trained_with = read_recipe(run / "model.safetensors").get("vocabulary", vocabulary.digest())
     if trained_with != vocabulary.digest():
@@ -77,8 +77,8 @@ def load_language_model(
             f"found another ({vocabulary.digest()})"
         )
     model = load_filled(lambda: build_decoder_only(config.model, vocabulary.size), run / "model.safetensors")
-    model.compute_dtype = find_precision(precision, place)
-    return model.to(place).eval(), vocabulary
+    model.compute_dtype = find_precision(precision, torch_device)
+    return model.to(torch_device).eval(), vocabulary
 
 
 @torch.no_grad()
@@ -92,22 +92,22 @@ def generate_ids(
     end: int | None = None,
     prefix: bool = False,
 ) -> Iterator[list[int | None]]:
-    """Yield the next token of every sample, step by step; None after a sample's `end`, which is its last.
+    """Yield the next token of every sample, step by step; None after the sample has ended with the token `end`.
 
-    The prompt must not be empty. Where the model's memory grows with each token, it holds at most `max_length` of
-    them: when it is full, the later half is read anew and continued. A recurrent model reads on without end.
-    A sample depends on the prompt, the seed and its number alone. `prefix` reads the prompt in both directions.
+    The prompt must not be empty. A key/value cache holds at most `max_length` tokens: when it is full, the last
+    `max_length // 2` tokens are encoded again and continued. A recurrent model has no such limit. A sample
+    depends only on the prompt, the seed and its index. With `prefix`, attention within the prompt is bidirectional.
     """
     device = next(model.parameters()).device
-    greedy, endless = options.temperature == 0, not (model.keeps_all or model.bounded)
+    greedy, unlimited = options.temperature == 0, not (model.keeps_all or model.bounded)
     history = torch.tensor(
         [list(prompt)] * samples, device=device
-    )  # (samples, time), what the model may read again
+    )  # (samples, time), the tokens that may be encoded again
     allowed = torch.zeros(model.size, device=device)
     allowed[list(forbidden)] = -torch.inf
     alive = torch.ones(samples, dtype=torch.bool, device=device)
     numbers = torch.empty(samples, 0, dtype=torch.float64)
-    log_probs, state = _begin(model, history, endless, prefix)
+    log_probs, state = _prefill(model, history, unlimited, prefix)
     for step in range(options.max_tokens):
         if step == numbers.size(1) and not greedy:
             count = min(options.max_tokens, max(_NUMBERS, 2 * step))
@@ -125,7 +125,7 @@ def generate_ids(
                 return
         if step + 1 == options.max_tokens:
             return
-        if endless:
+        if unlimited:
             log_probs, state = model.step(tokens[:, None], state)
             continue
         history = torch.cat([history, tokens[:, None]], dim=1)
@@ -133,42 +133,44 @@ def generate_ids(
             log_probs, state = model.step(tokens[:, None], state)
         else:
             history = history[:, -max(1, model.max_length // 2) :]
-            log_probs, state = _begin(model, history, endless, False)
+            log_probs, state = _prefill(model, history, unlimited, False)
 
 
-def _begin(model: DecoderOnly, tokens: Tensor, endless: bool, prefix: bool) -> tuple[Tensor, DecoderState]:
-    """Read tokens (rows, time), or the last of them where a model can't read them all."""
-    if not endless:
+def _prefill(
+    model: DecoderOnly, tokens: Tensor, unlimited: bool, prefix: bool
+) -> tuple[Tensor, DecoderState]:
+    """Encode tokens (samples, time), or only the last `max_length` where the model's context is limited."""
+    if not unlimited:
         tokens = tokens[:, -model.max_length :]
     lengths = tokens.new_full((tokens.size(0),), tokens.size(1)) if prefix else None
     return model.step(tokens, model.start(tokens.size(1) + 32), lengths)
 
 
 class Generator:
-    """A trained language model that continues text."""
+    """Text generation with a trained language model."""
 
     def __init__(self, model: DecoderOnly, vocabulary: Vocabulary, config: Config) -> None:
-        """Use a model that is already in memory, in evaluation mode, on the device where its parameters are."""
+        """Use a loaded model in evaluation mode, on the device of its parameters."""
         self.model, self.vocabulary, self.config = model, vocabulary, config
 
     @classmethod
     def load(cls, run: str | Path, *, device: str = "auto", precision: str = "float32") -> Generator:
-        """Load a run directory; raises `CheckpointError` where it is missing, damaged, or no language model's."""
+        """Load a run directory; raises `CheckpointError` where it is missing, damaged or not of a language model."""
         config = Config.of_run(Path(run), "language_model")
         return cls(*load_language_model(Path(run), config, device=device, precision=precision), config)
 
     def stream(
         self, prompt: str = "", options: GenerationOptions | None = None, *, samples: int = 1
     ) -> Iterator[list[str]]:
-        """Yield, step by step, how each sample continues the prompt: whole characters, or nothing.
+        """Yield the text that each step appends to each sample: whole characters, or an empty string.
 
         Where lines are documents, a sample ends with its document. Raises `DataError` for a prompt with characters
-        that the model doesn't know.
+        that aren't in the vocabulary.
         """
         documents = self.config.language_model.lines_are_documents
         start = first_token(self.config, self.vocabulary)
         ids = [start, *refuse_unknown(self.vocabulary, prompt, "prompt")]
-        # Special symbols never stand within a text, nor line ends where each line is one.
+        # Special symbols never occur within a text; neither do line ends where each line is a document.
         last = self.vocabulary.line_end
         forbidden = [i for i in range(last + 1) if i != (EOS if documents else last)]
         decoders = [TextDecoder(self.vocabulary) for _ in range(samples)]
@@ -188,7 +190,7 @@ class Generator:
     def generate(
         self, prompt: str = "", options: GenerationOptions | None = None, *, samples: int = 1
     ) -> list[str]:
-        """Return the samples as whole texts, without the prompt; raises as `stream`."""
+        """Return the complete samples, without the prompt; raises the same errors as `stream`."""
         texts = [""] * samples
         for parts in self.stream(prompt, options, samples=samples):
             texts = [text + part for text, part in zip(texts, parts, strict=True)]

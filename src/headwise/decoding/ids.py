@@ -1,7 +1,7 @@
-"""Ids are within their vocabulary before any engine looks them up: one sentence for a mistake, the same from all.
+"""Validation of ids before any engine looks them up, with the same error message in all engines.
 
-A table read beyond its end is a crash in native code, an IndexError from PyTorch on the CPU, and a failed assertion on
-a GPU that ends the process.
+An id outside the vocabulary would crash native code, raise an IndexError from PyTorch on the CPU, and fail an
+assertion on a GPU, which ends the process.
 """
 
 from __future__ import annotations
@@ -16,51 +16,52 @@ from torch import Tensor
 from headwise.errors import DataError
 
 
-def check_ids(rows: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:
-    """Raise `DataError`, naming the row from 1, unless all ids are whole numbers from 0 to size - 1.
+def check_ids(sequences: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:
+    """Raise `DataError` unless all ids are whole numbers from 0 to size - 1.
 
-    A row without any is refused, too, unless `empty` allows it.
+    The message has the number, from 1, of the first invalid sequence, after `what`. Empty sequences are errors too
+    unless `empty` is set.
     """
-    for number, row in enumerate(rows, start=1):
-        if not len(row):
+    for number, sequence in enumerate(sequences, start=1):
+        if not len(sequence):
             if empty:
                 continue
             raise DataError(f"{what} {number}: expected ids, the end symbol at least, found none")
-        if set(map(type, row)) <= {int} and min(row) >= 0 and max(row) < size:
+        if set(map(type, sequence)) <= {int} and min(sequence) >= 0 and max(sequence) < size:
             continue
-        for index in row:  # numpy's numbers, or a mistake
-            if isinstance(index, bool) or not isinstance(index, int | np.integer):
-                raise DataError(f"{what} {number}: expected ids that are whole numbers, found {index!r}")
-            if not 0 <= index < size:
-                raise DataError(f"{what} {number}: expected ids from 0 to {size - 1}, found {index}")
+        for token_id in sequence:  # NumPy integers, or an error
+            if isinstance(token_id, bool) or not isinstance(token_id, int | np.integer):
+                raise DataError(f"{what} {number}: expected ids that are whole numbers, found {token_id!r}")
+            if not 0 <= token_id < size:
+                raise DataError(f"{what} {number}: expected ids from 0 to {size - 1}, found {token_id}")
 
 
 def check_tensor(ids: Tensor, size: int, what: str) -> None:
-    """Raise `DataError` unless all ids of a tensor are whole numbers from 0 to size - 1."""
+    """Raise `DataError` unless all ids of a tensor are whole numbers from 0 to size - 1; `what` begins the message."""
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise DataError(f"{what}: expected ids that are whole numbers, found {ids.dtype}")
     if not ids.numel():
         return
-    for found in torch.stack(ids.aminmax()).tolist():
-        if not 0 <= found < size:
-            raise DataError(f"{what}: expected ids from 0 to {size - 1}, found {found}")
+    for extreme in torch.stack(ids.aminmax()).tolist():
+        if not 0 <= extreme < size:
+            raise DataError(f"{what}: expected ids from 0 to {size - 1}, found {extreme}")
 
 
 def check_lists(lists: Sequence[NDArray[np.int32]], sentences: int, size: int, eos: int) -> None:
-    """Check the only tokens that each of so many sentences' outputs may hold; raises `DataError`.
+    """Raise `DataError` unless there is a valid shortlist of target ids for each of `sentences` sentences.
 
-    They are ids from 0 to size - 1 in ascending order, the end symbol among them.
+    A shortlist holds int32 ids from 0 to size - 1 in ascending order and contains the end symbol `eos`.
     """
     if len(lists) != sentences:
         raise DataError(f"shortlist: expected a list for each of {sentences} sentences, found {len(lists)}")
-    for number, listed in enumerate(lists, start=1):
-        place = f"shortlist of sentence {number}"
-        if listed.ndim != 1 or listed.dtype != np.int32:
-            raise DataError(f"{place}: expected int32 ids, found {listed.dtype} of shape {listed.shape}")
-        if len(listed) and (np.diff(listed) <= 0).any():
-            raise DataError(f"{place}: expected ids in ascending order, found others")
-        if len(listed) and (listed[0] < 0 or listed[-1] >= size):
-            found = listed[0] if listed[0] < 0 else listed[-1]
-            raise DataError(f"{place}: expected ids from 0 to {size - 1}, found {found}")
-        if listed[np.searchsorted(listed, eos) :][:1].tolist() != [eos]:
-            raise DataError(f"{place}: expected the end symbol {eos} among its ids, found none")
+    for number, ids in enumerate(lists, start=1):
+        label = f"shortlist of sentence {number}"
+        if ids.ndim != 1 or ids.dtype != np.int32:
+            raise DataError(f"{label}: expected int32 ids, found {ids.dtype} of shape {ids.shape}")
+        if len(ids) and (np.diff(ids) <= 0).any():
+            raise DataError(f"{label}: expected ids in ascending order, found others")
+        if len(ids) and (ids[0] < 0 or ids[-1] >= size):
+            invalid = ids[0] if ids[0] < 0 else ids[-1]
+            raise DataError(f"{label}: expected ids from 0 to {size - 1}, found {invalid}")
+        if ids[np.searchsorted(ids, eos) :][:1].tolist() != [eos]:
+            raise DataError(f"{label}: expected the end symbol {eos} among its ids, found none")

@@ -1,7 +1,8 @@
-"""Which engine decodes a run, and in which precision: the fastest that gives the right results, and never in silence.
+"""Choice of the engine and the precision that decode a run.
 
-`pytorch` is the model as it is written in `headwise.models`; it runs every model everywhere. `native` is
-`headwise.decoding.native`, for Transformers on the CPU. `auto` takes the native one where it can.
+The engine `pytorch` is the model in `headwise.models`; it supports every model on every device. `native` is
+`headwise.decoding.native`, for Transformers on the CPU. `auto` takes the native engine where it supports the run.
+`LoadedRun.engine` describes the choice and its reason.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _FORMER_NAMES = {"readable": "pytorch"}
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What a user asks for.
+    """The user's choice of engine.
 
     Attributes:
         engine: one of `ENGINES`.
-        precision: float32, bfloat16, int8, auto for the fastest, or None for what the run is stored in.
+        precision: float32, bfloat16, int8, auto for the fastest, or None for the precision of the stored weights.
         device: see `headwise.nn.device.find_device`.
-        workers: threads that each search sentences of their own (native engine); 0 for one a processor.
+        workers: threads of the native engine, each of which searches its own sentences; 0 for one per processor.
     """
 
     engine: str = "auto"
@@ -43,7 +44,7 @@ class EngineOptions:
     workers: int = 0
 
     def __post_init__(self) -> None:
-        """Check the names, of which `readable` is `pytorch`'s former one; raises `ConfigError`."""
+        """Validate the options; raises `ConfigError`. `readable` is the former name of the engine `pytorch`."""
         object.__setattr__(self, "engine", _FORMER_NAMES.get(self.engine, self.engine))
         if self.engine not in ENGINES:
             raise ConfigError(f"engine: expected one of {', '.join(ENGINES)}, found {self.engine!r}")
@@ -55,8 +56,8 @@ class EngineOptions:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A run made ready to decode; `engine` says in a phrase with what, and why not faster."""
+class LoadedRun:
+    """A loaded run; `engine` describes its engine and precision and, for PyTorch, why the native one isn't used."""
 
     model: Seq2Seq
     subwords: Subwords
@@ -64,21 +65,21 @@ class Opened:
     engine: str
 
 
-def open_run(path: Path, options: EngineOptions) -> Opened:
-    """Load a run's subwords and model.
+def open_run(path: Path, options: EngineOptions) -> LoadedRun:
+    """Load a run's configuration, subwords and model.
 
-    Raises `CheckpointError` where the run is missing or damaged, and `ConfigError` or `DeviceError` where it can't be
-    decoded as asked.
+    Raises `CheckpointError` where the run is missing or damaged, and `ConfigError` or `DeviceError` where it doesn't
+    support the options.
     """
     config = Config.of_run(path, "translation")
     trained_with = read_recipe(path / "model.safetensors").get("subwords")
     subwords = Subwords.load(path, config.subwords, trained_with)
-    library = _native(config, options)
+    library = _find_native(config, options)
     if isinstance(library, Library):
         native = _open_native(path, config, subwords, library, options)
         workers = f"{native.workers} worker{'s' * (native.workers > 1)}"
         engine = f"native engine ({library.variant}), {native.precision}, {workers}"
-        return Opened(native, subwords, config, engine)
+        return LoadedRun(native, subwords, config, engine)
     if options.precision == "int8":
         raise ConfigError(f"precision: int8 needs the native engine, but {library}")
     device = find_device(options.device)
@@ -86,35 +87,38 @@ def open_run(path: Path, options: EngineOptions) -> Opened:
     model = load_model(path, subwords.source_size, subwords.target_size, config).to(device)
     model.compute_dtype = dtype
     precision = str(dtype).removeprefix("torch.")
-    return Opened(model, subwords, config, f"pytorch engine ({device}), {precision}; native: {library}")
+    return LoadedRun(model, subwords, config, f"pytorch engine ({device}), {precision}; native: {library}")
 
 
-def _native(config: Config, options: EngineOptions) -> Library | str:
-    """Return the native engine's library, or why it isn't used; raises where it was asked for by name."""
+def _find_native(config: Config, options: EngineOptions) -> Library | str:
+    """Return the native engine's library, or the reason why it isn't used.
+
+    Raises `ConfigError` where the options require the native engine and it can't be used.
+    """
     if options.engine == "pytorch":
         return "--engine pytorch was asked for"
     if options.engine == "auto" and find_device(options.device).type != "cpu":
-        found: Library | str = "it runs on the CPU, and there is another device"
+        library_or_reason: Library | str = "it runs on the CPU, and there is another device"
     elif options.device not in ("auto", "cpu"):
-        found = f"it runs on the CPU, and the device is {options.device}"
+        library_or_reason = f"it runs on the CPU, and the device is {options.device}"
     else:
-        found = unsupported(config.model) or find_library()
-    if options.engine == "native" and isinstance(found, str):
-        raise ConfigError(f"engine: the native engine can't be used: {found}")
-    return found
+        library_or_reason = unsupported(config.model) or find_library()
+    if options.engine == "native" and isinstance(library_or_reason, str):
+        raise ConfigError(f"engine: the native engine can't be used: {library_or_reason}")
+    return library_or_reason
 
 
 def _open_native(
     path: Path, config: Config, subwords: Subwords, library: Library, options: EngineOptions
 ) -> NativeTransformer:
-    """Pack the weights as they are read, so that no second copy of them is ever held."""
+    """Build the native engine; weights are packed as they are read, so that memory never holds a second copy."""
     sizes = subwords.source_size, subwords.target_size
     weights = fitting(lambda: build_model(config.model, *sizes), path / "model.safetensors")
-    wanted = "int8" if options.precision == "auto" else options.precision
+    precision = "int8" if options.precision == "auto" else options.precision
 
     def readable() -> Seq2Seq:
         model = load_model(path, *sizes, config)
-        model.compute_dtype = torch.bfloat16 if wanted == "bfloat16" else torch.float32
+        model.compute_dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         return model
 
     native = NativeTransformer(
@@ -122,24 +126,26 @@ def _open_native(
         *sizes,
         weights.get,
         library=library,
-        precision=wanted or weights.precision,
+        precision=precision or weights.precision,
         readable=readable,
     )
     native.workers = options.workers or processors()
     return native
 
 
-class Watch:
-    """Tells whether a readable model is still what was loaded, so that an engine may stand for it."""
+class ChangeDetector:
+    """Detector of changes to a PyTorch model, after which an engine loaded from the same run no longer equals it."""
 
     def __init__(self, model: Seq2Seq) -> None:
         self._model = model
-        self._versions = self._now()
+        self._versions = self._current_versions()
 
-    def touched(self) -> bool:
-        """Tell whether a parameter was changed or replaced, or a probe set."""
-        probed = any(isinstance(part, Probed) and part.probe is not None for part in self._model.modules())
-        return probed or self._now() != self._versions
+    def changed(self) -> bool:
+        """Whether a parameter was changed or replaced, or a probe is set."""
+        has_probe = any(
+            isinstance(module, Probed) and module.probe is not None for module in self._model.modules()
+        )
+        return has_probe or self._current_versions() != self._versions
 
-    def _now(self) -> list[tuple[int, int]]:
+    def _current_versions(self) -> list[tuple[int, int]]:
         return [(id(parameter), parameter._version) for parameter in self._model.parameters()]

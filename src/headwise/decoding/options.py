@@ -1,4 +1,4 @@
-"""What a search may do: the paper's beam by default, and every option checked when it is made."""
+"""Search options, validated on construction; the defaults are the paper's."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class SearchOptions:
     """Options of `headwise.decoding.search.search`; lengths are in subwords.
 
     Attributes:
-        beam: live hypotheses of a sentence (section 6.1 of the paper: 4); 1 is greedy search.
-        alpha: exponent of the length penalty ((5 + |Y|) / 6)^alpha (section 6.1: 0.6); 0 switches it off.
-        n_best: translations returned for each sentence; at most `beam`, except when sampling, where it is
+        beam: beam size, the live hypotheses of a sentence (section 6.1 of the paper: 4); 1 is greedy search.
+        alpha: exponent of the length penalty ((5 + |Y|) / 6)^alpha (section 6.1: 0.6); 0 disables it.
+        n_best: hypotheses returned for each sentence; at most `beam`, except when sampling, where it is
             the number of independent samples, returned in the order drawn.
-        min_length: the end symbol is not allowed before this many subwords.
-        max_length: no output has more subwords than this, whatever the input's length.
+        min_length: minimum number of subwords before the end symbol.
+        max_length: maximum number of subwords of an output, whatever the input's length.
         extra_length: an output has at most this many subwords more than its input (section 6.1: 50).
-        length_factor: an output has at most this many times as many subwords as its input, and `extra_length` more.
-        no_repeat_ngram: no n-gram of this size occurs twice in an output; 0 switches it off.
-        patience: a sentence's search ends when `patience * beam` hypotheses have ended (Kasai et al. 2022,
+        length_factor: factor on the input's length, to which `extra_length` is added for the maximum output length.
+        no_repeat_ngram: no n-gram of this size occurs twice in an output; 0 disables it.
+        patience: a sentence's search ends after `patience * beam` finished hypotheses (Kasai et al. 2022,
             "A call for clarity in beam search"); infinity continues until no live hypothesis can still win.
-        allow_unknown: let the model produce its unknown-word symbol, which nobody can read.
+        allow_unknown: allow the unknown-word symbol in outputs.
         sample: draw tokens at random instead of searching for the best.
-        temperature: log-probabilities are divided by it before drawing.
-        top_k: draw among the k likeliest tokens only; 0: among all.
-        top_p: draw among the fewest likeliest tokens that have this probability together.
-        seed: of the random draws; the same sentence with the same seed gives the same samples in any batch.
+        temperature: divisor of the log-probabilities before drawing.
+        top_k: draw from the k likeliest tokens only; 0: from all.
+        top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this (nucleus sampling).
+        seed: seed of the random draws; the same sentence with the same seed gives the same samples in any batch.
     """
 
     beam: int = _DEFAULTS.beam
@@ -54,15 +54,15 @@ class SearchOptions:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Check every value; raises `ConfigError` naming the option, what it expects and what it found."""
+        """Validate every value; raises `ConfigError` with the option, the expected range and the value."""
         for name in (*_RANGES, *_REALS):
             check_option(name, getattr(self, name))
         if not self.sample:
             for name in ("temperature", "top_k", "top_p"):
-                found = getattr(self, name)
-                if found != getattr(type(self), name):
+                value = getattr(self, name)
+                if value != getattr(type(self), name):
                     raise ConfigError(
-                        f"{name}: expected only together with sampling, found {found} in a beam search"
+                        f"{name}: expected only together with sampling, found {value} in a beam search"
                     )
             self._check(self.n_best <= self.beam, "n_best", f"at most the beam size {self.beam}")
         if self.max_length is not None:
@@ -70,12 +70,12 @@ class SearchOptions:
                 self.min_length <= self.max_length, "min_length", f"at most max_length {self.max_length}"
             )
 
-    def _check(self, good: bool, name: str, expected: str) -> None:
-        if not good:
+    def _check(self, valid: bool, name: str, expected: str) -> None:
+        if not valid:
             raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
 
     def limit(self, source_length: int) -> int:
-        """Return the most subwords that an output for so many may have, the end symbol counted in both."""
+        """Return the maximum output length for a source of `source_length` subwords; both count the end symbol."""
         limit = math.ceil(source_length * self.length_factor) + self.extra_length
         if self.max_length is not None:
             limit = min(limit, self.max_length + 1)
@@ -83,20 +83,20 @@ class SearchOptions:
 
     @property
     def rows(self) -> int:
-        """Hypotheses that one sentence occupies in a batch."""
+        """Number of hypotheses of one sentence in a decoding batch."""
         return self.n_best if self.sample else self.beam
 
 
 def check_option(name: str, value: float | None) -> None:
-    """Raise `ConfigError` for a value that is out of an option's range, whatever the other options are."""
+    """Raise `ConfigError` where a value is out of its option's range, which doesn't depend on other options."""
     if name in _RANGES and value is not None:
-        lowest, highest = _RANGES[name]
-        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-            raise ConfigError(f"{name}: expected a whole number of at least {lowest}, found {value!r}")
-        if value > highest:
-            raise ConfigError(f"{name}: expected a whole number of at most {highest:,}, found {value}")
-    for good, expected in _REALS.get(name, ()):
-        if value is not None and not good(value):
+        minimum, maximum = _RANGES[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ConfigError(f"{name}: expected a whole number of at least {minimum}, found {value!r}")
+        if value > maximum:
+            raise ConfigError(f"{name}: expected a whole number of at most {maximum:,}, found {value}")
+    for is_valid, expected in _REALS.get(name, ()):
+        if value is not None and not is_valid(value):
             raise ConfigError(f"{name}: expected {expected}, found {value}")
 
 

@@ -1,4 +1,4 @@
-"""What a translation is: its text, subwords, scores and alignment."""
+"""Translations: text, subwords, scores and alignment."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Output:
     """One output for a source sentence.
 
     Attributes:
-        text: detokenized.
-        tokens: its subword ids, without the end symbol.
-        pieces: its subwords as they are written, the end symbol last.
+        text: detokenized text.
+        tokens: subword ids, without the end symbol.
+        pieces: subwords as strings, the end symbol last.
         log_probability: log P(text | source), natural logarithm, the end symbol included.
         score: log_probability / length penalty.
         token_log_probabilities: one for each of `pieces`; they sum to `log_probability`.
-        alignment: links (source word, target word), from 0, where they were asked for.
+        alignment: links (source word, target word), from 0; None unless requested.
     """
 
     text: str
@@ -35,16 +35,16 @@ class Output:
 
     @property
     def pharaoh(self) -> str:
-        """The alignment as it is usually written: `0-0 2-1`; empty where there is none."""
+        """The alignment in the Pharaoh format, `0-0 2-1`; empty without an alignment."""
         return " ".join(f"{source}-{target}" for source, target in self.alignment or ())
 
 
 @dataclass(frozen=True)
 class Translation:
-    """What a source sentence was translated to: `outputs`, best first (samples in the order drawn).
+    """The translation of a source sentence: `outputs`, best first (samples in the order drawn).
 
-    `source_pieces` are the subwords that the model read, without end symbols; `unknown` the words of the source, as
-    they stand there, that hold something the model never saw (see `headwise.text.tokens.seen`).
+    `source_pieces` are the subwords that the model read, without end symbols. `unknown` are the words of the source,
+    as written, that contain something unseen in training (see `headwise.text.tokens.seen`).
     """
 
     source: str
@@ -68,8 +68,10 @@ class Translation:
         return self.outputs[0].log_probability
 
 
-def joined(parts: Sequence[Translation], source: str, alpha: float, *, aligned: bool = False) -> Translation:
-    """Join the parts of a sentence that was split, rank by rank; a part with fewer outputs repeats its last.
+def join_translations(
+    parts: Sequence[Translation], source: str, alpha: float, *, aligned: bool = False
+) -> Translation:
+    """Join the translated parts of a split sentence, rank by rank; a part with fewer outputs repeats its last.
 
     Without parts the translation is empty, with log-probability 0.
     """
@@ -77,14 +79,14 @@ def joined(parts: Sequence[Translation], source: str, alpha: float, *, aligned: 
         return Translation(source, (), (Output("", alignment=() if aligned else None),))
     ranks = range(max(len(part.outputs) for part in parts))
     outputs = [
-        _joined([part.outputs[min(rank, len(part.outputs) - 1)] for part in parts], parts, alpha)
+        _join_outputs([part.outputs[min(rank, len(part.outputs) - 1)] for part in parts], parts, alpha)
         for rank in ranks
     ]
     pieces = tuple(itertools.chain.from_iterable(part.source_pieces for part in parts))
     return Translation(source, pieces, tuple(outputs))
 
 
-def _joined(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:
+def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:
     if len(outputs) == 1:
         return outputs[0]
     gains = tuple(itertools.chain.from_iterable(output.token_log_probabilities for output in outputs))
@@ -96,12 +98,14 @@ def _joined(outputs: Sequence[Output], parts: Sequence[Translation], alpha: floa
         log_probability=log_probability,
         score=log_probability / length_penalty(len(gains), alpha),
         token_log_probabilities=gains,
-        alignment=_shifted(outputs, parts),
+        alignment=_join_alignments(outputs, parts),
     )
 
 
-def _shifted(outputs: Sequence[Output], parts: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
-    """Alignments of the parts as one: each part's words follow those of the part before."""
+def _join_alignments(
+    outputs: Sequence[Output], parts: Sequence[Translation]
+) -> tuple[tuple[int, int], ...] | None:
+    """Concatenate the alignments of the parts; word indices of a part are offset by the words of the parts before."""
     links: list[tuple[int, int]] = []
     source_words = target_words = 0
     for output, part in zip(outputs, parts, strict=True):

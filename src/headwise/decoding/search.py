@@ -1,20 +1,20 @@
-"""Beam search; with a beam of 1 it is greedy, and with random draws it is sampling.
+"""Beam search; greedy search is the special case of beam size 1, and sampling replaces the selection by random draws.
 
-The beam holds the k best hypotheses of a sentence (section 6.1 of the paper: k = 4). At every step each of
+The beam contains the k best hypotheses of a sentence (section 6.1 of the paper: k = 4). At every step each of
 them is continued by every token; the k likeliest continuations that don't end stay live, and those that end *and*
-are among the k likeliest of all are finished. Finished hypotheses compete by
+are among the k likeliest of all are finished. Finished hypotheses are ranked by
 
     score(Y) = log P(Y | X) / lp(Y),    lp(Y) = ((5 + |Y|) / 6)^alpha
 
 (Wu et al. 2016, "Google's neural machine translation system", equation 14), where |Y| counts the output's
-subwords, the end symbol included. A sentence's search ends when `patience * beam` hypotheses have finished
-or, with the same result, as soon as no live hypothesis can beat the n-th best finished one: log P only falls
-as a hypothesis grows, so the best it can still reach is its log P ≤ 0 over the largest length penalty within
+subwords, the end symbol included. A sentence's search ends when `patience * beam` hypotheses are finished
+or, with the same result, as soon as no live hypothesis can beat the n-th best finished one: log P only decreases
+as a hypothesis grows, so its best possible score is its log P ≤ 0 over the largest length penalty within
 the limit. A hypothesis that reaches the limit, |Y| ≤ length_factor · |X| + extra_length with both end symbols
-counted, is closed by the end symbol at whatever probability the model gives it there; so every score is the
-score that forced decoding gives to the same tokens.
+counted, is finished with the end symbol at the probability that the model gives it there; so every score equals the
+score of the same tokens in forced decoding.
 
-Shapes: n sentences still searched, k hypotheses each, v vocabulary, t tokens so far, m candidates of a step.
+Shapes: n unfinished sentences, k hypotheses each, v vocabulary, t tokens so far, m candidates of a step.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def search(
     listed: Tensor | None = None,
     trace: BeamTrace | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search the best outputs of a batch of sentences.
+    """Decode a batch of sentences by beam search or sampling.
 
-    `source` and `mask` are (sentences, length); rows end with the end symbol and `mask` is True on real
-    tokens. `prefixes` hold the ids with which each sentence's outputs must begin; they count in the score
-    like any other token. `listed` (sentences, v) is True on the only tokens that a sentence's outputs may hold, the end
-    symbol among them; probabilities are then taken among these. The tensor that `model.step` returns is overwritten.
-    `trace` records the beam tree.
+    `source` and `mask` are (sentences, length); sources end with the end symbol and `mask` is True on real
+    tokens. `prefixes` are the target ids with which each sentence's outputs must begin; they count in the score
+    like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains the
+    end symbol; probabilities are then normalized over the shortlist. The tensor that `model.step` returns is
+    overwritten. `trace` records the beam tree.
 
     Returns up to `n_best` hypotheses for each sentence, in the order of `source`: by score, best first, or
     when sampling in the order drawn. Raises `CheckpointError` where the model's probabilities are not
@@ -64,7 +64,9 @@ def search(
     finished = _Finished(len(source), options, source.device)
     state = model.start(model.encode(source, mask), k, constraints.capacity)
     previous = torch.full((len(source) * k,), symbols.bos, device=source.device)
-    noise = _noise(source, mask, options, constraints.capacity) if options.sample else None
+    random_numbers = (
+        _draw_random_numbers(source, mask, options, constraints.capacity) if options.sample else None
+    )
     while True:
         step = live.tokens.shape[-1]
         log_probs, state = model.step(previous, state)  # (n·k, v)
@@ -72,31 +74,31 @@ def search(
         if listed is not None:
             log_probs = log_probs.masked_fill(~listed[live.sentences, None], -torch.inf).log_softmax(-1)
         constraints.apply(log_probs, live.tokens)
-        if noise is not None:
-            chosen = _sample(log_probs, live.totals, noise[:, :, step], options, symbols.eos)
+        if random_numbers is not None:
+            chosen = _sample(log_probs, live.totals, random_numbers[:, :, step], options, symbols.eos)
         else:
             chosen = _continue(log_probs, live.totals, symbols.eos)
         finished.add(live, chosen, step + 1, symbols.eos)
         if trace is not None:
             trace.record(live.sentences, chosen, step + 1)
         parents = live.advance(chosen)
-        going = finished.undecided(live, constraints.limits).nonzero()[:, 0]
-        if not len(going):
+        unfinished = finished.undecided(live, constraints.limits).nonzero()[:, 0]
+        if not len(unfinished):
             return finished.hypotheses()
-        if len(going) < len(live.sentences):
-            live.keep(going)
-            constraints.keep(going)
-            state = state.keep(going)
-            parents = parents[going]
-            noise = noise[going] if noise is not None else None
-        if k > 1 and not options.sample and step > 0:  # after the first step all rows of a sentence are alike
-            first = k * torch.arange(len(going), device=going.device)[:, None]  # each sentence's first row
-            state = state.reorder((first + parents).flatten())
+        if len(unfinished) < len(live.sentences):
+            live.keep(unfinished)
+            constraints.keep(unfinished)
+            state = state.keep(unfinished)
+            parents = parents[unfinished]
+            random_numbers = random_numbers[unfinished] if random_numbers is not None else None
+        if k > 1 and not options.sample and step > 0:  # at step 0 all states of a sentence are equal
+            first_beam = k * torch.arange(len(unfinished), device=unfinished.device)[:, None]  # (n, 1)
+            state = state.reorder((first_beam + parents).flatten())
         previous = live.tokens[..., -1].flatten()
 
 
-def damaged(number: int) -> CheckpointError:
-    """Return the error for sentence `number` of a batch (from 1), for which no hypothesis could finish."""
+def damaged_model_error(number: int) -> CheckpointError:
+    """Return the error for sentence `number` of a batch (from 1), of which no hypothesis could be finished."""
     return CheckpointError(
         f"sentence {number} of the batch: expected probabilities from the model, "
         "found values that aren't finite numbers; its parameters are damaged"
@@ -104,16 +106,16 @@ def damaged(number: int) -> CheckpointError:
 
 
 def _continue(log_probs: Tensor, totals: Tensor, eos: int) -> Candidates:
-    """Take the 2k best continuations: at most k of them end, so k are left to stay live."""
+    """Select the 2k best continuations: at most k of them end, so at least k stay live."""
     k = totals.shape[1]
-    values, parents, tokens = best_continuations(log_probs, totals, 2 * k)
+    continued_totals, parents, tokens = best_continuations(log_probs, totals, 2 * k)
     gains = log_probs.flatten(1).gather(1, parents * log_probs.shape[-1] + tokens)
-    ending = tokens == eos
-    places = ending.to(torch.uint8).argsort(dim=1, stable=True)[:, :k]  # in order, those that end last
-    going = values.masked_fill(ending, -torch.inf).gather(1, places)
-    ends = ending & values.isfinite()
+    is_end = tokens == eos
+    live_candidates = is_end.to(torch.uint8).argsort(dim=1, stable=True)[:, :k]  # those that don't end first
+    live_totals = continued_totals.masked_fill(is_end, -torch.inf).gather(1, live_candidates)
+    ends = is_end & continued_totals.isfinite()
     ends[:, k:] = False
-    return Candidates(parents, tokens, gains, values, ends, places, going)
+    return Candidates(parents, tokens, gains, continued_totals, ends, live_candidates, live_totals)
 
 
 def _sample(
@@ -123,20 +125,28 @@ def _sample(
     probabilities, tokens = shaped(log_probs, options.temperature, options.top_k, options.top_p)
     tokens = tokens.gather(-1, draw(probabilities, numbers)[..., None])[..., 0]
     gains = log_probs.gather(-1, tokens[..., None])[..., 0]
-    values = totals + gains
-    places = torch.arange(totals.shape[1], device=totals.device).expand_as(totals)
-    ending = tokens == eos
-    going = values.masked_fill(ending, -torch.inf)
-    return Candidates(places, tokens, gains, values, ending & values.isfinite(), places, going)
+    continued_totals = totals + gains
+    beam_indices = torch.arange(totals.shape[1], device=totals.device).expand_as(totals)
+    is_end = tokens == eos
+    live_totals = continued_totals.masked_fill(is_end, -torch.inf)
+    return Candidates(
+        beam_indices,
+        tokens,
+        gains,
+        continued_totals,
+        is_end & continued_totals.isfinite(),
+        beam_indices,
+        live_totals,
+    )
 
 
-def _noise(source: Tensor, mask: Tensor, options: SearchOptions, steps: int) -> Tensor:
-    sentences = [row[real].tolist() for row, real in zip(source.cpu(), mask.cpu(), strict=True)]
+def _draw_random_numbers(source: Tensor, mask: Tensor, options: SearchOptions, steps: int) -> Tensor:
+    sentences = [ids[real].tolist() for ids, real in zip(source.cpu(), mask.cpu(), strict=True)]
     return uniforms(sentences, options.n_best, steps, options.seed).to(source.device)
 
 
 class _Live:
-    """The live hypotheses, of the sentences that still have some."""
+    """The live hypotheses of the unfinished sentences."""
 
     def __init__(self, sentences: int, k: int, sample: bool, device: torch.device) -> None:
         self.sentences = torch.arange(sentences, device=device)  # (n,)
@@ -144,10 +154,10 @@ class _Live:
         self.gains = torch.empty(sentences, k, 0, device=device)  # (n, k, t)
         self.totals = torch.zeros(sentences, k, device=device)  # (n, k)
         if not sample:
-            self.totals[:, 1:] = -torch.inf  # one empty hypothesis to begin with, not k equal ones
+            self.totals[:, 1:] = -torch.inf  # start with one empty hypothesis, not with k equal ones
 
     def advance(self, chosen: Candidates) -> Tensor:
-        """Continue the hypotheses as chosen; returns their parents (n, k)."""
+        """Replace the live hypotheses by the chosen continuations; returns the indices of their parents (n, k)."""
         parents = chosen.parents.gather(1, chosen.places)
         history = parents[..., None].expand_as(self.tokens)
         tokens = chosen.tokens.gather(1, chosen.places)[..., None]
@@ -158,7 +168,7 @@ class _Live:
         return parents
 
     def keep(self, sentences: Tensor) -> None:
-        """Keep only these rows."""
+        """Keep only these sentences, given as row indices."""
         self.sentences = self.sentences[sentences]
         self.tokens = self.tokens[sentences]
         self.gains = self.gains[sentences]
@@ -166,7 +176,7 @@ class _Live:
 
 
 class _Finished:
-    """The finished hypotheses of all sentences, left on the device until the search is over."""
+    """The finished hypotheses of all sentences; they stay on the device until the search ends."""
 
     def __init__(self, sentences: int, options: SearchOptions, device: torch.device) -> None:
         self.options = options
@@ -175,41 +185,41 @@ class _Finished:
         self._chunks: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # sentence, column, tokens, gains
 
     def add(self, live: _Live, chosen: Candidates, length: int, eos: int) -> None:
-        """Take the hypotheses that end now, with |Y| = `length`."""
+        """Add the hypotheses that end at this step, with |Y| = `length`."""
         rows, columns = chosen.ends.nonzero(as_tuple=True)
         if not len(rows):
             return
         scores = chosen.totals / length_penalty(length, self.options.alpha)
         scores = scores.masked_fill(~chosen.ends, -torch.inf)
-        together = torch.cat([self.best[live.sentences], scores], dim=1)
-        self.best[live.sentences] = together.topk(self.options.n_best, dim=1).values
+        all_scores = torch.cat([self.best[live.sentences], scores], dim=1)
+        self.best[live.sentences] = all_scores.topk(self.options.n_best, dim=1).values
         self.count[live.sentences] += chosen.ends.sum(1)
         parents = chosen.parents[rows, columns]
         gains = torch.cat([live.gains[rows, parents], chosen.gains[rows, columns, None]], dim=1)
         self._chunks.append((live.sentences[rows], columns, live.tokens[rows, parents], gains))
 
     def undecided(self, live: _Live, limits: Tensor) -> Tensor:
-        """Return for each live sentence (n,) whether its search continues; `limits` (n,) bound |Y|."""
-        ceiling = live.totals.amax(1)
+        """Return for each unfinished sentence (n,) whether its search continues; `limits` (n,) bound |Y|."""
+        best_reachable = live.totals.amax(1)
         if self.options.sample:
-            return ceiling > -torch.inf
-        ceiling = ceiling / length_penalty(limits, self.options.alpha)
-        full = self.count[live.sentences] >= self.options.patience * self.options.beam
-        return (ceiling > self.best[live.sentences, -1]) & ~full
+            return best_reachable > -torch.inf
+        best_reachable = best_reachable / length_penalty(limits, self.options.alpha)
+        enough_finished = self.count[live.sentences] >= self.options.patience * self.options.beam
+        return (best_reachable > self.best[live.sentences, -1]) & ~enough_finished
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Return every sentence's best hypotheses."""
-        found: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(len(self.count))]
+        """Return the best hypotheses of every sentence; raises `CheckpointError` where a sentence has none."""
+        finished: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(len(self.count))]
         for chunk in self._chunks:
             for sentence, column, tokens, gains in zip(*(part.tolist() for part in chunk), strict=True):
                 log_probability = sum(gains)
                 score = log_probability / length_penalty(len(gains), self.options.alpha)
                 hypothesis = Hypothesis(tuple(tokens), log_probability, score, tuple(gains))
-                found[sentence].append((column, hypothesis))
+                finished[sentence].append((column, hypothesis))
         results = []
-        for number, entries in enumerate(found, start=1):
+        for number, entries in enumerate(finished, start=1):
             if not entries:
-                raise damaged(number)
+                raise damaged_model_error(number)
             if self.options.sample:
                 entries.sort(key=lambda entry: entry[0])
             else:

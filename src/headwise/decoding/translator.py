@@ -1,9 +1,9 @@
-"""Strings in, translations out: a trained model for those who know nothing of ids.
+"""Translation of text with a trained model: strings in, translations out.
 
-The same sentence gets the same translation in any batch. Its log-probabilities differ by rounding alone, as matrix
-products of another size add up in another order: below 1e-4 in float32, by about 1 % in bfloat16, where two
-candidates that are nearly tied may therefore change places. (The native engine adds up in one order, whatever the
-batch, in every precision.)
+The same sentence gets the same translation in any batch. Its log-probabilities differ only by rounding, because matrix
+products of another size are summed in another order: by less than 1e-4 in float32 and by about 1 % in bfloat16, where
+two nearly tied candidates may therefore change places. (The native engine sums in the same order in every batch,
+in all precisions.)
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.forced import score
-from headwise.decoding.loading import EngineOptions, Watch, open_run
+from headwise.decoding.loading import ChangeDetector, EngineOptions, open_run
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.outputs import Output, Translation, joined
+from headwise.decoding.outputs import Output, Translation, join_translations
 from headwise.decoding.shortlist import FILE as SHORTLIST
 from headwise.decoding.shortlist import Shortlist
 from headwise.decoding.splitting import split_text
@@ -45,16 +45,16 @@ SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
 
 
 class LongLineWarning(UserWarning):
-    """A line is longer than the model can read, and only its beginning was translated."""
+    """A line is longer than the model's maximum length, and only its beginning was translated."""
 
 
 class Translator:
-    """A trained model (or several that vote), its subwords, and the search options of its configuration."""
+    """A trained model or ensemble with its subwords and the search options of its configuration."""
 
     def __init__(
         self, model: Seq2Seq, subwords: Subwords, decoding: DecodingConfig | None = None, engine: str = ""
     ) -> None:
-        """Use a model, or an engine that stands for one; `engine` describes it in a phrase."""
+        """Use a loaded model or native engine; `engine` describes it in a phrase."""
         decoding = decoding or DecodingConfig()
         self.subwords = subwords
         self.batch_tokens = decoding.batch_tokens
@@ -64,8 +64,8 @@ class Translator:
         self.engine = engine
         self.shortlist: Shortlist | None = None
         self.novelty = Novelty(subwords)
-        self._fast = model
-        self._readable: tuple[Seq2Seq, Watch] | None = None
+        self._loaded_model = model
+        self._readable: tuple[Seq2Seq, ChangeDetector] | None = None
 
     @classmethod
     def load(
@@ -78,24 +78,24 @@ class Translator:
         workers: int = 0,
         shortlist: bool = False,
     ) -> Translator:
-        """Load a run directory, or several as an ensemble; the first one's configuration gives the defaults.
+        """Load a run directory, or several as an ensemble; the first run's configuration gives the defaults.
 
         For `device`, `precision`, `engine` and `workers` see `headwise.decoding.loading.EngineOptions`. `shortlist`
-        lets translations hold only the subwords that the first run's shortlist gives for their source. Raises
-        `CheckpointError` where a run is missing, damaged, without the shortlist asked for, or has other subwords than
-        the first, and `ConfigError` or `DeviceError` where it can't be decoded as asked.
+        restricts translations to the first run's vocabulary shortlist. Raises `CheckpointError` where a run is missing
+        or damaged, lacks the requested shortlist, or has other subwords than the first run, and `ConfigError` or
+        `DeviceError` where it doesn't support the options.
         """
         paths = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
         options = EngineOptions(engine, precision, device, workers)
-        opened = [open_run(path, options) for path in paths]
-        first = opened[0]
-        for path, other in zip(paths, opened, strict=True):
+        loaded_runs = [open_run(path, options) for path in paths]
+        first = loaded_runs[0]
+        for path, other in zip(paths, loaded_runs, strict=True):
             if other.subwords.digest() != first.subwords.digest():
                 raise CheckpointError(
                     f"{path}: expected the subwords of {paths[0]} ({first.subwords.digest()}), "
                     f"as every run of an ensemble needs, found {other.subwords.digest()}"
                 )
-        models = [each.model for each in opened]
+        models = [loaded.model for loaded in loaded_runs]
         model = models[0] if len(models) == 1 else Ensemble(models)
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
         translator.novelty = Novelty(first.subwords, _seen(paths, first.subwords))
@@ -107,30 +107,30 @@ class Translator:
 
     @property
     def model(self) -> Seq2Seq:
-        """The readable model, loaded when it is first asked for.
+        """The PyTorch model, loaded on first access.
 
-        Where it is changed, or probes are set, translations come from it and no longer from an engine.
+        Once it is changed, or while probes are set, it translates in place of the native engine.
         """
         if self._readable is None:
-            with torch.inference_mode(False):  # whoever asks: its parameters' changes must be seen
-                model = self._fast.readable
-            self._readable = model, Watch(model)
+            with torch.inference_mode(False):  # inference tensors have no version that tells of changes
+                model = self._loaded_model.readable
+            self._readable = model, ChangeDetector(model)
         return self._readable[0]
 
     @model.setter
     def model(self, model: Seq2Seq) -> None:
-        self._fast, self._readable, self.engine = model, None, ""
+        self._loaded_model, self._readable, self.engine = model, None, ""
 
     @property
-    def searched(self) -> Seq2Seq:
-        """What translations come from: the engine, or the readable model once that was changed."""
-        changed = self._readable is not None and self._readable[1].touched()
-        return self.model if changed else self._fast
+    def search_model(self) -> Seq2Seq:
+        """The model that decodes: the loaded engine, or the PyTorch model where that was changed."""
+        changed = self._readable is not None and self._readable[1].changed()
+        return self.model if changed else self._loaded_model
 
     def options_with(self, options: SearchOptions | None = None, **changes: Any) -> SearchOptions:
-        """Return the given options, or the run's, with some of them changed.
+        """Return `options`, or the run's options, with some of them changed.
 
-        Raises `ConfigError` for an option that is unknown, naming the nearest known one, or out of range.
+        Raises `ConfigError` for a value out of range and for an unknown option, with the nearest known one.
         """
         known = [field.name for field in dataclasses.fields(SearchOptions)]
         for name in changes:
@@ -151,13 +151,14 @@ class Translator:
         first_line: int = 1,
         **changes: Any,
     ) -> list[Translation]:
-        """Translate sentences; the result is in their order and doesn't depend on how they are batched.
+        """Translate sentences; the results are in their order and don't depend on the batches.
 
-        `options` (or the run's) are changed by keyword: `translate(texts, beam=5, n_best=5)`. `prefixes` give
-        the text with which each translation begins. An empty or blank sentence becomes an empty one, a line end
-        inside a sentence a space, in a translation, too. A sentence longer than the model can read is translated up
-        to there, with a `LongLineWarning` that names its number (the first has `first_line`), or with `split` in parts,
-        whose log-probabilities are added up. `alignments` links the words (see `align`).
+        Keyword arguments override `options`, or the run's options: `translate(texts, beam=5, n_best=5)`. `prefixes` are
+        the texts with which the translations begin. The translation of an empty or blank sentence is empty. A line end
+        inside a sentence or a translation is replaced by a space. A sentence longer than the model's maximum length is
+        truncated, with a `LongLineWarning` that has its line number (`first_line` for the first sentence), or with
+        `split` translated in parts, whose log-probabilities are summed. `alignments` adds word alignments (see
+        `align`).
 
         Raises `ConfigError` for an option that is unknown or out of range.
         """
@@ -168,28 +169,34 @@ class Translator:
                 f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
             )
         options = self._within_model(self.options_with(options, **changes))
-        units = [self._units(text, number, split) for number, text in enumerate(texts, start=first_line)]
-        sources = [ids for parts in units for ids in parts]
-        forced = None if prefixes is None else self._prefixes(prefixes, units, first_line)
-        found = decode(
-            self.searched,
+        encoded = [
+            self._encode_source(text, number, split) for number, text in enumerate(texts, start=first_line)
+        ]
+        sources = [ids for parts in encoded for ids in parts]
+        prefix_ids = None if prefixes is None else self._encode_prefixes(prefixes, encoded, first_line)
+        hypotheses = decode(
+            self.search_model,
             sources,
             options,
             SYMBOLS,
             batch_tokens=self.batch_tokens,
-            prefixes=forced,
+            prefixes=prefix_ids,
             shortlist=self.shortlist,
         )
-        links = self._links(sources, found) if alignments else itertools.repeat(None)
-        translated = (self._translation(*each) for each in zip(sources, found, links, strict=False))
-        whole = [
-            joined(list(itertools.islice(translated, len(parts))), text, options.alpha, aligned=alignments)
-            for text, parts in zip(texts, units, strict=True)
+        part_links = self._align_hypotheses(sources, hypotheses) if alignments else itertools.repeat(None)
+        part_translations = (
+            self._translation(*each) for each in zip(sources, hypotheses, part_links, strict=False)
+        )
+        translations = [
+            join_translations(
+                list(itertools.islice(part_translations, len(parts))), text, options.alpha, aligned=alignments
+            )
+            for text, parts in zip(texts, encoded, strict=True)
         ]
-        new = (self.novelty.words(text, "source") for text in texts)
+        unknown_words = (self.novelty.words(text, "source") for text in texts)
         return [
-            dataclasses.replace(one, unknown=words) if words else one
-            for one, words in zip(whole, new, strict=True)
+            dataclasses.replace(translation, unknown=words) if words else translation
+            for translation, words in zip(translations, unknown_words, strict=True)
         ]
 
     def translate_lines(
@@ -200,21 +207,21 @@ class Translator:
         chunk: int = 1024,
         **arguments: Any,
     ) -> Iterator[Translation]:
-        """Translate a stream in its order, holding at most `chunk` lines of it; arguments as for `translate`.
+        """Translate a stream of lines in order, with at most `chunk` lines in memory; arguments as for `translate`.
 
-        The first chunks are smaller, so that the first results come soon. Where a line or a prefix can't be read, the
-        lines before it are translated first, and then the error is raised.
+        The first chunks are smaller, so that the first results come early. Where a line or a prefix can't be read, the
+        lines before it are translated before the error is raised.
         """
-        first = arguments.pop("first_line", 1)
+        first_line = arguments.pop("first_line", 1)
         prefixes = arguments.pop("prefixes", None)
 
-        def work(part: Sequence[tuple[int, str, str | None]]) -> list[Translation]:
-            numbers, texts, beginnings = zip(*part, strict=True)
-            forced = None if prefixes is None else beginnings
-            return self.translate(texts, options, prefixes=forced, first_line=numbers[0], **arguments)
+        def work(batch: Sequence[tuple[int, str, str | None]]) -> list[Translation]:
+            numbers, texts, line_prefixes = zip(*batch, strict=True)
+            chunk_prefixes = None if prefixes is None else line_prefixes
+            return self.translate(texts, options, prefixes=chunk_prefixes, first_line=numbers[0], **arguments)
 
-        for part in chunks(_with_prefixes(lines, prefixes, first), growing(64, chunk)):
-            yield from results(work, part)
+        for batch in chunks(_with_prefixes(lines, prefixes, first_line), growing(64, chunk)):
+            yield from results(work, batch)
 
     def score(
         self,
@@ -224,16 +231,16 @@ class Translator:
         alpha: float | None = None,
         first_line: int = 1,
     ) -> list[Output]:
-        """Return the log-probability of given translations, text or subword ids, by forced decoding.
+        """Return the log-probabilities of given translations, text or subword ids, by forced decoding.
 
-        For the ids of a translation this is what the search reported for it. `alpha` is the length penalty's
-        exponent in `score`, the run's unless given. A source longer than the model can read counts up to
-        there, with a `LongLineWarning`. Raises `DataError` for a target longer than that, naming its number.
+        For the ids of a translation these are the values that the search reported. `alpha` is the exponent of the
+        length penalty, the run's unless given. A source longer than the model's maximum length is truncated, with a
+        `LongLineWarning`. Raises `DataError` with the line number of a target that is too long.
         """
-        rows = self._pairs(sources, targets, first_line)
+        pairs = self._encode_pairs(sources, targets, first_line)
         hypotheses = score(
             self.model,
-            *rows,
+            *pairs,
             SYMBOLS,
             alpha=self.options.alpha if alpha is None else self.options_with(alpha=alpha).alpha,
             batch_tokens=self.batch_tokens,
@@ -243,80 +250,87 @@ class Translator:
     def align(
         self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], *, first_line: int = 1
     ) -> list[tuple[Link, ...]]:
-        """Link each target word to a source word by cross-attention, as `(source word, target word)` from 0.
+        """Align each target word to a source word by cross-attention: `(source word, target word)` links from 0.
 
-        Words are what spaces separate; see `headwise.decoding.alignment`.
+        Words are separated by spaces; see `headwise.decoding.alignment`.
         """
-        return self._aligned(*self._pairs(sources, targets, first_line))
+        return self._align_ids(*self._encode_pairs(sources, targets, first_line))
 
-    def _pairs(
+    def _encode_pairs(
         self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], first_line: int
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Encode pairs for forced decoding."""
+        """Encode sentence pairs for forced decoding."""
         if len(sources) != len(targets):
             raise DataError(
                 f"expected one target for each of the {len(sources)} sources, found {len(targets)}"
             )
-        rows = [self._units(text, line, split=False) for line, text in enumerate(sources, start=first_line)]
-        forced = []
+        source_parts = [
+            self._encode_source(text, line, split=False)
+            for line, text in enumerate(sources, start=first_line)
+        ]
+        target_ids = []
         for line, target in enumerate(targets, start=first_line):
             ids = self._encode_target(target, f"line {line}") if isinstance(target, str) else list(target)
-            if len(ids) >= self._fast.max_length:
+            if len(ids) >= self._loaded_model.max_length:
                 raise DataError(
-                    f"line {line}: expected a target of at most {self._fast.max_length - 1} subwords, "
+                    f"line {line}: expected a target of at most {self._loaded_model.max_length - 1} subwords, "
                     f"found {len(ids)}"
                 )
-            forced.append(ids)
-        return [parts[0] if parts else [EOS] for parts in rows], forced
+            target_ids.append(ids)
+        return [parts[0] if parts else [EOS] for parts in source_parts], target_ids
 
-    def _units(self, text: str, line: int, split: bool) -> list[list[int]]:
-        """Encode a sentence as the rows that are searched for it: none if empty, several if split."""
-        room = self._fast.max_length - 1
+    def _encode_source(self, text: str, line: int, split: bool) -> list[list[int]]:
+        """Encode a sentence as the source sequences to decode: none if it is empty, several if it is split."""
+        max_subwords = self._loaded_model.max_length - 1
         text = one_line(check_characters(text, f"line {line}")).strip()
         ids = self.subwords.encode_source(text)
-        if len(ids) <= room:
+        if len(ids) <= max_subwords:
             return [[*ids, EOS]] if ids else []
         if split:
-            parts = split_text(text, lambda part: len(self.subwords.encode_source(part)) <= room)
-            return [[*self.subwords.encode_source(part)[:room], EOS] for part in parts]
-        message = f"line {line}: {len(ids)} subwords, the model reads the first {room} of them"
+            parts = split_text(text, lambda part: len(self.subwords.encode_source(part)) <= max_subwords)
+            return [[*self.subwords.encode_source(part)[:max_subwords], EOS] for part in parts]
+        message = f"line {line}: {len(ids)} subwords, the model reads the first {max_subwords} of them"
         warnings.warn(message, LongLineWarning, stacklevel=4)
-        return [[*ids[:room], EOS]]
+        return [[*ids[:max_subwords], EOS]]
 
-    def _prefixes(
-        self, prefixes: Sequence[str], units: Sequence[Sequence[Sequence[int]]], first_line: int
+    def _encode_prefixes(
+        self, prefixes: Sequence[str], encoded_sources: Sequence[Sequence[Sequence[int]]], first_line: int
     ) -> list[list[int]]:
-        """Encode each sentence's prefix, for the first of its parts."""
-        rows: list[list[int]] = []
-        for line, (prefix, parts) in enumerate(zip(prefixes, units, strict=True), start=first_line):
+        """Encode each sentence's prefix; only the first of its parts gets it."""
+        prefix_ids: list[list[int]] = []
+        for line, (prefix, parts) in enumerate(zip(prefixes, encoded_sources, strict=True), start=first_line):
             ids = self._encode_target(prefix, f"prefix {line}")
-            if len(ids) >= self._fast.max_length:
+            if len(ids) >= self._loaded_model.max_length:
                 raise DataError(
-                    f"prefix {line}: expected at most {self._fast.max_length - 1} subwords, found {len(ids)}"
+                    f"prefix {line}: expected at most {self._loaded_model.max_length - 1} subwords, found {len(ids)}"
                 )
-            rows += [ids if part == 0 else [] for part in range(len(parts))]
-        return rows
+            prefix_ids += [ids if part == 0 else [] for part in range(len(parts))]
+        return prefix_ids
 
-    def _links(
-        self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+    def _align_hypotheses(
+        self, sources: Sequence[Sequence[int]], hypotheses_by_source: Sequence[Sequence[Hypothesis]]
     ) -> Iterator[list[tuple[Link, ...]]]:
-        """Align every hypothesis with its source."""
-        flat = [ids for ids, hypotheses in zip(sources, found, strict=True) for _ in hypotheses]
-        targets = [hypothesis.tokens for hypotheses in found for hypothesis in hypotheses]
-        links = iter(self._aligned(flat, targets))
-        return (list(itertools.islice(links, len(hypotheses))) for hypotheses in found)
+        """Return an iterator over the word alignments of each source's hypotheses."""
+        repeated_sources = [
+            ids for ids, hypotheses in zip(sources, hypotheses_by_source, strict=True) for _ in hypotheses
+        ]
+        targets = [hypothesis.tokens for hypotheses in hypotheses_by_source for hypothesis in hypotheses]
+        links = iter(self._align_ids(repeated_sources, targets))
+        return (list(itertools.islice(links, len(hypotheses))) for hypotheses in hypotheses_by_source)
 
-    def _aligned(
+    def _align_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[tuple[Link, ...]]:
         weights = cross_attention(self.model, sources, targets, SYMBOLS, batch_tokens=self.batch_tokens)
         return [
-            word_links(part, self.subwords.source_pieces(source[:-1]), self.subwords.target_pieces(target))
-            for part, source, target in zip(weights, sources, targets, strict=True)
+            word_links(
+                attention, self.subwords.source_pieces(source[:-1]), self.subwords.target_pieces(target)
+            )
+            for attention, source, target in zip(weights, sources, targets, strict=True)
         ]
 
-    def _encode_target(self, text: str, place: str) -> list[int]:
-        return self.subwords.encode_target(one_line(check_characters(text, place)).strip())
+    def _encode_target(self, text: str, label: str) -> list[int]:
+        return self.subwords.encode_target(one_line(check_characters(text, label)).strip())
 
     def _translation(
         self,
@@ -341,31 +355,33 @@ class Translator:
         )
 
     def _within_model(self, options: SearchOptions) -> SearchOptions:
-        """Bound the output by the positions that the model has."""
-        room = self._fast.max_length - 1
-        if options.min_length > room:
-            raise ConfigError(f"min_length: expected at most the model's {room}, found {options.min_length}")
-        longest = room if options.max_length is None else min(options.max_length, room)
-        return dataclasses.replace(options, max_length=longest)
+        """Limit the output length to the model's maximum length."""
+        max_subwords = self._loaded_model.max_length - 1
+        if options.min_length > max_subwords:
+            raise ConfigError(
+                f"min_length: expected at most the model's {max_subwords}, found {options.min_length}"
+            )
+        max_length = max_subwords if options.max_length is None else min(options.max_length, max_subwords)
+        return dataclasses.replace(options, max_length=max_length)
 
 
 def _seen(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
-    """Read what any of an ensemble's runs saw in training; None where one of them doesn't say."""
-    found = [Seen.find(run / SEEN, subwords) for run in runs]
-    known = [one for one in found if one is not None]
-    return functools.reduce(Seen.joined, known) if len(known) == len(runs) else None
+    """Read what an ensemble's runs saw in training, combined; None where one of them has no record."""
+    records = [Seen.find(run / SEEN, subwords) for run in runs]
+    known_records = [record for record in records if record is not None]
+    return functools.reduce(Seen.joined, known_records) if len(known_records) == len(runs) else None
 
 
 def _with_prefixes(
     lines: Iterable[str], prefixes: Iterable[str] | None, first: int
 ) -> Iterator[tuple[int, str, str | None]]:
-    """Number the lines and put a prefix beside each; raises `DataError` where there are fewer or more of them."""
-    beginnings = None if prefixes is None else iter(prefixes)
+    """Yield (number, line, prefix); raises `DataError` where there are fewer or more prefixes than lines."""
+    remaining_prefixes = None if prefixes is None else iter(prefixes)
     line = first - 1
     for line, text in enumerate(lines, start=first):
-        prefix = None if beginnings is None else next(beginnings, None)
-        if beginnings is not None and prefix is None:
+        prefix = None if remaining_prefixes is None else next(remaining_prefixes, None)
+        if remaining_prefixes is not None and prefix is None:
             raise DataError(f"prefixes: expected one for each line, found none for line {line}")
         yield line, text, prefix
-    if beginnings is not None and next(beginnings, None) is not None:
+    if remaining_prefixes is not None and next(remaining_prefixes, None) is not None:
         raise DataError(f"prefixes: expected one for each of the {line} lines, found more")

@@ -1,4 +1,4 @@
-"""The configuration: what is unknown or out of range is named, and what is written down can be read back."""
+"""The configuration: errors name unknown keys and invalid values, and YAML files can be read back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,11 @@ def test_defaults_are_the_papers() -> None:
         ({"model": {"droput": 0.1}}, "model.droput", "model.dropout"),
         ({"trainig": {}}, "trainig", "training"),
         ({"data": {"cleaning": {"max_word": 3}}}, "data.cleaning.max_word", "data.cleaning.max_words"),
-        ({"label_smoothing": 0.1}, "label_smoothing", "training.label_smoothing"),  # right name, wrong place
+        (
+            {"label_smoothing": 0.1},
+            "label_smoothing",
+            "training.label_smoothing",
+        ),  # right name, wrong section
         ({"training": {"dropout": 0.1}}, "training.dropout", "model.dropout"),  # not training.r_drop
         ({"label_smothing": 0.1}, "label_smothing", "training.label_smoothing"),
     ],
@@ -154,7 +158,7 @@ def test_overrides_reach_into_sections_and_are_read_as_yaml() -> None:
             "model.d_model=128",
         ]
     )
-    assert config.model.d_model == 128  # the last one counts
+    assert config.model.d_model == 128  # the last override wins
     assert config.optimizer.epsilon == 1e-8
     assert config.training.validate_bleu is False
     assert config.data.source == ["a.en", "b.en"]
@@ -200,7 +204,7 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
     path.write_text(config.to_yaml(), encoding="utf-8")
     assert Config.load(path) == config
     assert "Größe" in config.to_yaml()
-    # Fully resolved: every key stands in the file, so that a later change of a default can't change a run.
+    # Fully resolved: the file has every key, so that a later change of a default can't change a run.
     assert yaml.safe_load(config.to_yaml()) == config.model_dump()
 
 

@@ -1,4 +1,4 @@
-"""Model sizes against Table 3 of the paper, typed off the paper, and parameter counts against built models."""
+"""Presets against Table 3, transcribed from the paper, and parameter counts against built models."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_formula_counts_every_option(sharing: str, changes: dict[str, object
 
 
 def test_base_by_the_papers_sections() -> None:
-    """63,045,632: what the paper rounds to "65M", for 37,000 shared subwords (section 5.1)."""
+    """The base model has 63,045,632 parameters for 37,000 shared subwords (section 5.1); the paper says "65M"."""
     n, d, d_ff, h = 6, 512, 2048, 8
     d_k = d_v = d // h
     attention = h * (d * d_k + d * d_k + d * d_v) + h * d_v * d  # 3.2.2: W^Q, W^K, W^V for each head, and W^O
@@ -132,8 +132,8 @@ def test_base_by_the_papers_sections() -> None:
 
 @pytest.mark.parametrize("name", [name for name, row in TABLE_3.items() if row[1] == 512])
 def test_differences_from_base_are_the_papers(name: str) -> None:
-    """Rows of the same width have the same embeddings, so the vocabulary, which the paper only gives roughly,
-    cancels; what is left differs from the table by its rounding to millions (two of them in a difference).
+    """Rows of the same width have the same embeddings, so the vocabulary size, which the paper gives only roughly,
+    cancels; the remaining differences are the table's rounding to millions, twice in a difference.
     """
     ours = parameter_formula(preset(name), 37_000, 37_000) - parameter_formula(preset("base"), 37_000, 37_000)
     paper = (TABLE_3[name][-1] - TABLE_3["base"][-1]) * 1e6

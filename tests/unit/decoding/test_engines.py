@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from headwise.config import Config
 from headwise.decoding import loading
-from headwise.decoding.batching import similar
+from headwise.decoding.batching import length_groups
 from headwise.decoding.loading import EngineOptions, open_run
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
@@ -72,16 +72,16 @@ def test_both_engines_translate_alike(run: Path) -> None:
 def test_a_changed_model_is_what_translates(run: Path) -> None:
     translator = Translator.load(run, engine="native")
     before = [t.text for t in translator.translate(ENGLISH)]
-    assert translator.model is translator.searched.readable
-    assert isinstance(translator.searched, NativeTransformer)
+    assert translator.model is translator.search_model.readable
+    assert isinstance(translator.search_model, NativeTransformer)
     with recording(translator.model) as records:
-        assert translator.searched is translator.model
+        assert translator.search_model is translator.model
         translator.translate(ENGLISH[:1])
     assert records
-    assert isinstance(translator.searched, NativeTransformer)
+    assert isinstance(translator.search_model, NativeTransformer)
     with torch.no_grad():
         translator.model.output_weight.neg_()
-    assert translator.searched is translator.model
+    assert translator.search_model is translator.model
     assert [t.text for t in translator.translate(ENGLISH)] != before
 
 
@@ -93,7 +93,7 @@ def test_another_model_put_in_place_translates(run: Path) -> None:
     with torch.no_grad():
         model.output_weight.neg_()
     twin.model = model
-    assert twin.searched is model
+    assert twin.search_model is model
     assert twin.translate(ENGLISH)[0].text != translator.translate(ENGLISH)[0].text
 
 
@@ -115,15 +115,15 @@ def test_a_quantized_file_keeps_its_numbers_to_that_precision(
     assert stored.precision == precision
     assert stored.names == set(original)
     for name, tensor in original.items():
-        found = stored.get(name)
-        assert found is not None
+        restored = stored.get(name)
+        assert restored is not None
         if tensor.dim() != 2:
-            assert torch.equal(found, tensor)
+            assert torch.equal(restored, tensor)
             continue
         largest = tensor.abs().amax(1, keepdim=True)
         step = largest / 127 if precision == "int8" else tensor.abs() / 128
-        assert ((found - tensor).abs() <= step / 2 * 1.0001).all()
-        assert not torch.equal(found, tensor)
+        assert ((restored - tensor).abs() <= step / 2 * 1.0001).all()
+        assert not torch.equal(restored, tensor)
     matrices = sum(tensor.numel() for tensor in original.values() if tensor.dim() == 2)
     saved = (run / "model.safetensors").stat().st_size - path.stat().st_size
     assert saved > matrices * (2.5 if precision == "int8" else 1.9)
@@ -140,7 +140,7 @@ def test_a_quantized_run_translates_in_its_precision(run: Path, tmp_path: Path) 
     from_disk = Translator.load(small)
     assert ", int8, " in from_disk.engine
     ours, theirs = (t.translate(ENGLISH, n_best=3) for t in (in_memory, from_disk))
-    # Rounding what is rounded already changes no weight, so all that differs is the embeddings' table.
+    # Rounding again changes no weight, so only the embeddings differ.
     same = [a.text == b.text for a, b in zip(ours, theirs, strict=True)]
     assert sum(same) >= len(same) - 1
 
@@ -168,9 +168,9 @@ def test_every_engine_reads_a_quantized_run(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lengths", [[], [1], [5, 1, 9, 10, 4, 5, 2, 2, 1]])
 def test_similar_groups_hold_every_row_once_and_no_row_half_as_long_as_another(lengths: list[int]) -> None:
-    groups = list(similar(lengths))
+    groups = list(length_groups(lengths))
     assert sorted(row for group in groups for row in group) == list(range(len(lengths)))
     for group in groups:
-        found = [lengths[row] for row in group]
-        assert found == sorted(found, reverse=True)
-        assert min(found) * 2 >= max(found)
+        group_lengths = [lengths[row] for row in group]
+        assert group_lengths == sorted(group_lengths, reverse=True)
+        assert min(group_lengths) * 2 >= max(group_lengths)

@@ -1,4 +1,4 @@
-"""Ids that no vocabulary has get one sentence from every engine, whoever hands them over."""
+"""Ids outside the vocabulary raise the same one-sentence error in every engine and entry point."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ OPTIONS = SearchOptions(beam=2, extra_length=4)
 
 
 def engines() -> dict[str, Seq2Seq]:
-    """One model, as every engine runs it, and the other architectures."""
+    """Return the same Transformer in every engine, and models of the other architectures."""
     config = ModelConfig.model_validate(SHAPE)
     model = build_model(config, SIZE, SIZE).eval()
-    found: dict[str, Seq2Seq] = {"readable": model}
+    models: dict[str, Seq2Seq] = {"readable": model}
     for architecture in ("recurrent", "convolutional"):
         sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
         other = ModelConfig.model_validate(sizes | {"architecture": architecture, "d_ff": 12, "heads": 2})
-        found[architecture] = build_model(other, SIZE, SIZE).eval()
+        models[architecture] = build_model(other, SIZE, SIZE).eval()
     if isinstance(library := find_library(), Library):
         parameters = dict(model.named_parameters()).get
-        found["native"] = NativeTransformer(
+        models["native"] = NativeTransformer(
             config, SIZE, SIZE, parameters, library=library, readable=lambda: model
         )
-    return found
+    return models
 
 
 ENGINES = engines()
@@ -140,9 +140,13 @@ def test_a_translator_names_them(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.lists(st.integers(-3, SIZE + 3), min_size=1), min_size=1))
-def test_whatever_is_within_passes_and_nothing_else(rows: list[list[int]]) -> None:
-    wrong = [number for number, row in enumerate(rows, 1) if not all(0 <= index < SIZE for index in row)]
-    kinds: list[Sequence[Sequence[int]]] = [rows, [np.array(row) for row in rows]]  # pyright: ignore[reportAssignmentType]
+def test_whatever_is_within_passes_and_nothing_else(sequences: list[list[int]]) -> None:
+    wrong = [
+        number
+        for number, sequence in enumerate(sequences, 1)
+        if not all(0 <= index < SIZE for index in sequence)
+    ]
+    kinds: list[Sequence[Sequence[int]]] = [sequences, [np.array(sequence) for sequence in sequences]]  # pyright: ignore[reportAssignmentType]
     for each in kinds:
         if not wrong:
             check_ids(each, SIZE, "source")

@@ -1,4 +1,4 @@
-"""The native engine against the readable model: every shape it knows, every instruction set this processor has."""
+"""The native engine against the PyTorch model: all supported shapes and instruction sets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def readable(seed: int = 3, **changes: Any) -> Transformer:
-    """Build a model whose every parameter is random and whose outputs end by themselves now and then."""
+    """Build a PyTorch model with random parameters, some of whose outputs end before the maximum length."""
     shape = {
         "encoder_layers": 2,
         "decoder_layers": 2,
@@ -179,11 +179,11 @@ def test_low_precision_is_close(
     error = (found - expected).std() / expected.std()
     assert error < tolerance
     if precision == "int8":
-        assert error > 1e-5  # it did compute in low precision
+        assert error > 1e-5  # verifies that it computes in low precision
 
 
 def test_instruction_sets_agree_in_int8() -> None:
-    """The products of integers are exact, so that only the rounding between them can differ."""
+    """Integer products are exact, so that only the rounding between them can differ."""
     model, sources, options = readable(), sentences(9, VOCABULARY, seed=8), SearchOptions(beam=1)
     found = [
         native(model, library, "int8").search(sources, options, SYMBOLS, sentences=9)
@@ -195,7 +195,7 @@ def test_instruction_sets_agree_in_int8() -> None:
 
 
 def shortlist(source: Sequence[int]) -> NDArray[np.int32]:
-    """A list of its own for every sentence, some so short that a beam runs out of tokens."""
+    """Return a random shortlist for a sentence; some are so short that a beam runs out of tokens."""
     chosen = np.random.default_rng(source).permutation(np.arange(4, VOCABULARY))[: 3 + 7 * len(source)]
     return np.union1d(chosen, EOS).astype(np.int32)
 
@@ -247,7 +247,7 @@ def test_a_prefix_and_samples_keep_to_the_shortlist_in_both_engines(library: Lib
 
 
 class Restricted(Transformer):
-    """A model whose tokens `others` can't be said."""
+    """A model that never predicts the tokens `others`."""
 
     def __init__(self, model: Transformer, others: torch.Tensor) -> None:
         super().__init__(model.config, model.source_size, model.target_size)
@@ -266,12 +266,12 @@ def test_damaged_parameters_are_named(library: Library) -> None:
     with pytest.raises(CheckpointError, match=f"{name}: expected finite numbers"):
         native(model, library, "int8")
     with torch.no_grad():
-        model.get_parameter(name).fill_(1e38)  # finite, but no product of it is
+        model.get_parameter(name).fill_(1e38)  # finite, but its products overflow
     with pytest.raises(CheckpointError, match="expected probabilities from the model"):
         native(model, library).search(sentences(2, VOCABULARY), SearchOptions(), SYMBOLS, sentences=2)
 
 
-OVERFLOWS: dict[str, dict[str, float]] = {  # parameters that are finite, and what is computed from them isn't
+OVERFLOWS: dict[str, dict[str, float]] = {  # finite parameters that lead to an overflow
     "variance": {"encoder.0.feed_forward.w2.bias": 1e21},
     "product": {"decoder.0.feed_forward.w1.weight": 1e38},
     "behind the activation": {
@@ -283,7 +283,7 @@ OVERFLOWS: dict[str, dict[str, float]] = {  # parameters that are finite, and wh
         "decoder.0.cross_attention.query.bias": 1e30,
         "decoder.0.cross_attention.key.bias": -1e30,
     },
-    "one value": {"decoder.0.cross_attention.value.weight": 3e38},  # of its first row
+    "one value": {"decoder.0.cross_attention.value.weight": 3e38},  # only in the first row
     "logits": {"decoder_norm.bias": 1e37, "output_projection.weight": 1e37},
 }
 
@@ -310,7 +310,7 @@ def test_numbers_that_overflow_on_the_way_are_not_hidden(
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_numbers_that_vanish_are_zeros(library: Library, precision: str) -> None:
-    """A row's scale in int8, or one over it, is no number for magnitudes that float32 hardly holds."""
+    """For magnitudes near the float32 minimum, a row's int8 scale or its reciprocal isn't a finite number."""
     model = readable(norm="pre")
     with torch.no_grad():
         for part in ("w1", "w2"):
@@ -363,7 +363,7 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
 
 
 def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
-    """Samples beyond the 65,536th continued the keys and values of others."""
+    """Regression: samples from the 65,536th on continued the keys and values of other samples."""
     model = readable(d_model=16, d_ff=16, heads=1, encoder_layers=1, decoder_layers=1)
     fast, rows = native(model, library), (1 << 16) + 8
     source, mask = padded(sentences(1, VOCABULARY), 0, torch.device("cpu"))
@@ -372,7 +372,7 @@ def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
             model.start(model.encode(source, mask), rows),
             fast.start(fast.encode(source, mask), rows),
         )
-        # Only the first rows and the last differ, and each would find in its place what the other wrote.
+        # Only the first and the last hypotheses differ; each would read the keys and values of the other.
         tokens = torch.full((rows,), 9)
         tokens[-8:] = torch.arange(20, 28)
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""A native search ends when it is told to, whoever tells it and however often."""
+"""Native search jobs stop on request, on failure and when freed, also repeatedly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headwise.models.transformer import Transformer
 from paths import ROOT
 
 SIZE = 30
-ENDLESS = SearchOptions(beam=4, min_length=bounds.LENGTH)  # hours, unless it is stopped
+ENDLESS = SearchOptions(beam=4, min_length=bounds.LENGTH)  # would take hours unless stopped
 
 pytestmark = pytest.mark.skipif(
     not isinstance(find_library(), Library),
@@ -48,7 +48,7 @@ def job(engine: NativeTransformer, options: SearchOptions = ENDLESS, sentences: 
 
 
 def threads() -> int:
-    """How many threads this process has, those of the library too."""
+    """Return the number of threads of this process, including the library's."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 
@@ -71,9 +71,9 @@ def test_a_search_that_is_stopped_ends_and_has_no_results() -> None:
 @linux
 def test_freeing_stops_and_waits_and_does_no_harm_twice() -> None:
     before = threads()
-    search = job(build())  # the engine belongs to it alone
+    search = job(build())  # only the job references the engine
     search.start(2, 3)
-    time.sleep(0.05)  # into the middle of the search
+    time.sleep(0.05)  # let the search run
     search.free()
     assert threads() == before
     search.free()
@@ -133,7 +133,7 @@ except MemoryError as error:
 @linux
 def test_memory_that_runs_out_in_one_thread_ends_all() -> None:
     command = [sys.executable, "-c", MEMORY, str(Path(__file__).parent), str(ROOT / "tests" / "support")]
-    # AddressSanitizer ends a process that has no memory left, whoever would catch it.
+    # AddressSanitizer kills a process that runs out of memory, even if the exception would be handled.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=environment)
     assert (ended.returncode, ended.stdout) == (0, "there is not enough memory\n"), ended.stderr

@@ -1,4 +1,4 @@
-"""The library refuses whatever would make it read or write memory that isn't there, and runs on afterwards."""
+"""The library rejects arguments that would cause invalid memory accesses, and stays usable afterwards."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def build(library: Library, leave_out: str = "", **changes: Any) -> NativeTransf
 
 
 def shape(**changes: int | float) -> native.Shape:
-    """The shape of an engine that can be made."""
+    """Return a valid shape of an engine, with changes."""
     fields: dict[str, int | float] = {
         **dict.fromkeys(("d_model", "d_ff", "source_size", "target_size"), 16),
         **dict.fromkeys(("encoder_layers", "decoder_layers", "heads", "shared_heads"), 1),
@@ -214,7 +214,7 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
 
 
 def job(engine: NativeTransformer, **changes: Any) -> None:
-    """Make a job of two sentences, with some of the arguments changed, and free it."""
+    """Create a job of two sentences with some arguments changed, and free it."""
     arrays: dict[str, Any] = {
         "ids": np.array([5, 6, 3, 7, 3], np.int32),
         "offsets": np.array([0, 3, 5], np.int64),
@@ -283,7 +283,7 @@ def test_what_a_job_is_made_of(engine: NativeTransformer, changes: dict[str, Any
 
 
 def test_weights_too_small_for_a_scale_are_zeros(library: Library) -> None:
-    """The smallest numbers over 127 are 0, by which no weight can be divided."""
+    """The smallest float32 numbers over 127 underflow to 0, by which weights can't be divided."""
     parameters: Callable[[str], torch.Tensor | None]
     model = build(library).readable
     with torch.no_grad():

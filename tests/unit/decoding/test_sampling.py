@@ -26,7 +26,7 @@ def test_every_sentence_and_sample_has_its_own_stream() -> None:
 def shaped_by_definition(
     probabilities: np.ndarray, temperature: float, top_k: int, top_p: float
 ) -> np.ndarray:
-    """One distribution, token by token."""
+    """Temperature, top-k and top-p on one distribution, token by token."""
     probabilities = probabilities ** (1 / temperature)
     probabilities /= probabilities.sum()
     ranked = sorted(range(len(probabilities)), key=lambda token: (-probabilities[token], token))
@@ -66,7 +66,7 @@ def test_shaping_is_its_definition(counts: list[int], temperature: float, top_k:
 def test_drawing_inverts_the_distribution(counts: list[int]) -> None:
     parts = 100 * sum(counts)
     probabilities = torch.tensor(counts, dtype=torch.float64) / sum(counts)
-    numbers = (torch.arange(parts) + 0.5) / parts  # every part of [0, 1) once
+    numbers = (torch.arange(parts) + 0.5) / parts  # one number in every part of [0, 1)
     tokens = draw(probabilities.expand(parts, -1), numbers.double())
     assert torch.bincount(tokens, minlength=len(counts)).tolist() == [100 * count for count in counts]
 
@@ -85,7 +85,7 @@ def test_samples_follow_the_models_distribution() -> None:
     (found,) = decode(model, [source], options, SYMBOLS)
     assert len(found) == samples
     seen = Counter(h.tokens for h in found)
-    # At each step the model's probabilities of what may be said, renormalized; at the limit only the end.
+    # At each step the model's probabilities of the allowed tokens, renormalized; at the limit only the end symbol.
     expected = {}
     for _, words in all_outputs(model, source, alpha=0.0, longest=2):
         probability = 1.0

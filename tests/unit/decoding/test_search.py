@@ -57,7 +57,7 @@ def test_beam_of_one_is_greedy() -> None:
         assert hypothesis.tokens == words
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
         lengths.add(len(words) - len(source))
-    assert len(lengths) > 1  # some ended by themselves, not all at the limit
+    assert len(lengths) > 1  # some outputs end before the limit
 
 
 def test_length_penalty_is_that_of_wu_et_al() -> None:
@@ -111,10 +111,10 @@ def test_cached_search_equals_search_without_any_cache(options: SearchOptions) -
 
 
 def test_ties_go_to_the_lower_token_and_the_earlier_hypothesis() -> None:
-    model = TreeModel(words=3, sharpness=0.0)  # 7 equally likely tokens, 4 of which may be said
+    model = TreeModel(words=3, sharpness=0.0)  # 7 equally likely tokens, 4 of which are allowed
     options = SearchOptions(beam=4, n_best=4, alpha=0.0, max_length=2, patience=math.inf)
     (found,) = decode(model, [[4, EOS]], options, SYMBOLS)
-    # Step 1: the end, 4, 5, 6. Step 2, after 4 as the first of equals: the end, 4, 5, 6. Step 3: all end.
+    # Step 1: end, 4, 5, 6. Step 2, after 4 as the first of the ties: end, 4, 5, 6. Step 3: all end.
     assert [h.tokens for h in found] == [(), (4,), (4, 4), (4, 5)]
 
 
@@ -127,11 +127,13 @@ def test_an_output_has_at_most_the_inputs_length_and_the_extra() -> None:
     ):
         (hypothesis,) = hypotheses
         assert len(hypothesis.tokens) == len(source) - 1 + 2
-        assert hypothesis.token_log_probabilities[-1] == pytest.approx(-20.0)  # closed at the model's price
+        assert hypothesis.token_log_probabilities[-1] == pytest.approx(
+            -20.0
+        )  # finished with the model's log-probability
 
 
 def without_end(log_probs):
-    """The same model, to which the end is next to impossible."""
+    """Return the model's `log_probs` with a very unlikely end symbol."""
 
     def changed(source: tuple[int, ...], prefix: tuple[int, ...]) -> np.ndarray:
         values = log_probs(source, prefix).copy()
@@ -168,11 +170,11 @@ def test_repeats_that_leave_no_token_end_the_output() -> None:
 
 
 def test_finished_sentences_leave_the_batch() -> None:
-    rows = []
+    batch_sizes = []
 
     class Counting(TreeModel):
         def step(self, tokens, state):
-            rows.append(len(tokens))
+            batch_sizes.append(len(tokens))
             return super().step(tokens, state)
 
     sources = [[4] * length + [EOS] for length in (8, 3, 1)]
@@ -180,7 +182,17 @@ def test_finished_sentences_leave_the_batch() -> None:
     model = Counting(words=3)
     model.log_probs = without_end(model.log_probs)
     decode(model, sources, options, SYMBOLS)
-    assert rows == [6, 6, 4, 4, 2, 2, 2, 2, 2]  # 2 rows for each sentence until its limit: 2, 4 and 9 steps
+    assert batch_sizes == [
+        6,
+        6,
+        4,
+        4,
+        2,
+        2,
+        2,
+        2,
+        2,
+    ]  # 2 hypotheses per sentence until its limit: 2, 4 and 9 steps
 
 
 def test_the_search_stops_as_soon_as_nothing_can_win() -> None:
@@ -212,14 +224,14 @@ def test_a_hypothesis_that_can_still_win_keeps_the_search_going() -> None:
                 values[4], values[EOS] = values[EOS], values[4]
             return values
 
-    # After a step the live hypothesis, log 0.4 = -0.92, looks worse than the finished one, log 0.6 = -0.51, but
-    # its last four subwords are free, and with its length the penalty grows to (10 / 6)^2: -0.33.
+    # After one step the live hypothesis, log 0.4 = -0.92, scores worse than the finished one, log 0.6 = -0.51, but
+    # its other tokens have probability 1, and its length penalty grows to (10 / 6)^2: -0.33.
     options = SearchOptions(beam=2, alpha=2.0, patience=math.inf)
     (found,) = decode(Patient(), [[4, EOS]], options, SYMBOLS)
     assert found[0].tokens == (4, 4, 4, 4)
     assert found[0].score == pytest.approx(math.log(0.4) * (6 / 10) ** 2)
     (found,) = decode(Patient(), [[4, EOS]], SearchOptions(beam=1, alpha=2.0), SYMBOLS)
-    assert found[0].tokens == ()  # greedy, with patience for one hypothesis only
+    assert found[0].tokens == ()  # greedy search stops after one finished hypothesis
     (found,) = decode(Patient(), [[4, EOS]], SearchOptions(beam=1, alpha=2.0, patience=2), SYMBOLS)
     assert found[0].tokens == (4, 4, 4, 4)
 

@@ -1,4 +1,4 @@
-"""Shortlists against IBM Model 1 as it is defined, on pairs small enough to see through."""
+"""Shortlists against a direct implementation of IBM Model 1, on small sentence pairs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def random_pairs(seed: int, count: int = 30) -> Pairs:
 
 
 def model_1(pairs: Pairs, iterations: int) -> dict[tuple[int, int], float]:
-    """t(f | e) by expectation and maximization, word for word (Brown et al. 1993, section 4.1)."""
+    """Return t(f | e), trained by expectation maximization, word by word (Brown et al. 1993, section 4.1)."""
     t = {(e, f): 1.0 for source, target in pairs for e in source for f in target}
     for _ in range(iterations):
         counts: dict[tuple[int, int], float] = defaultdict(float)
@@ -82,7 +82,7 @@ def test_candidates_are_the_likeliest(tmp_path: Path) -> None:
 
 
 def test_a_word_that_explains_another_is_found(tmp_path: Path) -> None:
-    """The textbook's pairs: das Haus, the house; das Buch, the book; ein Buch, a book."""
+    """The textbook example: das Haus, the house; das Buch, the book; ein Buch, a book."""
     das, haus, buch, ein = range(4, 8)
     the, house, book, a = range(10, 14)
     pairs = [([das, haus, EOS], [the, house]), ([das, buch, EOS], [the, book]), ([ein, buch, EOS], [a, book])]
@@ -99,7 +99,7 @@ def test_a_list_has_common_ids_candidates_and_copies(tmp_path: Path) -> None:
     listed = found([5, 9, EOS])
     assert listed.dtype == np.int32
     assert listed.tolist() == sorted({UNK, EOS, 15, 5, 9, *found.candidates[5], *found.candidates[EOS]})
-    assert 9 in found([9])  # a subword that was never seen may still be copied
+    assert 9 in found([9])  # an unseen subword may still be copied
     source, target = tables(tmp_path, [([5, EOS], [16, 19])])
     assert found.coverage(source, target) == (len(found([5, EOS])), 0.5)
 
@@ -129,7 +129,7 @@ def test_it_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 
 CANDIDATES, COMMON = np.full((SIZE, 2), 5, np.int32), np.array([UNK, EOS, 7], np.int32)
 RECORD: dict[str, Any] = {"subwords": "abc", "target_size": SIZE}
-# What a file holds -> what is said about it.
+# Changed contents of a file, and the expected error message.
 DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
     "no candidates": ({"candidates": None}, "expected a shortlist, found a damaged file"),
     "no record": ({"record": None}, "expected a shortlist, found a damaged file"),
@@ -168,7 +168,7 @@ def test_a_file_that_holds_anything_else_is_refused(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run with the text that it was trained with."""
+    """A run directory with its prepared training text."""
     run = make_run(tmp_path / "run")
     for side, lines in (("en", ENGLISH), ("de", GERMAN)):
         (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -35,7 +35,7 @@ def translator(run: Path) -> Translator:
 
 
 def alike(left: Translation, right: Translation) -> bool:
-    """The same outputs, with scores that differ by no more than another batch makes them."""
+    """Whether the outputs are the same, with scores that differ only by rounding in another batch."""
     return [o.tokens for o in left.outputs] == [o.tokens for o in right.outputs] and all(
         a.token_log_probabilities == pytest.approx(b.token_log_probabilities, abs=1e-4)
         for a, b in zip(left.outputs, right.outputs, strict=True)
@@ -266,12 +266,12 @@ def test_word_links_follow_the_weights() -> None:
     weights = torch.tensor(
         [
             [0.6, 0.1, 0.1, 0.1, 0.1],
-            [0.4, 0.3, 0.2, 0.0, 0.1],  # "Haus": 0.4 + 0.0 on "the", 0.5 + 0.3 on the parts of "house."
+            [0.4, 0.3, 0.2, 0.0, 0.1],  # "Haus": 0.4 + 0.0 on "the", 0.5 + 0.3 on the subwords of "house."
             [0.0, 0.1, 0.1, 0.1, 0.7],
-            [0.0, 0.0, 0.0, 0.0, 1.0],  # the end symbol's row, and column 4, count for nothing
+            [0.0, 0.0, 0.0, 0.0, 1.0],  # the end symbol's row, and column 4, are ignored
         ]
     )
-    # Two layers of two heads: the last layer but one counts, and in it the mean of its heads.
+    # Two layers of two heads: the mean of the heads of the last but one layer is used.
     stacked = torch.stack([torch.stack([weights - 0.1, weights + 0.1]), torch.rand(2, *weights.shape)])
     assert word_links(stacked, source, target) == ((0, 0), (1, 1))
     assert word_links(stacked, [], target) == ()

@@ -1,4 +1,4 @@
-"""What a hypothesis may not say: banned symbols, lengths, repeated n-grams, forced prefixes.
+"""Constraints on hypotheses: banned symbols, length limits, no repeated n-grams, forced prefixes.
 
 A constraint sets log-probabilities to -inf before the search chooses; it never rescales the others, so a
 hypothesis keeps the log-probability that the model gives it.
@@ -19,7 +19,7 @@ from headwise.decoding.options import SearchOptions
 
 @dataclass(frozen=True)
 class Symbols:
-    """Ids of the special symbols; an output holds none of them, except the unknown word where allowed."""
+    """Ids of the special symbols; an output contains none of them, except the unknown word where allowed."""
 
     pad: int
     unknown: int
@@ -28,7 +28,7 @@ class Symbols:
 
 
 class Constraints:
-    """The constraints of the sentences still searched."""
+    """Constraints of the sentences that are not finished."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Constraints:
         source_lengths: Tensor,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """`source_lengths` (n,) count the end symbol; `prefixes` hold one list of ids for each sentence."""
+        """`source_lengths` (n,) count the end symbol; `prefixes` are one list of target ids for each sentence."""
         device = source_lengths.device
         limits = torch.tensor(list(map(options.limit, source_lengths.tolist())), device=device)
         self.prefixes = torch.empty(len(limits), 0, dtype=torch.long, device=device)
@@ -47,7 +47,7 @@ class Constraints:
             self.prefixes = torch.tensor(padded, dtype=torch.long, device=device).view(len(limits), longest)
             limits = torch.maximum(limits, (self.prefixes >= 0).sum(1) + 1)
         self.limits = limits
-        self.capacity = int(limits.max())  # steps of the longest search
+        self.capacity = int(limits.max())  # largest number of decoding steps
         self._shortest = int(limits.min())
         self._min_length = options.min_length
         self._ngram = options.no_repeat_ngram
@@ -63,20 +63,23 @@ class Constraints:
         self.prefixes = self.prefixes[sentences]
 
     def apply(self, log_probs: Tensor, tokens: Tensor) -> None:
-        """Set what is not allowed next to -inf in `log_probs` (n, k, v), in place; `tokens` (n, k, t).
+        """Set the log-probabilities of disallowed next tokens to -inf, in place.
 
-        A forced prefix wins over everything else. A hypothesis that repeated n-grams leave no token ends.
+        `log_probs` is (n, k, v), `tokens` (n, k, t). A forced prefix overrides every other constraint. A hypothesis
+        ends where the ban of repeated n-grams leaves no token.
         """
         step = tokens.shape[-1]
         if step >= self.prefixes.shape[1]:
             self._restrict(log_probs, tokens)
             return
-        forced = self.prefixes[:, step, None, None]  # (n, 1, 1), -1 where the prefix is over
+        forced = self.prefixes[:, step, None, None]  # (n, 1, 1), -1 after the end of the prefix
         column = forced.clamp(min=0).expand(-1, log_probs.shape[1], -1)
-        wanted = log_probs.gather(-1, column)
+        forced_log_probs = log_probs.gather(-1, column)
         self._restrict(log_probs, tokens)
         log_probs.masked_fill_(forced >= 0, -torch.inf)
-        log_probs.scatter_(-1, column, torch.where(forced >= 0, wanted, log_probs.gather(-1, column)))
+        log_probs.scatter_(
+            -1, column, torch.where(forced >= 0, forced_log_probs, log_probs.gather(-1, column))
+        )
 
     def _restrict(self, log_probs: Tensor, tokens: Tensor) -> None:
         step = tokens.shape[-1]
@@ -94,7 +97,7 @@ class Constraints:
             log_probs[..., self._eos] = torch.where(last, end, log_probs[..., self._eos])
 
     def _ban_repeats(self, log_probs: Tensor, tokens: Tensor) -> None:
-        """Ban every token that would complete an n-gram which the hypothesis already holds."""
+        """Ban every token that would complete an n-gram that the hypothesis already contains."""
         size = self._ngram
         seen = tokens.unfold(-1, size, 1)  # (n, k, t - size + 1, size)
         suffix = tokens[..., tokens.shape[-1] - size + 1 :]  # (n, k, size - 1)

@@ -1,4 +1,4 @@
-"""What a search holds: hypotheses, the continuations of one step, and the length penalty that they compete under."""
+"""Finished hypotheses, the candidates of one search step, and the length penalty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One finished output.
+    """A finished hypothesis.
 
     Attributes:
         tokens: subword ids without the start and end symbols.
@@ -27,16 +27,18 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Candidates:
-    """One step's continuations, (n, m) each, best first, and which of them stay live.
+    """The candidate continuations of one search step, and those that stay live.
+
+    Shapes: n sentences, m candidates each, best first, of which k stay live.
 
     Attributes:
-        parents: place of the hypothesis that is continued.
-        tokens: by which token.
-        gains: the token's log-probability.
-        totals: log-probability of the continued hypothesis.
-        ends: those that finish here.
-        places: columns (n, k) of those that stay live.
-        places_totals: log-probabilities (n, k) of those that stay live, -inf for an empty place.
+        parents: index (n, m) of the beam's hypothesis that is continued.
+        tokens: token (n, m) that is appended.
+        gains: log-probability (n, m) of that token.
+        totals: log-probability (n, m) of the continued hypothesis.
+        ends: whether the candidate is a finished hypothesis (n, m).
+        places: index (n, k) of the candidates that stay live.
+        places_totals: log-probability (n, k) of the candidates that stay live, -inf for an empty place in the beam.
     """
 
     parents: Tensor
@@ -53,5 +55,5 @@ def length_penalty(length: int, alpha: float) -> float: ...
 @overload
 def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """Return ((5 + |Y|) / 6)^alpha for |Y| = `length` subwords, the end symbol included."""
+    """Return the length penalty ((5 + |Y|) / 6)^alpha for |Y| = `length` subwords, the end symbol included."""
     return ((5 + length) / 6) ** alpha

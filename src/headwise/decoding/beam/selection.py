@@ -1,4 +1,4 @@
-"""The best continuations of a beam, in an order that ties can't disturb.
+"""Selection of the best continuations of a beam, with a fixed order of ties.
 
 Shapes: n sentences, k hypotheses each, v vocabulary, c candidates.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_GROUP = 64  # tokens whose maximum stands for them in the first pass
+_GROUP = 64  # tokens that the first pass represents by their maximum
 
 
 def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the `count` likeliest one-token continuations of each sentence's hypotheses, best first.
 
     `log_probs` (n, k, v) are the next tokens' log-probabilities and `totals` (n, k) those of the hypotheses
-    so far, -inf for an empty place. Returns log-probabilities, hypotheses and tokens, each (n, count). Equal
-    values are ordered by hypothesis and then by token, lowest first, so the result depends on nothing but
-    the values.
+    so far, -inf for an empty place in the beam. Returns the log-probabilities, the indices of the continued
+    hypotheses and the tokens, each (n, count). Equal values are ordered by hypothesis and then by token, lowest
+    first, so the result depends on the values alone.
 
-    A beam's continuations are many (k·v) and the wanted ones few, so a first pass keeps one maximum for every
+    Because a beam has many continuations (k·v) and few are selected, a first pass computes one maximum for every
     group of 64 tokens. The best `count` continuations lie in the best `count` groups: a continuation outside
     them has at least one better continuation in each of them.
     """
@@ -31,14 +31,15 @@ def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[T
         maxima = torch.cat([maxima, log_probs[..., whole:].amax(-1, keepdim=True)], dim=-1)
     groups = maxima.shape[-1]
     leaders = (maxima + totals[..., None]).flatten(1)  # (n, k·groups)
-    chosen = top(leaders, min(count, k * groups)).sort(-1).values  # ascending: positions stay in order
+    # Sorted, so that candidates stay in the order of their positions, which breaks ties.
+    chosen = top(leaders, min(count, k * groups)).sort(-1).values
     parents = chosen // groups  # (n, c)
     tokens = (chosen % groups * _GROUP)[..., None] + torch.arange(_GROUP, device=chosen.device)  # (n, c, 64)
-    inside = tokens < v
+    in_vocabulary = tokens < v
     position = parents[..., None] * v + tokens.clamp(max=v - 1)
     values = flat.gather(1, position.flatten(1)).view_as(position) + totals.gather(1, parents)[..., None]
-    values = values.masked_fill(~inside, -torch.inf).flatten(1)  # (n, c·64)
-    # A place outside the vocabulary may tie at -inf with a real one; its clamped position is still a token.
+    values = values.masked_fill(~in_vocabulary, -torch.inf).flatten(1)  # (n, c·64)
+    # A position beyond the vocabulary may tie at -inf with a real token; its clamped position is still a token.
     best = top(values, count)
     position = position.flatten(1).gather(1, best)
     return values.gather(1, best), position // v, position % v
@@ -47,11 +48,11 @@ def best_continuations(log_probs: Tensor, totals: Tensor, count: int) -> tuple[T
 def top(values: Tensor, count: int) -> Tensor:
     """Return the positions (…, count) of the largest float32 values (…, m), best first, ties by position.
 
-    What isn't a number comes last, whatever its sign bit, so that it never displaces a hypothesis that has numbers.
+    NaN comes last, whatever its sign bit, so that it never displaces a hypothesis whose values are numbers.
     """
     numbers = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
     bits = (numbers + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers in the order of the floats
-    places = torch.arange(values.shape[-1], device=values.device)
-    keys = (ordered.to(torch.int64) << 32) - places
+    positions = torch.arange(values.shape[-1], device=values.device)
+    keys = (ordered.to(torch.int64) << 32) - positions
     return keys.topk(count, dim=-1).indices

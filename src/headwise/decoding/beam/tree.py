@@ -1,4 +1,4 @@
-"""The beam tree of a search: every hypothesis with its log-probability, length penalty and score."""
+"""The beam tree of a search: every hypothesis in the beam with its log-probability, length penalty and score."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class BeamNode:
     """A hypothesis in the beam of one sentence.
 
     Attributes:
-        parent: index of the hypothesis that it continues in the tree's list; None after the start symbol.
-        token: the id that was added, the end symbol where `finished`.
-        token_log_probability: of that id.
-        log_probability: of the whole hypothesis.
-        length: |Y|, its subwords, the end symbol included.
+        parent: index in the tree's list of the hypothesis that this one continues; None after the start symbol.
+        token: id of the appended token, the end symbol where `finished`.
+        token_log_probability: log-probability of that token.
+        log_probability: log-probability of the whole hypothesis.
+        length: |Y|, its number of subwords, the end symbol included.
         length_penalty: ((5 + |Y|) / 6)^alpha.
-        score: log_probability / length_penalty, as if it ended here.
-        finished: it did end here.
+        score: log_probability / length_penalty, as if the hypothesis ended here.
+        finished: whether the hypothesis ends here.
     """
 
     parent: int | None
@@ -35,39 +35,43 @@ class BeamNode:
 
 
 class BeamTrace:
-    """Records a search; give it to `headwise.decoding.search.search`."""
+    """Recorder of a beam search, the argument `trace` of `headwise.decoding.search.search`."""
 
     def __init__(self) -> None:
-        """Begin with no steps."""
+        """Start with no steps."""
         self._steps: list[tuple[int, Tensor, Candidates]] = []
 
     def record(self, sentences: Tensor, chosen: Candidates, length: int) -> None:
-        """Keep one step's tensors; nothing is copied or computed during the search."""
+        """Store the tensors of one step; nothing is copied or computed during the search."""
         self._steps.append((length, sentences, chosen))
 
     def tree(self, sentence: int, alpha: float) -> list[BeamNode]:
-        """Return the hypotheses of sentence `sentence` of the batch (from 0), parents first."""
+        """Return the beam tree of the sentence with index `sentence` in the batch (from 0), parents first."""
         nodes: list[BeamNode] = []
-        places: dict[int, int | None] = {}
+        node_of_place: dict[int, int | None] = {}
         for length, sentences, chosen in self._steps:
-            rows = (sentences == sentence).nonzero()[:, 0].tolist()
-            if not rows:
+            matching_rows = (sentences == sentence).nonzero()[:, 0].tolist()
+            if not matching_rows:
                 break
-            parents, tokens, gains, totals, ends, columns, alive = (
-                getattr(chosen, name)[rows[0]].tolist()
+            parents, tokens, gains, totals, ends, live_columns, live_totals = (
+                getattr(chosen, name)[matching_rows[0]].tolist()
                 for name in ("parents", "tokens", "gains", "totals", "ends", "places", "places_totals")
             )
             penalty = length_penalty(length, alpha)
-            going = {column: place for place, column in enumerate(columns) if alive[place] > float("-inf")}
-            following: dict[int, int | None] = {}
+            live_places = {
+                column: place
+                for place, column in enumerate(live_columns)
+                if live_totals[place] > float("-inf")
+            }
+            next_node_of_place: dict[int, int | None] = {}
             for column, parent in enumerate(parents):
-                if not ends[column] and column not in going:
+                if not ends[column] and column not in live_places:
                     continue
-                if column in going:
-                    following[going[column]] = len(nodes)
+                if column in live_places:
+                    next_node_of_place[live_places[column]] = len(nodes)
                 nodes.append(
                     BeamNode(
-                        parent=places.get(parent),
+                        parent=node_of_place.get(parent),
                         token=tokens[column],
                         token_log_probability=gains[column],
                         log_probability=totals[column],
@@ -77,5 +81,5 @@ class BeamTrace:
                         finished=ends[column],
                     )
                 )
-            places = following
+            node_of_place = next_node_of_place
         return nodes

@@ -1,1 +1,1 @@
-"""The native engine: a Transformer's inference and search in C++, tested equal to the readable path."""
+"""Native engine: inference and search of a Transformer in C++, tested against the PyTorch engine."""

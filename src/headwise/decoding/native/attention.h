@@ -1,5 +1,5 @@
-// softmax(q Kᵀ scale) V for one query, all its heads (Vaswani et al. 2017, section 3.2.1). Sizes of heads are
-// multiples of 16: weights are padded with zeros, which change nothing, before they come here.
+// Attention of one query, all heads: softmax(q Kᵀ scale) V (Vaswani et al. 2017, section 3.2.1). Head sizes are
+// multiples of 16, because the caller pads the weights with zeros, which doesn't change results.
 #pragma once
 
 #include "linear.h"
@@ -7,14 +7,14 @@
 namespace headwise {
 
 struct Heads {
-    int heads, shared;  // of queries; of keys and values, each serving heads / shared of the former in turn
-    int key, value;     // size of one head
+    int heads, shared;  // query heads; key and value heads, each of which serves heads / shared query heads
+    int key, value;     // size of one head (d_k, d_v)
     float scale;        // 1 / √d_k
 
     int queries() const { return heads * key; }
     int keys() const { return shared * key; }
     int values() const { return shared * value; }
-    int kept() const { return keys() + values(); }  // of one position: its keys, then its values
+    int kept() const { return keys() + values(); }  // cached values of one position: its keys, then its values
     int result() const { return heads * value; }
 };
 
@@ -25,7 +25,7 @@ inline float dot(const float* q, const T* k, int size) {
     return sum(total);
 }
 
-// Turn scores (count) into e^(score - highest), in place, padded with zeros to a whole vector; returns one over their sum.
+// Replace scores (count) by e^(score - maximum), zero-padded to a whole vector; returns the reciprocal of their sum.
 inline float softmax(float* scores, int count) {
     const int padded = round_up(count, LANES);
     for (int p = count; p < padded; ++p) scores[p] = -INFINITY;
@@ -52,8 +52,8 @@ inline void weigh(const float* weights, float factor, int count, const At& at, f
     for (int v = 0; v < VECTORS; ++v) write(to + v * LANES, sums[v] * factor);
 }
 
-// Attend from q (heads x key) to positions 0 … count - 1; `at(position)` points to what is kept of one. `scores` has
-// room for count, rounded up to whole vectors.
+// Attend from q (heads x key) to positions 0 … count - 1; `at(position)` points to the cached keys and values of one.
+// `scores` is a buffer of `count` floats, rounded up to whole vectors.
 template <class T, class At>
 void attend(const Heads& shape, const float* q, int count, const At& at, float* scores, float* to) {
     const int group = shape.heads / shape.shared;

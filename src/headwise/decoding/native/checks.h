@@ -1,5 +1,5 @@
-// What every function of the C interface asks of its caller before it reads or writes memory. The first thing that
-// doesn't fit is thrown as `Refused`; native.cpp hands its message to the caller.
+// Argument checks of the C interface, made before any memory is read or written. The first invalid argument is thrown
+// as `Refused`; native.cpp returns its message to the caller.
 #pragma once
 
 #include <cmath>
@@ -13,9 +13,9 @@ struct Refused : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Bounds that keep every size, and every product of two that is computed in 32 bits, far below 2^31.
+// Upper bounds that keep every size, and every product of two sizes that is computed in 32 bits, far below 2^31.
 constexpr int MOST = 1 << 24;         // of widths, vocabularies and positions
-constexpr int MOST_LAYERS = 1 << 12;  // of each side
+constexpr int MOST_LAYERS = 1 << 12;  // of the encoder or the decoder
 constexpr int MOST_BEAMS = 1 << 20;   // and samples of a sentence
 constexpr int MOST_ROWS = 1 << 28;    // of a batch
 constexpr int MOST_WORKERS = 1 << 12;
@@ -40,7 +40,7 @@ inline void expect_ids(const int32_t* ids, int64_t count, int size, const char* 
     for (int64_t i = 0; i < count; ++i) expect_within(ids[i], 0, size - 1, what);
 }
 
-// Lengths (count) of sequences that together have `total` tokens; `positions` is the longest allowed, 0 any.
+// Check lengths (count) of sequences that have `total` tokens in sum; `positions` is the maximum length, 0: unlimited.
 inline void expect_lengths(const int32_t* lengths, int32_t count, int64_t total, int positions) {
     expect(lengths || !count, "expected lengths, found none");
     expect_within(count, 0, MOST_ROWS, "sentences");
@@ -53,7 +53,7 @@ inline void expect_lengths(const int32_t* lengths, int32_t count, int64_t total,
     expect_equal(total, found, "tokens");
 }
 
-// Where `count` rows of a list of `total` elements begin, and its end: in order, from its beginning to its end.
+// Check offsets (count + 1) of `count` rows in an array of `total` elements: ascending, from 0 to `total`.
 inline void expect_offsets(const int64_t* offsets, int32_t count, int64_t total) {
     expect(offsets, "expected offsets, found none");
     expect_equal(offsets[0], 0, "as the first offset");

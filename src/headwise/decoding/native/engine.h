@@ -1,5 +1,5 @@
-// One model behind the C interface, whatever its precision. It knows which weights it needs and of which sizes, refuses
-// others, and runs only once all of them are there.
+// One model behind the C interface, in any precision. It knows the names and sizes of its weights, rejects others, and
+// runs only after all weights have been set.
 #pragma once
 
 #include <set>
@@ -10,7 +10,7 @@ namespace headwise {
 
 class Engine;
 
-// Sentences whose search the caller steers.
+// Decoding state of a batch of sentences for a step-by-step search by the caller.
 class State {
   public:
     explicit State(const Engine* engine) : engine(engine) {}
@@ -18,7 +18,7 @@ class State {
     const Engine* const engine;
 };
 
-// The engine behind the interface, without its precision.
+// The interface of an engine, independent of its precision.
 class Engine {
   public:
     virtual ~Engine() = default;
@@ -120,7 +120,7 @@ class EngineOf : public Engine {
         for (auto& sentence : state.sentences)
             for (int b = 0; b < state.beams; ++b) rows.push_back({sentence.get(), b, tokens[rows.size()]});
         const int size = model_.shape.target_size;
-        state.whole = false;  // until the end: a step that fails leaves some rows further than others
+        state.whole = false;  // until the step is complete: a failed step leaves rows of different lengths
         model_.step(rows.data(), int(rows.size()), state.work);
         model_.vocabulary(state.work.inputs, int(rows.size()), [&](int row, int column, const Floats* values) {
             std::memcpy(logits + size_t(row) * size + column, values,

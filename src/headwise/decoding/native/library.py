@@ -1,7 +1,8 @@
-"""The compiled library of the native engine: which one fits this processor, and how its functions are called.
+"""Loading of the native engine's compiled library, and the signatures of its C functions.
 
-setup.py compiles `native.cpp` once for each instruction set, where there is a compiler; the best that the processor
-has is loaded, up to what `ATEN_CPU_CAPABILITY` allows, which PyTorch obeys too. Nothing here knows about tensors.
+setup.py compiles `native.cpp` once for each instruction set, where there is a compiler. The library for the best
+instruction set that the processor supports is loaded, limited by `ATEN_CPU_CAPABILITY`, as in PyTorch. This module
+doesn't depend on PyTorch.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 4  # of the interface, as in native.cpp
-# Instruction sets by level, as headwise_level() in native.cpp counts them.
+VERSION = 4  # version of the C interface, as in native.cpp
+# Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
-_CAPABILITIES = {"default": 0, "avx2": 1}  # levels that ATEN_CPU_CAPABILITY can hold the processor to
-FOLDER = Path(__file__).parent  # where the libraries stand
-_NO_MEMORY = "there is not enough memory"  # as native.cpp says it
+_CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
+FOLDER = Path(__file__).parent  # folder of the compiled libraries
+_NO_MEMORY = "there is not enough memory"  # the message in native.cpp
 PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
 
 
@@ -79,7 +80,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
 
 
 class Library:
-    """The loaded library: `call` raises for what a function reports, the others can't fail."""
+    """The loaded library: `call` is for functions that report errors, `value` for functions that can't fail."""
 
     def __init__(self, path: Path, variant: str) -> None:
         self.variant = variant
@@ -89,9 +90,9 @@ class Library:
             function.restype, function.argtypes = result, arguments
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function that returns a message or nothing.
+        """Call a function that returns an error message or null.
 
-        Raises `MemoryError` where memory ran out, and `ValueError` where the library refuses what it was given.
+        Raises `MemoryError` where memory runs out, and `ValueError` where the library rejects the arguments.
         """
         message = self.value(name, *arguments)
         if message is not None:
@@ -104,26 +105,26 @@ class Library:
 
 
 def find_library(variant: str | None = None) -> Library | str:
-    """Load the library for this processor, or the named variant; returns the reason, a phrase, where there is none."""
-    built = {name: path for name in VARIANTS if (path := _built(name)) is not None}
-    if "portable" not in built:
+    """Load the library for this processor, or the given variant; returns the reason as a phrase where there is none."""
+    compiled = {name: path for name in VARIANTS if (path := _library_file(name)) is not None}
+    if "portable" not in compiled:
         return "it was not compiled when Headwise was installed (see docs/speed.md)"
     try:
-        level = _level(built["portable"])
-        runnable = [name for name in VARIANTS[: level + 1] if name in built]
-        if variant is not None and variant not in runnable:
+        level = _supported_level(compiled["portable"])
+        supported = [name for name in VARIANTS[: level + 1] if name in compiled]
+        if variant is not None and variant not in supported:
             return f"this processor or installation has no variant {variant}"
-        chosen = variant or runnable[-1]
-        return _load(built[chosen], chosen)
+        selected = variant or supported[-1]
+        return _load(compiled[selected], selected)
     except (OSError, AttributeError) as error:
         return f"its library can't be loaded ({error})"
 
 
-def _built(variant: str) -> Path | None:
+def _library_file(variant: str) -> Path | None:
     return next(FOLDER.glob(f"_{variant}.*so"), None)
 
 
-def _level(portable: Path) -> int:
+def _supported_level(portable: Path) -> int:
     library = ctypes.CDLL(str(portable))
     version = library.headwise_version()
     if version != VERSION:

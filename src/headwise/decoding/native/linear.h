@@ -1,13 +1,13 @@
-// Linear maps with weights packed once: y = x Wᵀ + b for a block of rows, in float32, bfloat16 or int8.
+// Linear maps with packed weights: y = x Wᵀ + b for a block of rows, in float32, bfloat16 or int8.
 //
-// A word holds what one 32-bit lane multiplies at once: one float32, two bfloat16 or four int8 inputs. W is cut into
-// panels of PANEL outputs; a panel holds, word by word along the inputs, the words of its outputs side by side. So a
-// tile of TILE_ROWS x PANEL sums stays in registers while the panel streams by once, and the three precisions differ
-// in nothing but the instruction that adds the product of two words to a sum.
+// A word is the 32 bits that one lane multiplies at once: one float32, two bfloat16 or four int8 inputs. W is divided
+// into panels of PANEL outputs; a panel stores, word by word along the inputs, the words of its outputs side by side.
+// A tile of TILE_ROWS x PANEL sums stays in registers while the panel is read once, and the three precisions differ
+// only in the instruction that adds the product of two words to a sum.
 //
-// int8 (as in Jacob et al. 2018, section 2, symmetric): every output has a scale for its weights and every row, each
-// time, one for its inputs, the largest magnitude over 127. Inputs that are never negative (behind a ReLU) use the other
-// half of the range, too: 127 is taken off, and comes back as 127 times the sum of each output's weights.
+// int8 (as in Jacob et al. 2018, section 2, symmetric): every output has a scale for its weights, and every row of
+// inputs has a scale computed at run time: the largest magnitude over 127. Non-negative inputs (after a ReLU) also use
+// the other half of the range: 127 is subtracted, and added back as 127 times the sum of each output's weights.
 #pragma once
 
 #include <cmath>
@@ -20,13 +20,13 @@
 
 namespace headwise {
 
-// Memory that begins at a cache line and is zero.
+// Zero-initialized memory, aligned to a cache line.
 template <class T>
 class Buffer {
   public:
     Buffer() = default;
     explicit Buffer(size_t count) { grow(count); }
-    // Make room for `count` elements; what was there is lost where that needs more memory.
+    // Make room for `count` elements; the contents are lost where that needs more memory.
     void grow(size_t count) {
         if (count <= size_) return;
         const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
@@ -47,7 +47,7 @@ class Buffer {
     size_t size_ = 0;
 };
 
-// Activations (rows, stride): the stride is a multiple of PANEL and the columns behind the last are zero.
+// Activations (rows, stride): the stride is a multiple of PANEL and the padding columns are zero.
 struct Rows {
     float* data;
     int stride;
@@ -58,7 +58,7 @@ struct Rows {
 struct Float32 {
     static constexpr int PER_WORD = 1;
     using Sum = Floats;
-    using Kept = float;  // how keys, values and embeddings are kept
+    using Kept = float;  // storage type of keys, values and embeddings
     static constexpr int EXPONENTIAL = 6;
     static Sum add(Sum sum, Ints weights, int32_t inputs) {
         return sum + bits<Floats>(weights) * bits<float>(inputs);
@@ -89,7 +89,8 @@ struct BFloat16 {
     static int32_t sum(const float*, int, float) { return 0; }
 };
 
-constexpr float VANISHING = 1e-30f;  // magnitudes up to here are zeros in int8: their scale, or one over it, has no bits
+// int8 rounds magnitudes up to this to 0, because float32 can't represent their scale or its reciprocal.
+constexpr float VANISHING = 1e-30f;
 
 struct Int8 {
     static constexpr int PER_WORD = 4;
@@ -97,7 +98,8 @@ struct Int8 {
     using Kept = uint16_t;
     static constexpr int EXPONENTIAL = 4;
 #if defined(__AVX512VNNI__)
-    // The instruction wants one side unsigned: weights are stored with 128 added, which a row's sum of inputs undoes.
+    // The instruction requires one unsigned operand: weights are stored with 128 added; 128 times the sum of a row's
+    // inputs is subtracted from the result.
     static constexpr int OFFSET = 128;
 #else
     static constexpr int OFFSET = 0;
@@ -107,7 +109,7 @@ struct Int8 {
         return bits<Ints>(
             _mm512_dpbusd_epi32(bits<__m512i>(sum), bits<__m512i>(weights), _mm512_set1_epi32(inputs)));
 #elif defined(__AVX2__)
-        // Magnitudes up to 127 make pairs of products fit 16 bits.
+        // With magnitudes up to 127 the sum of two products fits 16 bits.
         const __m256i w = bits<__m256i>(weights);
         const __m256i x = _mm256_sign_epi8(_mm256_set1_epi32(inputs), w);
         const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), x);
@@ -137,7 +139,7 @@ struct Int8 {
     }
 };
 
-// Rows made ready to be multiplied: words, and for int8 each row's scale and 128 times its sum.
+// Rows of inputs, converted to words; for int8 also each row's scale and 128 times its sum.
 template <class P>
 class Inputs {
   public:
@@ -146,7 +148,7 @@ class Inputs {
     int32_t shift(int index) const { return shifts_[index]; }
     int32_t zero() const { return zero_; }
 
-    // Read `count` rows of `size` columns, none below 0 if `positive`.
+    // Convert `count` rows of `size` columns; `positive`: no input is negative.
     void set(Rows x, int count, int size, bool positive = false) {
         if constexpr (P::PER_WORD == 1) {
             words_ = reinterpret_cast<const int32_t*>(x.data);
@@ -179,10 +181,10 @@ class Inputs {
         for (int k = 0; k < columns; k += LANES) {
             const Floats v = load(x + k);
             most = larger(most, larger(v, -v));
-            damage += v - v;  // 0, or NaN for what isn't finite
+            damage += v - v;  // 0, or NaN for values that aren't finite
         }
         const float not_a_number = sum(damage);
-        if (not_a_number != 0) {  // int8 has no NaN: the scale carries it on
+        if (not_a_number != 0) {  // int8 has no NaN, so the scale propagates it
             std::memset(to, 0, columns);
             scales_[index] = not_a_number;
             shifts_[index] = 0;
@@ -211,15 +213,15 @@ class Inputs {
     Buffer<float> scales_;
 };
 
-constexpr float NEVER = -INFINITY;  // the logit of a column that is no token
+constexpr float NEVER = -INFINITY;  // the logit of a padding column, which is no token
 
 template <class P>
 class Linear {
   public:
     Linear() = default;
 
-    // Pack weight (outputs, inputs) and bias (outputs) or none. The last panel's columns behind the last output come
-    // out as `beyond`.
+    // Pack weight (outputs, inputs) and bias (outputs) or none. The results of the last panel's padding columns are
+    // `beyond`.
     Linear(const float* weight, const float* bias, int outputs, int inputs, float beyond = 0) {
         make_room(outputs, inputs, beyond);
         std::vector<float> row(words_ * P::PER_WORD);
@@ -233,7 +235,7 @@ class Linear {
         }
     }
 
-    // Become `whole` with these outputs only.
+    // Copy the given outputs of `whole`.
     void select(const Linear& whole, const int32_t* outputs, int count, float beyond = 0) {
         make_room(count, whole.inputs_, beyond);
         for (int n = 0; n < count; ++n) {
@@ -247,7 +249,7 @@ class Linear {
     int outputs() const { return outputs_; }
     int inputs() const { return inputs_; }
 
-    // Hand every vector panel of the result to `take(row, column, Floats[PANEL_VECTORS])`, for `rows` rows from `begin`.
+    // Call `take(row, column, Floats[PANEL_VECTORS])` with every panel of the result, for `rows` rows from `begin`.
     template <class Take>
     void operator()(const Inputs<P>& x, int begin, int rows, Take&& take) const {
         const int blocks = (rows + TILE_ROWS - 1) / TILE_ROWS;
@@ -342,7 +344,7 @@ class Linear {
     int outputs_ = 0, inputs_ = 0, words_ = 0;
     Buffer<int32_t> packed_;
     Buffer<float> scales_, bias_;
-    Buffer<int32_t> sums_;  // of each output's weights, in int8
+    Buffer<int32_t> sums_;  // sum of each output's weights, for int8
 };
 
 }  // namespace headwise

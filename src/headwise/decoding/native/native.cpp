@@ -1,8 +1,8 @@
 // The C interface of the native engine, called from src/headwise/decoding/native/library.py through ctypes.
 //
-// Pointers are to memory of the caller's, each with the number of elements there. Every function that can fail returns
-// a message, or null where all went well; it has checked all that it was given before it touched any of it. The text
-// of a message is good until its thread's next call.
+// Pointers are to memory of the caller, each with its number of elements. Every function that can fail returns an error
+// message, or null on success, and validates all arguments before it uses them. The text of a message is valid until
+// the thread's next call.
 
 #include <utility>
 
@@ -33,10 +33,10 @@ using namespace headwise;
 
 extern "C" {
 
-// Changes whenever a function below does.
+// The version of this interface; it changes with every change of a function below.
 int32_t headwise_version() { return 4; }
 
-// Tell what this processor can run: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
+// Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -50,7 +50,7 @@ int32_t headwise_level() {
 #endif
 }
 
-// precision: 0 float32, 1 bfloat16, 2 int8.
+// Create an engine without weights; precision: 0 float32, 1 bfloat16, 2 int8.
 const char* headwise_new(const Shape* shape, int32_t precision, Engine** engine) {
     return guarded([&] {
         expect(shape && engine, "expected a shape and a place for the engine, found none");
@@ -86,7 +86,7 @@ const char* headwise_table(Engine* engine, const char* name, const float* values
     });
 }
 
-// Encode `count` sentences of these lengths, their ids (tokens) one after the other, into states (tokens, d_model).
+// Encode `count` sentences of the given lengths, their concatenated ids (tokens), into states (tokens, d_model).
 const char* headwise_encode(const Engine* engine, const int32_t* ids, int64_t tokens, const int32_t* lengths,
                             int32_t count, float* states) {
     return guarded([&] {
@@ -98,7 +98,7 @@ const char* headwise_encode(const Engine* engine, const int32_t* ids, int64_t to
     });
 }
 
-// Begin with `beams` rows a sentence; states (tokens, d_model) as headwise_encode gave them.
+// Create a decoding state with `beams` rows per sentence; states (tokens, d_model) are the result of headwise_encode.
 const char* headwise_start(const Engine* engine, const float* states, int64_t tokens, const int32_t* lengths,
                            int32_t count, int32_t beams, State** state) {
     return guarded([&] {
@@ -110,7 +110,7 @@ const char* headwise_start(const Engine* engine, const float* states, int64_t to
     });
 }
 
-// Feed one token to each of `rows` rows; logits (rows, target_size).
+// Decode one step: append one token to each of `rows` rows; writes logits (rows, target_size).
 const char* headwise_step(const Engine* engine, State* state, const int32_t* tokens, int32_t rows, float* logits) {
     return guarded([&] {
         expect_ids(tokens, rows, ready(engine).shape().target_size, "a target id");
@@ -136,8 +136,8 @@ const char* headwise_keep(const Engine* engine, State* state, const int64_t* sen
 
 void headwise_drop(State* state) { delete state; }
 
-// A job of `count` sentences: `offsets` (count + 1) says where each begins in ids (tokens), `lists` (count + 1) where
-// in listed (listed_count) the only tokens of each one's output begin; null: any.
+// Create a job of `count` sentences: `offsets` (count + 1) are those of each source in ids (tokens), `limits` (count)
+// the maximum of |Y|, `lists` (count + 1) the offsets of each shortlist in listed (listed_count); null: all tokens.
 const char* headwise_job_new(const Engine* engine, const int32_t* ids, int64_t tokens, const int64_t* offsets,
                              const int32_t* limits, int32_t count, const Options* options, const Symbols* symbols,
                              const int32_t* listed, int64_t listed_count, const int64_t* lists, Job** job) {
@@ -165,7 +165,7 @@ const char* headwise_job_new(const Engine* engine, const int32_t* ids, int64_t t
     });
 }
 
-// Begin the search, once: in `workers` threads, each with up to `places` sentences at once.
+// Start the search of a job, once: in `workers` threads, each with up to `places` sentences at once.
 const char* headwise_job_start(Job* job, int32_t places, int32_t workers) {
     return guarded([&] {
         expect(job, "expected a job, found none");
@@ -176,8 +176,8 @@ const char* headwise_job_start(Job* job, int32_t places, int32_t workers) {
     });
 }
 
-// Wait until all threads have ended, but no longer than so many milliseconds; `running` tells whether some still run.
-// What made one of them fail, and by that all, is returned once all have ended.
+// Wait until all threads have ended, for at most `milliseconds`; `running` is set to whether any thread still runs.
+// After all have ended, returns the error message of the first failed thread, which stopped all others.
 const char* headwise_job_wait(Job* job, int32_t milliseconds, int32_t* running) {
     const char* failure = nullptr;
     const char* refused = guarded([&] {
@@ -188,12 +188,12 @@ const char* headwise_job_wait(Job* job, int32_t milliseconds, int32_t* running) 
     return refused ? refused : failure;
 }
 
-// Ask the threads to end before their next step.
+// Tell the threads to end before their next step.
 void headwise_job_stop(Job* job) {
     if (job) job->stopped = true;
 }
 
-// The total of the lengths that headwise_job_outputs will write.
+// Return the sum of the lengths that headwise_job_outputs writes; 0 before the job has completed.
 int64_t headwise_job_size(Job* job) {
     int64_t total = 0;
     if (!job || !job->whole()) return total;
@@ -202,8 +202,8 @@ int64_t headwise_job_size(Job* job) {
     return total;
 }
 
-// Write the outputs of all sentences: lengths (count, n_best), |Y| or 0 for none; tokens and gains one after the other,
-// `total` of each, which is headwise_job_size.
+// Write the outputs of all sentences: lengths (count, n_best), |Y| or 0 for none; concatenated tokens and gains (their
+// log-probabilities), `total` of each, where `total` is headwise_job_size.
 const char* headwise_job_outputs(Job* job, int32_t* lengths, int64_t rows, int32_t* tokens, float* gains,
                                  int64_t total) {
     return guarded([&] {
@@ -226,8 +226,8 @@ const char* headwise_job_outputs(Job* job, int32_t* lengths, int64_t rows, int32
     });
 }
 
-// Stop the threads, wait until the last of them has ended, free everything, and forget it: in one call, so that whoever
-// is interrupted can call again.
+// Stop the threads, wait until all have ended, free the job and set the pointer to null: in one call, so that an
+// interrupted caller can call again.
 void headwise_job_free(Job** job) {
     if (job) delete std::exchange(*job, nullptr);
 }

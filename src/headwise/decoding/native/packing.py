@@ -1,7 +1,8 @@
-"""From a model's parameters, by their names in `headwise.models.transformer`, to the packed weights of an engine.
+"""Conversion of a Transformer's parameters to the packed weights of the native engine.
 
-Products that have one input are joined; heads are padded to a multiple of 16 with zeros, which change nothing. The
-library compares every size with the shape that it was made with.
+Parameters have their names in `headwise.models.transformer`. Linear maps of the same input are concatenated; head
+sizes are padded with zeros to a multiple of 16, which doesn't change results. The library compares every size with
+the shape that the engine was created with.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from headwise.models.weights import check_finite
 from headwise.nn.positions import position_encoding
 
 ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2}
-_UNIT = 16  # heads are padded to a multiple of it
+_UNIT = 16  # head sizes are padded to a multiple of this
 
 
 class Packing:
-    """One engine that is being filled; `tensors` gives the parameters, None for one that the model hasn't."""
+    """Packing of one model; `tensors` returns a parameter by name, or None where the model doesn't have it."""
 
     def __init__(
         self,
@@ -39,17 +40,17 @@ class Packing:
         self._handle = ctypes.c_void_p()
 
     def pack(self, precision: str) -> ctypes.c_void_p:
-        """Make the engine and fill it; who asked has to free it.
+        """Create the engine, pack all weights and return its handle, which the caller has to free.
 
-        Raises `CheckpointError` for a parameter that isn't finite, which low precision would hide.
+        Raises `CheckpointError` for parameters that aren't finite, which low precision would hide.
         """
-        table = self._positions()
-        shape = self._shape(0 if table is None else len(table))
+        positions = self._positions()
+        shape = self._shape(0 if positions is None else len(positions))
         self._library.call(
             "new", ctypes.byref(shape), native.PRECISIONS[precision], ctypes.byref(self._handle)
         )
         try:
-            self._fill(table)
+            self._fill(positions)
         except BaseException:
             self._library.value("free", self._handle)
             raise
@@ -78,12 +79,12 @@ class Packing:
 
     def _fill(self, positions: Tensor | None) -> None:
         config = self._config
-        shared, target = config.share_embeddings == "all", config.share_embeddings != "none"
+        share_all, share_output = config.share_embeddings == "all", config.share_embeddings != "none"
         names = {
             "source_embedding": "source_embedding.weight",
-            "target_embedding": "source_embedding.weight" if shared else "target_embedding.weight",
+            "target_embedding": "source_embedding.weight" if share_all else "target_embedding.weight",
         }
-        output = names["target_embedding"] if target else "output_projection.weight"
+        output = names["target_embedding"] if share_output else "output_projection.weight"
         for name, parameter in names.items():
             self._table(name, self._tensor(parameter))
         self._linear("vocabulary", self._tensor(output), None)
@@ -96,12 +97,12 @@ class Packing:
                 self._norm(f"{side}_norm", f"{side}_norm")
 
     def _positions(self) -> Tensor | None:
-        learned = self._optional("positions.table")
-        if learned is not None:
-            return learned
-        maker = position_encoding(self._config.positions).table
-        assert maker is not None
-        return maker(self._config.max_length, self._config.d_model)
+        learned_table = self._optional("positions.table")
+        if learned_table is not None:
+            return learned_table
+        make_table = position_encoding(self._config.positions).table
+        assert make_table is not None
+        return make_table(self._config.max_length, self._config.d_model)
 
     def _layer(self, name: str, *, decoder: bool) -> None:
         self_attention, around = f"{name}.self_attention", f"{name}.around_attention"
@@ -120,7 +121,7 @@ class Packing:
         self._norm(f"{name}.around_feed_forward", f"{name}.around_feed_forward.norm")
 
     def _attention(self, name: str, parts: Mapping[str, tuple[str, ...]]) -> None:
-        """Join the products that have one input; pad the heads on the side where they stand."""
+        """Pack an attention module: concatenate linear maps of the same input, and pad the heads' dimension."""
         config = self._config
         shared = config.key_value_heads or config.heads
         heads = {"query": config.heads, "key": shared, "value": shared, "output": config.heads}
@@ -144,7 +145,7 @@ class Packing:
         return tensor
 
     def _optional(self, name: str) -> Tensor | None:
-        """Return a parameter that not every model has; every one comes from here."""
+        """Return a parameter, or None where the model doesn't have it; raises `CheckpointError` unless it is finite."""
         tensor = self._tensors(name)
         if tensor is not None:
             check_finite(name, tensor)
@@ -153,8 +154,10 @@ class Packing:
     def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> None:
         weight = weight.float().contiguous()
         bias = None if bias is None else bias.float().contiguous()
-        place = None if bias is None else bias.data_ptr()
-        self._library.call("linear", self._handle, name.encode(), weight.data_ptr(), place, *weight.shape)
+        bias_pointer = None if bias is None else bias.data_ptr()
+        self._library.call(
+            "linear", self._handle, name.encode(), weight.data_ptr(), bias_pointer, *weight.shape
+        )
 
     def _norm(self, name: str, module: str) -> None:
         for part in ("weight", "bias"):
@@ -168,10 +171,10 @@ class Packing:
 
 
 def padded_heads(weight: Tensor, heads: int) -> Tensor:
-    """Pad each head's rows of a weight (heads * size, …) with zeros to a multiple of 16."""
-    rows = weight.detach().unflatten(0, (heads, -1))
-    missing = -rows.size(1) % _UNIT
+    """Pad the rows of each head in a weight (heads * size, …) with zeros to a multiple of 16."""
+    by_head = weight.detach().unflatten(0, (heads, -1))
+    missing = -by_head.size(1) % _UNIT
     if not missing:
         return weight.detach()
-    zeros = rows.new_zeros(heads, missing, *rows.shape[2:])
-    return torch.cat([rows, zeros], dim=1).flatten(0, 1)
+    zeros = by_head.new_zeros(heads, missing, *by_head.shape[2:])
+    return torch.cat([by_head, zeros], dim=1).flatten(0, 1)

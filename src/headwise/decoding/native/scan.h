@@ -1,5 +1,5 @@
-// The projection to the vocabulary, its log-softmax and its best tokens in one pass: logits are used while they are in
-// registers and never written down.
+// Projection to the vocabulary, log-softmax and selection of the best tokens in one pass: logits are used while they are
+// in registers and never stored in memory.
 #pragma once
 
 #include <algorithm>
@@ -14,20 +14,20 @@ struct Choice {
     int32_t token;
 };
 
-// What one row needs to remember of the logits that went by.
+// Running statistics of one row's logits: the best tokens and the log-softmax's sum.
 struct Best {
-    float threshold;  // the lowest of `choices` once there are enough: what doesn't exceed it doesn't matter
+    float threshold;  // the lowest logit of `choices` once these are complete; only higher logits are considered
     float most;       // the highest logit so far
-    Floats total;     // Σ e^(logit - most), a part in each lane
+    Floats total;     // Σ e^(logit - most), a partial sum in each lane
     int count;
     bool may_end;
     float end_logit;
-    Choice* choices;  // best first; of equal ones the first token first
+    Choice* choices;  // best first; ties by lower token
 
     float log_total() const { return most + std::log(sum(total)); }
 };
 
-// The symbols that no output may hold, and the end symbol.
+// Special symbols: the start and end symbols, and the banned symbols, which no output may contain.
 struct Symbols {
     int32_t bos, eos;
     int32_t banned[3];
@@ -41,8 +41,8 @@ class Scan {
   public:
     explicit Scan(const Symbols& symbols) : symbols_(symbols) {}
 
-    // Find the `wanted` best tokens of `rows` rows from `first`; may_end(row) says whether the end symbol may be among
-    // them. `tokens` says which token each column of the projection is, in ascending order; null: its number.
+    // Find the `wanted` best tokens of `rows` rows from `first`; may_end(row) is whether the end symbol is allowed.
+    // `tokens` are the token ids of the projection's columns, in ascending order; null: the column's index.
     template <class MayEnd>
     const Best* operator()(const Linear<P>& vocabulary, const int32_t* tokens, const Inputs<P>& inputs, int first,
                            int rows, int wanted, const MayEnd& may_end) {

@@ -1,6 +1,6 @@
-// Greedy and beam search over many sentences, by the definition in src/headwise/decoding/search.py. Sentences that end
-// make room for the next ones at once, so that the batch stays full; each keeps its own length, and no result depends
-// on its neighbors.
+// Greedy and beam search over many sentences, as defined in src/headwise/decoding/search.py. A finished sentence is
+// replaced by the next one immediately, so that the batch stays full. Each sentence has its own length, and no result
+// depends on the other sentences of the batch.
 #pragma once
 
 #include <functional>
@@ -26,13 +26,13 @@ struct Options {
 
 struct Output {
     std::vector<int32_t> tokens;
-    std::vector<float> gains;  // one for each token and one for the end symbol
+    std::vector<float> gains;  // log-probabilities, one for each token and one for the end symbol
     double score;
 };
 
 inline float length_penalty(int length, float alpha) { return std::pow(float(5 + length) / 6, alpha); }
 
-// The beam of one sentence: every step's chosen hypotheses with their parents, and those that finished.
+// The beam of one sentence: the live hypotheses of every step with their parents, and the finished hypotheses.
 class Beam {
   public:
     void start(int number, int limit) {
@@ -49,7 +49,7 @@ class Beam {
     int32_t token(int place) const { return history_[size_t(step_ - 1) * width_ + place].token; }
     const int32_t* parents() const { return parents_.data(); }
 
-    // Continue every live hypothesis by its best tokens; tells whether the search continues.
+    // Continue every live hypothesis by its best tokens; returns whether the search continues.
     bool advance(const Best* rows, const Options& options, int32_t eos) {
         width_ = options.beam;
         candidates_.clear();
@@ -85,7 +85,7 @@ class Beam {
         return undecided(options);
     }
 
-    // The best outputs, best first; of equal ones the first to finish.
+    // Return the `n_best` best outputs, best first; ties by the earlier finish.
     std::vector<Output> outputs(int n_best) {
         std::stable_sort(outputs_.begin(), outputs_.end(),
                          [](const Output& a, const Output& b) { return a.score > b.score; });
@@ -145,27 +145,27 @@ class Beam {
 
 class Engine;
 
-// Sentences to be searched, taken in their order by one thread or several.
+// Sentences to search, taken in order by one or more threads.
 struct Job {
     const Engine* engine = nullptr;
     std::vector<int32_t> ids;
-    std::vector<int64_t> offsets;  // of each sentence in `ids`, and the end
-    std::vector<int32_t> limits;   // |Y| of each, the end symbol included
-    std::vector<int32_t> listed;    // the only tokens that each sentence's output may hold, ascending
-    std::vector<int64_t> lists;     // of each sentence in `listed`, and the end; empty: all tokens
+    std::vector<int64_t> offsets;  // of each sentence in `ids`, and the total
+    std::vector<int32_t> limits;   // maximum of |Y| for each sentence, the end symbol included
+    std::vector<int32_t> listed;    // concatenated shortlists: allowed tokens of each sentence's outputs, ascending
+    std::vector<int64_t> lists;     // offsets of each shortlist in `listed`, and the total; empty: all tokens
     Options options;
     Symbols symbols;
     std::atomic<int> next{0};
-    std::atomic<bool> stopped{false};  // every step looks at it: by whoever waits, or a thread that failed
+    std::atomic<bool> stopped{false};  // checked at every step; set by the waiting thread or a failed thread
     std::vector<std::vector<Output>> outputs;
-    Workers workers;  // the last member, as it goes first: nothing may go while a thread runs
+    Workers workers;  // the last member, so that it is destroyed first: other members must outlive the threads
 
     ~Job() { stopped = true; }
 
-    // Tell whether it was started and no thread is left, stopped or failed.
+    // Whether the job was started and all threads ended without a stop or failure.
     bool whole() { return workers.started() && workers.wait(0) && !stopped; }
 
-    // Compare everything with the sizes of the model that is to search.
+    // Validate all members against the shape of the model.
     void check(const Shape& shape) const {
         options.check();
         expect_ids(ids.data(), int64_t(ids.size()), shape.source_size, "a source id");
@@ -198,7 +198,7 @@ class Search {
         work_.stopped = &job.stopped;
     }
 
-    // Search until the job has no sentence left, or is stopped.
+    // Search until the job has no sentences left or is stopped.
     void run() {
         const Options& options = job_.options;
         while (true) {
@@ -242,11 +242,11 @@ class Search {
         Sentence<P> sentence;
         Beam beam;
         bool started = false;
-        Linear<P> vocabulary;  // the rows of the sentence's list, and which tokens they are
+        Linear<P> vocabulary;  // projection to the sentence's shortlist, and its token ids
         const int32_t* tokens = nullptr;
     };
 
-    // Encode the next sentences together and give them the free places.
+    // Encode the next sentences together and assign them to the free places.
     void refill() {
         std::vector<int> lengths;
         std::vector<int32_t> ids;

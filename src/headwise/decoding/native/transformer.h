@@ -1,5 +1,5 @@
-// The Transformer's inference (Vaswani et al. 2017), as src/headwise/models/transformer.py computes it, without padding:
-// the rows of a batch are the real tokens of its sentences, one after the other.
+// Inference of the Transformer (Vaswani et al. 2017), equal to src/headwise/models/transformer.py but without padding:
+// the rows of a batch are the concatenated real tokens of its sentences.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ enum class Activation : int32_t { relu, gelu, silu };
 
 struct Shape {
     int32_t d_model, d_ff, encoder_layers, decoder_layers, source_size, target_size;
-    int32_t positions;                                  // rows of their table; 0: there is none
-    int32_t heads, shared_heads, key_size, value_size;  // of a head, padded
+    int32_t positions;                                  // rows of the position table; 0: no table
+    int32_t heads, shared_heads, key_size, value_size;  // sizes of a head, padded
     int32_t pre_norm;
     Activation activation;
     float key_scale, epsilon;
@@ -42,7 +42,7 @@ struct Norm {
 
 template <class P>
 struct Attention {
-    Linear<P> in, memory, out;  // in: queries, and in self-attention keys and values; memory: the source's
+    Linear<P> in, memory, out;  // in: queries, and in self-attention keys and values; memory: the source's keys, values
 };
 
 template <class P>
@@ -52,14 +52,14 @@ struct Layer {
     Norm around_self, around_cross, around_feed_forward;
 };
 
-// One sentence while its translation is searched. Keys and values of a position stay where they were written; which
-// row of the beam wrote those that a hypothesis descends from is kept in `ancestors`.
+// Decoding state of one sentence. A reordered beam doesn't move cached keys and values: `ancestors` records for each
+// hypothesis and position the row of the beam that wrote them.
 template <class P>
 struct Sentence {
     using T = typename P::Kept;
     int source = 0, length = 0, beams = 1;
-    std::vector<std::vector<T>> memory;     // for each layer (source, kept)
-    std::vector<std::vector<T>> cache;      // for each layer (length, beams, kept)
+    std::vector<std::vector<T>> memory;     // source keys and values, for each layer (source, kept)
+    std::vector<std::vector<T>> cache;      // target keys and values, for each layer (length, beams, kept)
     std::vector<std::vector<int32_t>> ancestors;  // for each row of the beam (length)
 
     void start(int layers, int rows) {
@@ -70,7 +70,7 @@ struct Sentence {
         ancestors.assign(rows, {});
     }
 
-    // Let row r of the beam continue what row parents[r] was.
+    // Let row r of the beam continue the hypothesis of row parents[r].
     void reorder(const int32_t* parents, int rows) {
         std::vector<std::vector<int32_t>> moved(beams);
         for (int row = 0; row < rows; ++row) moved[row] = ancestors[parents[row]];
@@ -84,13 +84,13 @@ struct Row {
     int32_t beam, token;
 };
 
-// What one thread needs while it computes.
+// Buffers of one thread's computation.
 template <class P>
 struct Workspace {
     Buffer<float> x_, normal_, wide_, context_, hidden_, scores_;
     Inputs<P> inputs;
     Rows x{}, normal{}, wide{}, context{}, hidden{};
-    const std::atomic<bool>* stopped = nullptr;  // once it is true, what is computed is no longer wanted
+    const std::atomic<bool>* stopped = nullptr;  // once true, the results are discarded
 
     static Rows room(Buffer<float>& memory, int rows, int columns) {
         const int stride = round_up(columns, PANEL);
@@ -109,7 +109,7 @@ class Transformer {
     Norm encoder_norm, decoder_norm;
     Linear<P> vocabulary;
     Buffer<T> source_embedding, target_embedding;
-    Buffer<float> positions;  // (length, d_model), or nothing
+    Buffer<float> positions;  // (length, d_model), or empty
 
     explicit Transformer(const Shape& given)
         : shape(given),
@@ -117,7 +117,7 @@ class Transformer {
           encoder(given.encoder_layers),
           decoder(given.decoder_layers) {
         width_ = round_up(shape.d_model, 16);
-        // As many rows as keep the feed-forward layer's activations in the second-level cache.
+        // The number of rows for which the feed-forward layer's activations fit the second-level cache.
         block_ = std::max(1, (600 << 10) / (4 * shape.d_ff) / (4 * TILE_ROWS)) * 4 * TILE_ROWS;
     }
 
@@ -140,7 +140,7 @@ class Transformer {
                         shape.d_model * sizeof(float));
     }
 
-    // Encode sentences of these lengths, their ids one after the other; the result is in work.x (tokens, d_model).
+    // Encode sentences of the given lengths, their ids concatenated; the result is in work.x (tokens, d_model).
     void encode(const int32_t* ids, const int* lengths, int count, Workspace<P>& work) const {
         int total = 0, longest = 0;
         for (int s = 0; s < count; ++s) total += lengths[s], longest = std::max(longest, lengths[s]);
@@ -173,7 +173,7 @@ class Transformer {
         if (shape.pre_norm) normalize(encoder_norm, work.x, work.x, total);
     }
 
-    // Keep the keys and values of encoded states (source, d_model) for the decoder's attention.
+    // Compute and cache the cross-attention's keys and values of encoder states (source, d_model).
     void remember(Rows states, int source, Sentence<P>& sentence, Workspace<P>& work) const {
         sentence.source = source;
         work.wide = work.room(work.wide_, std::min(source, block_), heads.kept());
@@ -188,7 +188,7 @@ class Transformer {
         });
     }
 
-    // Feed one token to each row, at most one to each row of a sentence's beam; makes work.inputs ready for `vocabulary`.
+    // Decode one step: one token for each row, at most one row for each hypothesis; sets work.inputs for `vocabulary`.
     void step(const Row<P>* rows, int count, Workspace<P>& work) const {
         int longest = 1;
         for (int r = 0; r < count; ++r)
@@ -296,12 +296,12 @@ class Transformer {
         add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count, relu);
     }
 
-    // Apart from the product, whose sums would have to leave their registers for the calls in here.
+    // Apply GELU or SiLU. Separate from the product, because the calls in here would spill its sums from registers.
     void activate(float* x) const {
         for (int i = 0; i < shape.d_ff; i += LANES) {
             Floats v = load(x + i);
             if (shape.activation == Activation::silu) {
-                v = larger(all(-87.0f), v);  // where it is 0 in float32, and 1e38 over e^87 would not be
+                v = larger(all(-87.0f), v);  // SiLU is 0 there in float32, and -1e38 / e^87 would not be
                 v /= exponential(-v) + 1;
             } else {
                 for (int lane = 0; lane < LANES; ++lane) v[lane] *= 0.5f * (1 + std::erf(v[lane] * float(M_SQRT1_2)));
@@ -310,7 +310,7 @@ class Transformer {
         }
     }
 
-    // The two halves of a residual connection: what its sub-layer reads, and its result added to x.
+    // The two halves of a residual connection: `ready` prepares the sub-layer's input, `add` adds its output to x.
     void ready(const Norm& norm, Workspace<P>& work, Rows x, int count) const {
         if (shape.pre_norm) normalize(norm, x, work.normal, count);
         work.inputs.set(shape.pre_norm ? work.normal : x, count, shape.d_model);
@@ -340,7 +340,7 @@ class Transformer {
             }
             float variance = sum(squares);
             for (int i = whole; i < size; ++i) variance += (x[i] - mean) * (x[i] - mean);
-            // A variance that overflows would make all zeros of what has no numbers left: it is NaN, as in PyTorch.
+            // A variance that overflows gives NaN, as in PyTorch; its reciprocal alone would give zeros.
             const float factor = 1 / std::sqrt(variance / size + shape.epsilon) + (variance - variance);
             for (int i = 0; i < whole; i += LANES)
                 write(y + i, (load(x + i) - mean) * factor * load(&norm.weight[i]) + load(&norm.bias[i]));

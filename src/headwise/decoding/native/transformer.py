@@ -1,6 +1,7 @@
-"""A Transformer whose encoder, decoder and search are native code, behind the protocol of `headwise.models.base`.
+"""The native Transformer: encoder, decoder and search in C++, behind the protocol of `headwise.models.base`.
 
-Shapes as in `headwise.models.transformer`; heads are padded to a multiple of 16 with zeros, which change nothing.
+Shapes are those of `headwise.models.transformer`; head sizes are padded with zeros to a multiple of 16, which doesn't
+change results.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from headwise.decoding.options import SearchOptions
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.nn.positions import position_encoding
 
-_KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
-_SHARE = 4  # sentences
-_MOST_BEAMS = 1024
+_ATTENTION_KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
+_MIN_SENTENCES = 4  # minimum number of sentences that a worker searches at once
+_MAX_BEAM = 1024
 
 
-# Keys that the engine reads, or that mean nothing to it. Any other, one that is yet to be invented too, must be as it
-# is by default.
-_KNOWN = {
+# Configuration keys that the engine reads or that don't affect it. All other keys, including future ones, must have
+# their default values.
+_SUPPORTED_KEYS = {
     *(
         "architecture",
         "encoder_layers",
@@ -59,25 +60,25 @@ _KNOWN = {
 
 
 def unsupported(config: ModelConfig) -> str | None:
-    """Say in a phrase why the native engine can't run a model; None where it can."""
+    """Return a phrase that says why the native engine doesn't support a model; None where it does."""
     kinds = {config.attention, config.cross_attention or config.attention}
     if config.architecture != "transformer":
         return f"it knows Transformers only, found {config.architecture}"
-    if not kinds <= set(_KINDS):
-        return f"it knows full attention only, found {', '.join(sorted(kinds - set(_KINDS)))}"
+    if not kinds <= set(_ATTENTION_KINDS):
+        return f"it knows full attention only, found {', '.join(sorted(kinds - set(_ATTENTION_KINDS)))}"
     if position_encoding(config.positions).inside is not None:
         return f"it knows positions that are added to the embeddings only, found {config.positions}"
     if config.activation not in ACTIVATIONS:
         return f"it has no activation {config.activation}"
     for name, field in ModelConfig.model_fields.items():
         value = getattr(config, name)
-        if name not in _KNOWN and value != field.get_default(call_default_factory=True):
+        if name not in _SUPPORTED_KEYS and value != field.get_default(call_default_factory=True):
             return f"it can't do model.{name}={value}"
     return None
 
 
 class NativeState(State):
-    """Sentences in the middle of their search; the memory is the library's."""
+    """Decoding state of a batch of sentences, in memory of the library."""
 
     def __init__(self, engine: NativeTransformer, states: Tensor, lengths: Sequence[int], beams: int) -> None:
         self._engine = engine
@@ -97,8 +98,8 @@ class NativeState(State):
         return self
 
     def keep(self, sentences: Tensor) -> NativeState:  # noqa: D102
-        kept = sentences.to(torch.int64).contiguous()
-        self._engine.library.call("keep", self._engine.handle, self.handle, kept.data_ptr(), len(kept))
+        indices = sentences.to(torch.int64).contiguous()
+        self._engine.library.call("keep", self._engine.handle, self.handle, indices.data_ptr(), len(indices))
         return self
 
     def __del__(self) -> None:
@@ -107,11 +108,11 @@ class NativeState(State):
 
 
 class NativeTransformer(Seq2Seq):
-    """The engine for one model; `tensors` gives its parameters by their names in `Transformer`.
+    """The native engine for one model; `tensors` returns its parameters by their names in `Transformer`.
 
-    float32 gives what the readable model gives, up to the rounding of sums taken in another order. bfloat16 and int8
-    round weights and activations (int8: with a scale for each output of a product and each row of its input), so that
-    hypotheses that are nearly tied may change places.
+    In float32 its results equal the PyTorch model's up to rounding, as sums are in another order. bfloat16 and int8
+    round weights and activations (int8: with one scale for each output of a linear map and one for each row of its
+    input), so that nearly tied hypotheses may change places.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class NativeTransformer(Seq2Seq):
         precision: str = "float32",
         readable: Callable[[], Seq2Seq],
     ) -> None:
-        """Pack the parameters, one after the other; `readable` gives the same model for what isn't native.
+        """Pack the parameters one by one; `readable` loads the PyTorch model for operations that aren't native.
 
         Raises `CheckpointError` for a parameter that isn't finite, which low precision would hide.
         """
@@ -144,14 +145,14 @@ class NativeTransformer(Seq2Seq):
             self.library.value("free", self.handle)
 
     def __copy__(self) -> NativeTransformer:
-        return self  # it never changes, and the library's memory has one owner
+        return self  # it is immutable, and the library's memory has one owner
 
     def __deepcopy__(self, memo: object) -> NativeTransformer:
         return self
 
     @property
     def device(self) -> torch.device:
-        """Always the CPU."""
+        """The CPU."""
         return torch.device("cpu")
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
@@ -182,9 +183,9 @@ class NativeTransformer(Seq2Seq):
 
     @property
     def readable(self) -> Seq2Seq:
-        """The same model in PyTorch, loaded when it is first asked for."""
+        """The same model in PyTorch, loaded on first access."""
         if self._loaded is None:
-            self._loaded = (self._load_readable(),)  # a tuple, as its parameters aren't this module's
+            self._loaded = (self._load_readable(),)  # a tuple, which doesn't register its parameters here
         return self._loaded[0]
 
     @property
@@ -200,26 +201,26 @@ class NativeTransformer(Seq2Seq):
         sentences: int,
         lists: Sequence[NDArray[np.int32]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search every source, all in native code, `sentences` at once in each of `workers` threads.
+        """Search every source in native code, `sentences` at once in each of `workers` threads.
 
-        The same results as `headwise.decoding.search.search`, for the options that `own_search` accepts. `lists` name
-        the only tokens that each sentence's outputs may hold, in ascending order, the end symbol among them;
-        probabilities are then taken among these. Sources are best given by length. Raises `DataError` for ids that
-        aren't in the vocabularies, and lists that aren't like that.
+        The results equal those of `headwise.decoding.search.search`, for the options that `own_search` supports.
+        `lists` are shortlists: the target ids that each sentence's outputs may contain, in ascending order and with the
+        end symbol; probabilities are then normalized over these. Sources sorted by length are fastest. Raises
+        `DataError` for ids that aren't in the vocabularies and for invalid shortlists.
         """
         assert self.own_search(options)
         check_ids(sources, self.source_size, "source")
         if lists is not None:
             check_lists(lists, len(sources), self.target_size, symbols.eos)
-        # A share for each worker, but not so small that the weights are read for next to nothing.
-        sentences = min(sentences, max(_SHARE, math.ceil(len(sources) / self.workers)))
+        # Divide the sentences among the workers, but give none so few that reading the weights dominates.
+        sentences = min(sentences, max(_MIN_SENTENCES, math.ceil(len(sources) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))
         with SearchJob(self, sources, options, symbols, lists) as job:
             job.start(sentences, workers)
             return job.results()
 
     def own_search(self, options: object) -> Callable[..., list[list[Hypothesis]]] | None:
-        """Return `search` where it knows these options; with others the search goes step by step."""
+        """Return `search` where it supports the options; otherwise None, for a step-by-step search in PyTorch."""
         assert isinstance(options, SearchOptions)
-        known = not (options.sample or options.no_repeat_ngram or options.beam > _MOST_BEAMS)
-        return self.search if known else None
+        supported = not (options.sample or options.no_repeat_ngram or options.beam > _MAX_BEAM)
+        return self.search if supported else None

@@ -1,5 +1,5 @@
-// Vectors of 32-bit lanes as wide as the target's registers (GCC's and Clang's vector extensions), so that one source
-// serves AVX-512, AVX2 and every other processor; intrinsics appear only where the language has no word for them.
+// SIMD vectors of 32-bit lanes as wide as the target's registers (GCC's and Clang's vector extensions), so that one
+// source serves AVX-512, AVX2 and every other processor; intrinsics are used only for operations that these lack.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ inline To bits(const From& from) {
     return to;
 }
 
-// word << places for numbers below 0, too, of which C++17 says nothing.
+// word << places, also for negative numbers, for which C++17 leaves it undefined.
 inline int32_t shifted(int32_t word, int places) { return int32_t(uint32_t(word) << places); }
 
 template <class Vector>
@@ -70,7 +70,7 @@ inline Floats load(const uint16_t* from) {
 inline float load_one(const float* from) { return *from; }
 inline float load_one(const uint16_t* from) { return bits<float>(uint32_t(*from) << 16); }
 
-inline Ints rounded_to_bfloat16(Floats value) {  // to nearest, ties to even; in the lower halves
+inline Ints rounded_to_bfloat16(Floats value) {  // to nearest, ties to even; the results are in the lower halves
     Ints word = bits<Ints>(value);
     return ((word + 0x7FFF + ((word >> 16) & 1)) >> 16) & 0xFFFF;
 }
@@ -105,7 +105,7 @@ inline float largest(Floats v) {
 #endif
 }
 
-// One bit for each lane where a > b.
+// Return a bit mask of the lanes where a > b.
 inline uint32_t where_larger(Floats a, Floats b) {
 #if defined(__AVX512F__)
     return _mm512_cmp_ps_mask(bits<__m512>(a), bits<__m512>(b), _CMP_GT_OQ);
@@ -118,12 +118,12 @@ inline uint32_t where_larger(Floats a, Floats b) {
 #endif
 }
 
-// Adding it to a float of small magnitude rounds that to an integer, which then stands in the lowest bits.
+// Adding this constant to a float of small magnitude rounds it to an integer, which is then in the lowest bits.
 constexpr float ROUNDING = 3 << 22;
 constexpr double LN2 = 0.693147180559945309417232121458;
 
 // e^x as 2^n e^r with |r| <= ln 2 / 2 and a Taylor polynomial of the given degree: relative error below 2e-7 with 6,
-// 5e-5 with 4. Below -87 it is e^-87, which no sum of float32 notices; NaN stays NaN.
+// 5e-5 with 4. Below -87 the result is e^-87, which is negligible in float32 sums; NaN stays NaN.
 template <int DEGREE = 6>
 inline Floats exponential(Floats x) {
     x = x < -87.0f ? all(-87.0f) : x;

@@ -1,5 +1,5 @@
-// The threads that run one job. They are the library's own, so that whoever waits for them can be interrupted, and none
-// of them outlives what it works on.
+// The threads of one job. They belong to the library, so that the waiting thread can be interrupted, and none of them
+// outlives the data that it uses.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace headwise {
 
-// Say what the exception that is being handled means; `text` keeps what isn't said in a constant.
+// Return the message of the exception that is being handled; `text` stores a message that isn't a constant.
 inline const char* reason(std::string& text) {
     try {
         throw;
@@ -25,7 +25,7 @@ inline const char* reason(std::string& text) {
         return text.c_str();
     } catch (const std::bad_alloc&) {
         return "there is not enough memory";
-    } catch (const std::length_error&) {  // more than any memory has
+    } catch (const std::length_error&) {  // a size that exceeds any memory
         return "there is not enough memory";
     } catch (const std::system_error&) {
         return "no more threads can be started";
@@ -40,7 +40,7 @@ class Workers {
         for (std::thread& thread : threads_) thread.join();
     }
 
-    // Run work() in `count` threads; failed() is called by each that ends with an exception, the first of which is kept.
+    // Run work() in `count` threads; a thread that throws calls failed(), and the first exception's message is stored.
     template <class Work, class Failed>
     void start(int count, const Work& work, const Failed& failed) {
         expect(threads_.empty(), "expected a job that was not started before");
@@ -72,13 +72,13 @@ class Workers {
 
     bool started() const { return !threads_.empty(); }
 
-    // Wait until all have ended, or so long; tells whether they have.
+    // Wait until all threads have ended, with a timeout; returns whether they have.
     bool wait(int milliseconds) {
         std::unique_lock<std::mutex> lock(mutex_);
         return ended_.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return !running_; });
     }
 
-    // Why the first that failed did; null if none. To be asked once all have ended.
+    // Return the message of the first failed thread, null if none failed; valid after all have ended.
     const char* failure() const { return failure_; }
 
   private:
