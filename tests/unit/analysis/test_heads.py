@@ -28,11 +28,11 @@ from headwise.analysis.heads.measuring import Annotated, PartReport, measure_hea
 from headwise.analysis.heads.pruning import (
     HardConcreteGates,
     Tuning,
+    fine_tune,
     learn_gates,
     pruning_curve,
     random_order,
     removal_order,
-    train_on,
 )
 from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
 from headwise.analysis.heads.summary import draw_heads
@@ -326,7 +326,7 @@ def test_training_on_lowers_the_loss_of_a_pruned_model(translator: Translator, e
     model = copy.deepcopy(translator.model)
     with gated(model, without(model, head_places(model)[:6])):
         before = loss(model, encoded)
-        train_on(model, encoded, Tuning(steps=30, rate=1e-3, sentences=6))
+        fine_tune(model, encoded, Tuning(steps=30, rate=1e-3, sentences=6))
         assert loss(model, encoded) < before - 0.05
     assert not model.training
 
