@@ -150,9 +150,8 @@ def word_deletion(tracer: Tracer, source: Sentence, forced: Forced) -> Matrix:
         tokens, mask = padded(ids, PAD, device)
         target = torch.tensor([forced.target.ids], device=device).expand(len(texts), -1)
         inputs = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
-        log_probs = (
-            token_log_probs(model, tokens, mask, inputs, target).double().cpu().numpy()
-        )  # (texts, tokens)
+        # (texts, tokens)
+        log_probs = token_log_probs(model, tokens, mask, inputs, target).double().cpu().numpy()
     return (log_probs[0] - log_probs[1:]).T
 
 
