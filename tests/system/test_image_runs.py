@@ -13,7 +13,7 @@ import yaml
 from matplotlib.image import imread, imsave
 from torch.testing import assert_close
 
-from headwise.analysis.patches import look
+from headwise.analysis.patches import classify
 from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.images.prepared import ImageFormat, PreparedImages
@@ -84,7 +84,7 @@ def test_what_is_drawn_is_the_attention_of_a_plain_pass(learned: Path, program: 
     model, form = load_classifier(learned, config, device="cpu"), ImageFormat.load(learned)
     test = PreparedImages.open(learned / "prepared").test
     image = torch.from_numpy(form.normalized(test.images[4]))
-    looked = look(model, image)
+    looked = classify(model, image)
     assert looked.heads.shape == (2, 2, 4, 4)
     assert_close(torch.from_numpy(looked.probabilities), model(image[None])[0].softmax(-1))
     np.testing.assert_allclose(looked.heads.sum(axis=(2, 3)), 1.0, rtol=1e-5)

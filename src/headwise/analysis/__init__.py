@@ -1,1 +1,1 @@
-"""Looking inside a trained model: attention, heads, alignments, pictures."""
+"""Analysis of trained models: attention, heads, alignments, attribution, interventions, plots."""

@@ -1,7 +1,7 @@
-"""Cross-attention of a translation, per layer and head, over words.
+"""Word-level cross-attention of a translation, per layer and head.
 
-At step i the decoder reads target token i-1 and predicts token i; row i of its cross-attention is what it looked at
-while it predicted token i. That is the convention here: a target word belongs to the rows that predict its subwords.
+At step i the decoder's input is target token i-1 and it predicts token i; row i of its cross-attention holds the
+weights used to predict token i. By this convention a target word owns the rows that predict its subwords.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text and its words in order; words may touch, as a word and its comma do."""
+    """A text and its words in order; words needn't be separated by spaces, as in a word and its comma."""
 
     text: str
     words: tuple[str, ...]
 
     @classmethod
     def of(cls, text: str) -> Sentence:
-        """Take what stands between spaces as words."""
+        """Split the text into words at whitespace."""
         return cls(text, tuple(text.split()))
 
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """What one translation attended to.
+    """Word-level cross-attention weights of one sentence pair.
 
     weights: (layers, heads, target words, source words) float32; a target word's row is the mean over its subwords,
     a source word's column the sum over its subwords. The source's end symbol is its last "word" (`</s>`), so rows
-    sum to 1; the target's end symbol has no row. A row is the step that predicts the word; `reading` has, in the
-    same shape, the step after it, at which the decoder reads the word.
+    sum to 1; the target's end symbol has no row. A row is the step that predicts the word; `reading` holds, in the
+    same shape, the step after it, whose input is the word.
     """
 
     source_words: tuple[str, ...]
@@ -53,14 +53,20 @@ class CrossAttention:
 def cross_attention(
     translator: Translator, sources: Sequence[Sentence], targets: Sequence[Sentence]
 ) -> list[CrossAttention]:
-    """Force-decode each target over its source and return the cross-attention of both, word by word."""
+    """Return the word-level cross-attention of each sentence pair, by forced decoding of the targets."""
     subwords = translator.subwords
     source_ids = [subwords.encode_source(source.text) for source in sources]
     target_ids = [subwords.encode_target(target.text) for target in targets]
     recorded = forced_attention(translator.model, [[*ids, EOS] for ids in source_ids], target_ids, SYMBOLS)
     return [
-        _by_words(weights.numpy(), source, target, subwords.source_pieces(read), subwords.target_pieces(said))
-        for weights, source, target, read, said in zip(
+        _by_words(
+            weights.numpy(),
+            source,
+            target,
+            subwords.source_pieces(source_tokens),
+            subwords.target_pieces(target_tokens),
+        )
+        for weights, source, target, source_tokens, target_tokens in zip(
             recorded, sources, targets, source_ids, target_ids, strict=True
         )
     ]
@@ -73,31 +79,31 @@ def _by_words(
     source_pieces: Sequence[str],
     target_pieces: Sequence[str],
 ) -> CrossAttention:
-    """Go from subwords to words; weights (layers, heads, target, source) have end symbols on both sides."""
+    """Aggregate subword weights (layers, heads, target, source), end symbols on both sides, into words."""
     columns = overlap(source, source_pieces)  # (words, pieces)
     rows = (overlap(target, target_pieces) > 0).astype(np.float64)
     columns = columns / np.maximum(columns.sum(axis=0), 1)
     rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
 
-    def joined(steps: NDArray[np.float32]) -> NDArray[np.float32]:
-        by_word = np.concatenate([steps[..., :-1] @ columns.T, steps[..., -1:]], axis=3)
-        return (rows @ by_word).astype(np.float32)
+    def aggregate(steps: NDArray[np.float32]) -> NDArray[np.float32]:
+        by_source_word = np.concatenate([steps[..., :-1] @ columns.T, steps[..., -1:]], axis=3)
+        return (rows @ by_source_word).astype(np.float32)
 
     return CrossAttention(
-        (*source.words, "</s>"), target.words, joined(weights[:, :, :-1]), joined(weights[:, :, 1:])
+        (*source.words, "</s>"), target.words, aggregate(weights[:, :, :-1]), aggregate(weights[:, :, 1:])
     )
 
 
 def overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
-    """Count the bytes that each word and each subword share, (words, pieces); a space belongs to the word after it."""
+    """Return how many bytes each word shares with each subword, (words, pieces); a space belongs to the next word."""
     text = " " + " ".join(sentence.text.split())
-    ends, place = [], 0
+    ends, end = [], 0
     for word in sentence.words:
-        place = text.index(word, place) + len(word)
-        ends.append(len(text[:place].encode()))
+        end = text.index(word, end) + len(word)
+        ends.append(len(text[:end].encode()))
     word_ends, piece_ends = (
         np.array(ends, np.int64),
-        np.cumsum(_widths(pieces, text.encode()), dtype=np.int64),
+        np.cumsum(_byte_lengths(pieces, text.encode()), dtype=np.int64),
     )
     word_starts, piece_starts = np.r_[0, word_ends[:-1]], np.r_[0, piece_ends[:-1]]
     first = np.maximum(word_starts[:, None], piece_starts)
@@ -105,20 +111,20 @@ def overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
     return np.maximum(last - first, 0).astype(np.float64)
 
 
-def _widths(pieces: Sequence[str], text: bytes) -> list[int]:
-    """Count the bytes of the text that each subword stands for: `▁` is a space, `<0xE2>` a single byte.
+def _byte_lengths(pieces: Sequence[str], text: bytes) -> list[int]:
+    """Return how many bytes of the text each subword covers: `▁` is a space, `<0xE2>` a single byte.
 
-    `<unk>` stands for a run of characters that no subword has, so it reaches to the first character of the next one.
+    `<unk>` covers a run of characters outside the vocabulary, up to the first character of the next subword.
     """
-    written = [b"?" if _BYTE.fullmatch(piece) else piece.replace("▁", " ").encode() for piece in pieces]
-    widths: list[int] = []
-    place = 0
-    for number, piece in enumerate(pieces):
-        width = len(written[number])
+    encoded = [b"?" if _BYTE.fullmatch(piece) else piece.replace("▁", " ").encode() for piece in pieces]
+    lengths: list[int] = []
+    start = 0
+    for index, piece in enumerate(pieces):
+        length = len(encoded[index])
         if piece == UNKNOWN:
-            following = written[number + 1].decode()[:1].encode() if number + 1 < len(pieces) else b""
-            found = text.find(following, place + 1) if following else -1
-            width = (found if found >= 0 else len(text)) - place
-        widths.append(width)
-        place += width
-    return widths
+            following = encoded[index + 1].decode()[:1].encode() if index + 1 < len(pieces) else b""
+            end = text.find(following, start + 1) if following else -1
+            length = (end if end >= 0 else len(text)) - start
+        lengths.append(length)
+        start += length
+    return lengths

@@ -1,8 +1,8 @@
-"""What the model uses, beside what attention shows: rollout, gradient × input, and deleted words.
+"""Source attribution by attention rollout, gradient × input and word deletion, to compare with attention.
 
     rollout      attention multiplied through the layers, half of each state being its residual (Abnar & Zuidema 2020)
     gradient     Σ_d x_jd ∂ log P(y_i) / ∂x_jd for source embedding x_j (Denil et al. 2014; Shrikumar et al. 2017)
-    deletion     log P(y_i | source) - log P(y_i | source without word j): what the word was worth
+    deletion     log P(y_i | source) - log P(y_i | source without word j)
 
 All are (target words, source words), for the same forced target; end symbols are left out. `rank_correlation` is the
 mean over target words of Spearman's ρ across source words: attention is an explanation only as far as these agree
@@ -33,9 +33,10 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Attribution:
-    """Four views of one translation, each (target words, source words); `rollout` is None without self-attention.
+    """Four attributions of one sentence pair, each (target words, source words).
 
-    `attention` is the mean of all layers and heads of the cross-attention, None for a model that has none.
+    `attention` is the cross-attention averaged over all layers and heads, None for a model without cross-attention.
+    `rollout` is None for a model without self-attention.
     """
 
     source_words: tuple[str, ...]
@@ -46,9 +47,9 @@ class Attribution:
     rollout: Matrix | None
 
     def correlations(self) -> dict[str, tuple[float, int]]:
-        """Return the rank correlation of each pair of views, and the number of target words that it is the mean of.
+        """Return the rank correlation of each pair of attributions, and the number of target words averaged over.
 
-        Gradients count by their size, whatever their sign.
+        Gradients are compared by absolute value.
         """
         views = {
             "attention": self.attention,
@@ -56,45 +57,45 @@ class Attribution:
             "gradient": np.abs(self.gradient),
             "deletion": self.deletion,
         }
-        known = {name: view for name, view in views.items() if view is not None}
-        names = list(known)
+        available = {name: view for name, view in views.items() if view is not None}
+        names = list(available)
         return {
-            f"{one}, {other}": rank_correlation(known[one], known[other])
-            for place, one in enumerate(names)
-            for other in names[place + 1 :]
+            f"{one}, {other}": rank_correlation(available[one], available[other])
+            for index, one in enumerate(names)
+            for other in names[index + 1 :]
         }
 
 
 def attribute(tracer: Tracer, text: str, target: str) -> Attribution:
-    """Compute all views for a target forced over a source; raises `ConfigError` where one of them is empty."""
-    source, said = Sentence.of(text), Sentence.of(target)
-    if not source.words or not said.words:
+    """Compute all attributions of a forced target; raises `ConfigError` if the source or the target has no words."""
+    source, translation = Sentence.of(text), Sentence.of(target)
+    if not source.words or not translation.words:
         raise ConfigError("attribution: expected a source and a target with words, found an empty one")
     forced = tracer.force(text, target)
-    read, _ = tracer.read(text)
-    columns = overlap(source, read.pieces[:-1])
-    rows = overlap(said, forced.target.pieces[:-1]) > 0
+    source_side, _ = tracer.read(text)
+    columns = overlap(source, source_side.pieces[:-1])
+    rows = overlap(translation, forced.target.pieces[:-1]) > 0
     columns = columns / np.maximum(columns.sum(axis=0), 1)  # (source words, pieces)
     mean_rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)  # (target words, pieces)
     cross = forced.attention.get("cross")
-    shown = None if cross is None else mean_rows @ cross.mean((0, 1))[:-1, :-1] @ columns.T
-    rolled = rollout(forced)
+    attention = None if cross is None else mean_rows @ cross.mean((0, 1))[:-1, :-1] @ columns.T
+    rolled_out = rollout(forced)
     return Attribution(
         source.words,
-        said.words,
+        translation.words,
         gradient=rows @ gradient_times_input(tracer, text, forced)[:-1, :-1] @ columns.T,
         deletion=rows @ word_deletion(tracer, source, forced)[:-1],
-        attention=shown,
-        rollout=None if rolled is None else mean_rows @ rolled[:-1, :-1] @ columns.T,
+        attention=attention,
+        rollout=None if rolled_out is None else mean_rows @ rolled_out[:-1, :-1] @ columns.T,
     )
 
 
 def rollout(forced: Forced) -> Matrix | None:
-    """Return how much of each decoder state comes from each source token, (target tokens, source tokens).
+    """Return the share of each source token in each decoder state, (target tokens, source tokens).
 
-    Encoder: E ← ½ (A + I) E for each layer, A the mean over heads. Decoder: its states begin with nothing of the
-    source; X ← ½ (S + I) X for self-attention S, then X ← ½ (X + C E) for cross-attention C. What is missing from a
-    row's sum of 1 comes from the target's own tokens. None for a model without self-attention.
+    Encoder: E ← ½ (A + I) E for each layer, A the mean over heads. Decoder: X starts at 0; X ← ½ (S + I) X for
+    self-attention S, then X ← ½ (X + C E) for cross-attention C. The rest of each row, up to 1, is the share of the
+    target's own tokens. None for a model without self-attention.
     """
     if set(forced.attention) != {"encoder", "decoder", "cross"}:
         return None
@@ -103,43 +104,45 @@ def rollout(forced: Forced) -> Matrix | None:
     for layer in means["encoder"]:
         encoded = (layer @ encoded + encoded) / 2
     states = np.zeros((means["decoder"].shape[1], len(encoded)))
-    for own, cross in zip(means["decoder"], means["cross"], strict=True):
-        states = (own @ states + states) / 2
-        states = (states + cross @ encoded) / 2
+    for self_attention, cross_attention in zip(means["decoder"], means["cross"], strict=True):
+        states = (self_attention @ states + states) / 2
+        states = (states + cross_attention @ encoded) / 2
     return states
 
 
 def gradient_times_input(tracer: Tracer, text: str, forced: Forced) -> Matrix:
-    """Return x · ∂ log P(token) / ∂x for each target token and source embedding, (target tokens, source tokens)."""
-    read, _ = tracer.read(text)
+    """Return x · ∂ log P(token) / ∂x for each target token and source embedding x, (target tokens, source tokens)."""
+    source_side, _ = tracer.read(text)
     with tracer.model() as model, torch.enable_grad():
         if not isinstance(model, EmbeddedSeq2Seq):
             raise ConfigError("gradient: expected a model with source embeddings, found another")
-        whole = model.source_embedding
+        full_embedding = model.source_embedding
         try:
-            # Every position gets a row of its own, so that each has its own gradient.
-            rows = whole.weight.detach()[list(read.ids)]
-            model.source_embedding = nn.Embedding.from_pretrained(rows.clone(), freeze=False)
-            device = rows.device
-            source = torch.arange(len(read.ids), device=device)[None]
+            # One embedding row per position, so that each position has its own gradient.
+            embeddings = full_embedding.weight.detach()[list(source_side.ids)]
+            model.source_embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False)
+            device = embeddings.device
+            source = torch.arange(len(source_side.ids), device=device)[None]
             inputs = torch.tensor([forced.reads.ids], device=device)
             outputs = torch.tensor([forced.target.ids], device=device)
-            gains = token_log_probs(
+            log_probs = token_log_probs(
                 model, source, torch.ones_like(source, dtype=torch.bool), inputs, outputs
             )[0]
             weight = model.source_embedding.weight
-            slopes = [torch.autograd.grad(gain, weight, retain_graph=True)[0] for gain in gains]
+            gradients = [
+                torch.autograd.grad(log_prob, weight, retain_graph=True)[0] for log_prob in log_probs
+            ]
         finally:
-            model.source_embedding = whole
-    return np.stack([(slope * rows).sum(1).double().cpu().numpy() for slope in slopes])
+            model.source_embedding = full_embedding
+    return np.stack([(gradient * embeddings).sum(1).double().cpu().numpy() for gradient in gradients])
 
 
 @torch.inference_mode()
 def word_deletion(tracer: Tracer, source: Sentence, forced: Forced) -> Matrix:
-    """Return what each target token's log-probability loses without each word, (target tokens, source words)."""
+    """Return the drop in each target token's log-probability when a word is deleted, (target tokens, source words)."""
     subwords = tracer.translator.subwords
     texts = [source.text] + [
-        " ".join(source.words[:number] + source.words[number + 1 :]) for number in range(len(source.words))
+        " ".join(source.words[:index] + source.words[index + 1 :]) for index in range(len(source.words))
     ]
     with tracer.model() as model:
         device = next(model.parameters()).device
@@ -147,25 +150,26 @@ def word_deletion(tracer: Tracer, source: Sentence, forced: Forced) -> Matrix:
         tokens, mask = padded(ids, PAD, device)
         target = torch.tensor([forced.target.ids], device=device).expand(len(texts), -1)
         inputs = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
-        gains = token_log_probs(model, tokens, mask, inputs, target).double().cpu().numpy()  # (texts, tokens)
-    return (gains[0] - gains[1:]).T
+        # (texts, tokens)
+        log_probs = token_log_probs(model, tokens, mask, inputs, target).double().cpu().numpy()
+    return (log_probs[0] - log_probs[1:]).T
 
 
 def rank_correlation(one: Matrix, other: Matrix) -> tuple[float, int]:
-    """Return the mean over rows of Spearman's ρ, and how many rows have one (those that aren't all ties).
+    """Return the mean over rows of Spearman's ρ, and how many rows have one (a constant row has none).
 
-    NaN where no row has one.
+    The mean is NaN if no row has one.
     """
-    found = [rho for a, b in zip(one, other, strict=True) if not np.isnan(rho := spearman(a, b))]
-    return (float(np.mean(found)) if found else float("nan")), len(found)
+    coefficients = [rho for a, b in zip(one, other, strict=True) if not np.isnan(rho := spearman(a, b))]
+    return (float(np.mean(coefficients)) if coefficients else float("nan")), len(coefficients)
 
 
 def spearman(one: Sequence[float] | Matrix, other: Sequence[float] | Matrix) -> float:
-    """Spearman's ρ: the correlation of ranks, ties sharing their mean rank; NaN where one side is constant."""
+    """Return Spearman's ρ: the correlation of ranks, ties sharing their mean rank; NaN if one side is constant."""
     a, b = (_ranks(np.asarray(values, np.float64)) for values in (one, other))
     a, b = a - a.mean(), b - b.mean()
-    size = np.sqrt((a**2).sum() * (b**2).sum())
-    return float((a * b).sum() / size) if size > 0 else float("nan")
+    norm = np.sqrt((a**2).sum() * (b**2).sum())
+    return float((a * b).sum() / norm) if norm > 0 else float("nan")
 
 
 def _ranks(values: Matrix) -> Matrix:

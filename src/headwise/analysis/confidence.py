@@ -1,4 +1,4 @@
-"""How well a model's token probabilities are calibrated, when it is told the reference and when it runs free."""
+"""Calibration of a model's token probabilities, teacher-forced and free-running."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from headwise.text.tokens.subwords import EOS
 def teacher_forced(
     translator: Translator, sources: Sequence[str], references: Sequence[str], bins: int = 10
 ) -> Calibration:
-    """Ask for the next token after each prefix of the references: is the likeliest right as often as it is likely?"""
+    """Return the calibration of the likeliest next token after each prefix of the references (teacher forcing)."""
     model = translator.model
     confidences: list[float] = []
-    right: list[bool] = []
+    correct: list[bool] = []
     pairs = Pairs.encode(translator, sources, references)
     for source, mask, inputs, outputs, real in pairs.batches(next(model.parameters()).device):
         hidden = model(source, mask, inputs)[real]  # (target tokens, d_model)
-        for part, wanted in zip(hidden.split(2048), outputs[real].split(2048), strict=True):
-            best = model.project(part).float().softmax(-1).max(-1)
+        for chunk, gold in zip(hidden.split(2048), outputs[real].split(2048), strict=True):
+            best = model.project(chunk).float().softmax(-1).max(-1)
             confidences += best.values.tolist()
-            right += (best.indices == wanted).tolist()
-    return calibration([min(p, 1.0) for p in confidences], right, bins)
+            correct += (best.indices == gold).tolist()
+    return calibration([min(p, 1.0) for p in confidences], correct, bins)
 
 
 def free_running(
@@ -39,15 +39,18 @@ def free_running(
     *,
     beam: int | None = None,
 ) -> Calibration:
-    """Translate: is a token of the output in the reference as often as it is likely?"""
+    """Return the calibration of the tokens of the model's own translations.
+
+    A token is correct if the best edit from the output to the reference keeps it (`kept_tokens`).
+    """
     options = translator.options if beam is None else translator.options_with(beam=beam)
     subwords = translator.subwords
     confidences: list[float] = []
-    right: list[bool] = []
+    correct: list[bool] = []
     for translation, reference in zip(translator.translate(sources, options), references, strict=True):
         best = translation.outputs[0]
         if not best.token_log_probabilities:
             continue
-        confidences += [min(math.exp(gain), 1.0) for gain in best.token_log_probabilities]
-        right += kept_tokens([*best.tokens, EOS], [*subwords.encode_target(reference), EOS])
-    return calibration(confidences, right, bins)
+        confidences += [min(math.exp(log_prob), 1.0) for log_prob in best.token_log_probabilities]
+        correct += kept_tokens([*best.tokens, EOS], [*subwords.encode_target(reference), EOS])
+    return calibration(confidences, correct, bins)

@@ -1,4 +1,4 @@
-"""What an intervention changed: the words, and what the translation from before costs now."""
+"""The effect of interventions: changed words, and the original translation's log-probability under them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwise.text.tokens.subwords import EOS
 
 @dataclass(frozen=True)
 class WordChange:
-    """A stretch of words: `same`, `removed` (before only), `added` (after only) or `replaced` (both)."""
+    """A span of words; `kind` is `same`, `removed` (before only), `added` (after only) or `replaced` (both)."""
 
     kind: str
     before: tuple[str, ...]
@@ -22,15 +22,15 @@ class WordChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two traces of one text compared.
+    """The difference between two traces of one text.
 
     Attributes:
-        words: all words of both best translations, in order.
+        words: the word-level diff of the best translations, all words included.
         changed: whether the best translations differ.
-        before: log-probability of the earlier translation under the earlier interventions.
-        before_now: of the same translation under the later ones, by forced decoding.
-        after: of the later translation under the later interventions.
-        tokens_now: log-probabilities of the earlier translation's tokens under the later interventions.
+        before: log-probability of the first translation under the first interventions.
+        before_now: log-probability of the first translation under the second interventions, by forced decoding.
+        after: log-probability of the second translation under the second interventions.
+        tokens_now: log-probabilities of the first translation's tokens under the second interventions.
     """
 
     words: tuple[WordChange, ...]
@@ -42,34 +42,35 @@ class Difference:
 
     @property
     def delta(self) -> float:
-        """What the earlier translation's log-probability changed by; 0 where nothing depends on the change."""
+        """Change in the first translation's log-probability; 0 if it doesn't depend on the interventions."""
         return self.before_now - self.before
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, `delta` included."""
+        """Return JSON-serializable values, `delta` included."""
         return {**asdict(self), "delta": self.delta}
 
 
 def difference(tracer: Tracer, before: Trace, after: Trace) -> Difference:
-    """Compare a trace with one of the same text under other interventions; both have at least one hypothesis."""
-    first, now = before.hypotheses[0], after.hypotheses[0]
-    forced = tracer.force(before.source.text, (*first.ids, EOS), after.interventions, alternatives=1)
+    """Compare two traces of the same text under different interventions; each has at least one hypothesis."""
+    best_before, best_after = before.hypotheses[0], after.hypotheses[0]
+    forced = tracer.force(before.source.text, (*best_before.ids, EOS), after.interventions, alternatives=1)
     return Difference(
-        words=word_changes(first.text, now.text),
-        changed=first.ids != now.ids,
-        before=first.log_probability,
+        words=word_changes(best_before.text, best_after.text),
+        changed=best_before.ids != best_after.ids,
+        before=best_before.log_probability,
         before_now=forced.log_probability,
-        after=now.log_probability,
+        after=best_after.log_probability,
         tokens_now=forced.log_probabilities,
     )
 
 
 def word_changes(before: str, after: str) -> tuple[WordChange, ...]:
-    """Compare two texts word by word."""
-    old, new = before.split(), after.split()
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    """Return the word-level diff of two texts."""
+    old_words, new_words = before.split(), after.split()
+    matcher = difflib.SequenceMatcher(None, old_words, new_words, autojunk=False)
     return tuple(
-        WordChange(_KINDS[tag], tuple(old[a:b]), tuple(new[c:d])) for tag, a, b, c, d in matcher.get_opcodes()
+        WordChange(_KINDS[tag], tuple(old_words[a:b]), tuple(new_words[c:d]))
+        for tag, a, b, c, d in matcher.get_opcodes()
     )
 
 

@@ -1,14 +1,14 @@
-"""Changes to a model's attention and to what it must say, declared in a line and applied for one request.
+"""Interventions on attention weights and on the output, parsed from strings and applied per request.
 
 An intervention is written `KIND:PART.LAYER.HEAD`, with layers and heads counted from 1 and `*` for all of them:
 
-    silence:cross.2.3      head 3 of the second layer's cross-attention gives nothing (Michel et al. 2019, equation 2)
-    uniform:encoder.1.4    it attends alike to all that it may see
-    zero:cross.*.*@3       weights on key 3 (from 0) are 0, the others stay as they are; without @3, all weights
-    shuffle:decoder.1.1@7  the positions that it may see change places, by the seed 7
-    shift:cross.2.*@-1     what was meant for a position goes to the one before, around the end
+    silence:cross.2.3      head 3 of the second layer's cross-attention outputs 0 (Michel et al. 2019, equation 2)
+    uniform:encoder.1.4    equal weights on all unmasked keys
+    zero:cross.*.*@3       weights on key 3 (from 0) are 0, the others are unchanged; without @3, all weights are 0
+    shuffle:decoder.1.1@7  the weights of unmasked keys are permuted, with seed 7
+    shift:cross.2.*@-1     each weight moves to the previous unmasked key, cyclically
     prefix:Ein alter Mann  the output begins with these words
-    word:3:Hund            the output's word 3 (from 0) is this one, after those that the model says by itself
+    word:3:Hund            the output's word 3 (from 0) is this one, after the model's own words 0 to 2
 
 Parts are `encoder` and `decoder` (self-attention) and `cross`. `str` writes an `Intervention` as `parse` reads it.
 """
@@ -38,7 +38,7 @@ _OF_HEADS = ("silence", "uniform", "zero", "shuffle", "shift")
 _OF_OUTPUT = ("prefix", "word")
 _HEAD = re.compile(r"(encoder|decoder|cross)\.([1-9][0-9]*|\*)\.([1-9][0-9]*|\*)(?:@(-?[0-9]+))?")
 _MOST_DIGITS = 9  # of a number: positions, seeds and layers have fewer, and PyTorch's integers have 64 bits
-_SHOWN = 60  # characters of what can't be read
+_SHOWN = 60  # characters of an invalid intervention in its error message
 _FORMS = {
     "silence": "silence:cross.2.3",
     "uniform": "uniform:cross.2.3",
@@ -52,15 +52,15 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Intervention:
-    """One change; `parse` makes it from a string, and `str` writes that string.
+    """One intervention; `parse` reads it from a string, and `str` writes that string.
 
     Attributes:
-        kind: silence, uniform, zero, shuffle or shift (a head's weights), prefix or word (the output).
-        part: of the model: encoder, decoder or cross.
-        layer: from 0; None for all.
-        head: from 0; None for all.
-        amount: key position of zero (None: all keys), seed of shuffle, distance of shift, number of the word.
-        text: of prefix and word.
+        kind: silence, uniform, zero, shuffle or shift (attention weights), prefix or word (the output).
+        part: the part of the model: encoder, decoder or cross.
+        layer: counted from 0; None for all.
+        head: counted from 0; None for all.
+        amount: key of zero (None: all keys), seed of shuffle, distance of shift, index of the word.
+        text: the words of prefix, the word of word.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class Intervention:
 
     @property
     def of_heads(self) -> bool:
-        """Whether it changes attention weights, and not what the output must say."""
+        """Whether it changes attention weights; otherwise it constrains the output."""
         return self.kind in _OF_HEADS
 
     def __str__(self) -> str:
@@ -86,82 +86,86 @@ class Intervention:
 
     @classmethod
     def parse(cls, text: str) -> Intervention:
-        """Read what `str` writes; raises `ConfigError` that shows how the kind is written."""
+        """Parse the form that `str` writes; raises `ConfigError` with an example of the kind's form."""
         kind, _, rest = text.strip().partition(":")
-        shown = f"intervention {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}"
+        subject = f"intervention {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}"
         if kind not in _FORMS:
-            raise ConfigError(f"{shown}: expected one of {', '.join(_FORMS)}, found {kind[:_SHOWN]!r}")
+            raise ConfigError(f"{subject}: expected one of {', '.join(_FORMS)}, found {kind[:_SHOWN]!r}")
         if kind == "prefix" and rest.strip():
             return cls("prefix", text=rest.strip())
         if kind == "word":
             number, _, word = rest.partition(":")
             if number.isascii() and number.isdigit() and len(word.split()) == 1:
-                return cls("word", amount=_number(number, shown), text=word.strip())
-        if kind in _OF_HEADS and (found := _HEAD.fullmatch(rest.strip())):
-            named, layer, head, amount = found.groups()
-            part = _PART_OF[named]
+                return cls("word", amount=_parse_number(number, subject), text=word.strip())
+        if kind in _OF_HEADS and (match := _HEAD.fullmatch(rest.strip())):
+            part_name, layer, head, amount = match.groups()
+            part = _PART_OF[part_name]
             if (amount is None) == (kind in ("silence", "uniform")) or kind == "zero":
-                layers, heads = (None if one == "*" else _number(one, shown) - 1 for one in (layer, head))
-                return cls(kind, part, layers, heads, None if amount is None else _number(amount, shown))
-        raise ConfigError(f"{shown}: expected it written as in {_FORMS[kind]}")
+                layers, heads = (
+                    None if one == "*" else _parse_number(one, subject) - 1 for one in (layer, head)
+                )
+                return cls(
+                    kind, part, layers, heads, None if amount is None else _parse_number(amount, subject)
+                )
+        raise ConfigError(f"{subject}: expected it written as in {_FORMS[kind]}")
 
 
 def parse_interventions(texts: Iterable[str]) -> tuple[Intervention, ...]:
-    """Read several; blank ones are left out."""
+    """Parse interventions; blank strings are skipped."""
     return tuple(Intervention.parse(text) for text in texts if text.strip())
 
 
 def attention_parts(model: Seq2Seq) -> dict[Part, list[Probed]]:
-    """Return the attentions of a model by part and in the order of their layers; parts it lacks are empty."""
-    found: dict[Part, list[Probed]] = {part: [] for part in PARTS}
+    """Return a model's attention modules by part, in the order of their layers; a missing part has an empty list."""
+    attentions: dict[Part, list[Probed]] = {part: [] for part in PARTS}
     for name, module in model.named_modules():
         if isinstance(module, Probed):
-            found[part_of(name)].append(module)
-    return found
+            attentions[part_of(name)].append(module)
+    return attentions
 
 
 def part_of(name: str) -> Part:
-    """Tell which part an attention belongs to by its dotted name, as in `decoder.0.cross_attention`."""
+    """Return the part that an attention module belongs to, by its name, such as `decoder.0.cross_attention`."""
     if name.endswith("cross_attention"):
         return "cross"
     return "encoder" if name.startswith("encoder") else "decoder"
 
 
 def heads_of(attention: Probed) -> int:
-    """Count an attention's heads; an attention before heads is one."""
+    """Return the number of heads of an attention module; attention that isn't multi-head counts as one head."""
     return attention.heads if isinstance(attention, MultiHeadAttention) else 1
 
 
 def private_copy(model: Seq2Seq) -> Seq2Seq:
-    """Copy the modules and share the parameters: probes set on the copy touch nobody else's request."""
+    """Copy the modules but share the parameters, so that probes set on the copy don't affect other requests."""
     shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared)
 
 
 @contextmanager
 def intervening(model: Seq2Seq, interventions: Sequence[Intervention]) -> Iterator[None]:
-    """Change the weights of heads inside this context, in the order given.
+    """Context manager that applies interventions to attention weights, in the order given.
 
-    The model must be the caller's alone (`private_copy`). Probes set before are called first and come back
-    afterwards. Raises `ConfigError` for a head that the model doesn't have.
+    The model must be a private copy (`private_copy`). Probes set earlier are called first and are restored on exit.
+    Raises `ConfigError` for a head that the model doesn't have.
     """
     parts = attention_parts(model)
-    changed: list[tuple[Probed, Probe | None]] = []
+    saved_probes: list[tuple[Probed, Probe | None]] = []
     try:
         for intervention in interventions:
             if not intervention.of_heads:
                 continue
-            for number, attention in enumerate(_chosen(parts, intervention)):
-                changed.append((attention, attention.probe))
-                layer = number if intervention.layer is None else intervention.layer
+            for index, attention in enumerate(_selected(parts, intervention)):
+                saved_probes.append((attention, attention.probe))
+                layer = index if intervention.layer is None else intervention.layer
                 attention.probe = _probe(intervention, layer, attention.probe)
         yield
     finally:
-        for attention, earlier in reversed(changed):
+        for attention, earlier in reversed(saved_probes):
             attention.probe = earlier
 
 
-def _chosen(parts: dict[Part, list[Probed]], intervention: Intervention) -> list[Probed]:
+def _selected(parts: dict[Part, list[Probed]], intervention: Intervention) -> list[Probed]:
     attentions = parts[intervention.part]
     if not attentions:
         name = "cross-attention" if intervention.part == "cross" else f"{intervention.part} self-attention"
@@ -190,7 +194,7 @@ def _probe(intervention: Intervention, layer: int, earlier: Probe | None) -> Pro
     return probe
 
 
-# A change takes one head's weights (batch, query, key), the amount, and the head's (layer, head).
+# A change maps one head's weights (batch, query, key) to new ones; it also gets the amount and (layer, head).
 
 
 def _silence(weights: Tensor, amount: int | None, head: tuple[int, int]) -> Tensor:
@@ -198,19 +202,19 @@ def _silence(weights: Tensor, amount: int | None, head: tuple[int, int]) -> Tens
 
 
 def _uniform(weights: Tensor, amount: int | None, head: tuple[int, int]) -> Tensor:
-    seen = (weights > 0).to(weights.dtype)
-    return seen / seen.sum(-1, keepdim=True).clamp(min=1)
+    unmasked = (weights > 0).to(weights.dtype)
+    return unmasked / unmasked.sum(-1, keepdim=True).clamp(min=1)
 
 
 def _zero(weights: Tensor, amount: int | None, head: tuple[int, int]) -> Tensor:
-    kept = torch.zeros_like(weights) if amount is None else weights.clone()
+    changed = torch.zeros_like(weights) if amount is None else weights.clone()
     if amount is not None and 0 <= amount < weights.size(-1):
-        kept[..., amount] = 0.0
-    return kept
+        changed[..., amount] = 0.0
+    return changed
 
 
 def _shift(weights: Tensor, amount: int | None, head: tuple[int, int]) -> Tensor:
-    return _moved(weights, lambda count: torch.arange(count).roll(-(amount or 0)))
+    return _permute(weights, lambda count: torch.arange(count).roll(-(amount or 0)))
 
 
 def _shuffle(weights: Tensor, amount: int | None, head: tuple[int, int]) -> Tensor:
@@ -220,20 +224,20 @@ def _shuffle(weights: Tensor, amount: int | None, head: tuple[int, int]) -> Tens
         generator = torch.Generator().manual_seed((amount or 0) * 1_000_003 + layer * 1009 + number)
         return torch.randperm(count, generator=generator)
 
-    return _moved(weights, order)
+    return _permute(weights, order)
 
 
-def _moved(weights: Tensor, order: Callable[[int], Tensor]) -> Tensor:
-    """Move the weight of the i-th position that a query may see to position order(count)[i] among those.
+def _permute(weights: Tensor, order: Callable[[int], Tensor]) -> Tensor:
+    """Move the weight of each query's i-th unmasked key to its unmasked key number order(count)[i].
 
-    What a query may see is where its weight isn't 0; the order depends on their count alone, so that decoding step
-    by step does the same as forced decoding.
+    A key is unmasked if its weight isn't 0; the order depends only on the number of unmasked keys, so that
+    step-by-step decoding gives the same result as forced decoding.
     """
     moved = torch.zeros_like(weights)
     flat, target = weights.flatten(0, -2), moved.flatten(0, -2)
     for row, out in zip(flat, target, strict=True):
-        seen = row.nonzero()[:, 0]
-        out[seen[order(len(seen)).to(seen.device)]] = row[seen]
+        unmasked = row.nonzero()[:, 0]
+        out[unmasked[order(len(unmasked)).to(unmasked.device)]] = row[unmasked]
     return target.view_as(weights)
 
 
@@ -246,11 +250,11 @@ _CHANGES: dict[str, Callable[[Tensor, int | None, tuple[int, int]], Tensor]] = {
 }
 
 
-def _number(written: str, shown: str) -> int:
-    """Read a number of an intervention; raises `ConfigError` for one of too many digits."""
-    digits = len(written.lstrip("-"))
+def _parse_number(text: str, subject: str) -> int:
+    """Parse a number of an intervention; raises `ConfigError` if it has too many digits."""
+    digits = len(text.lstrip("-"))
     if digits > _MOST_DIGITS:
         raise ConfigError(
-            f"{shown}: expected numbers of at most {_MOST_DIGITS} digits, found one of {digits:,}"
+            f"{subject}: expected numbers of at most {_MOST_DIGITS} digits, found one of {digits:,}"
         )
-    return int(written)
+    return int(text)

@@ -1,4 +1,4 @@
-"""A trace as one HTML file that needs no network and no other file."""
+"""A trace as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headwise.files import write_text
 
 
 def write_page(trace: Trace, file: Path) -> None:
-    """Write the page; raises `TrainingError` where it can't be written."""
+    """Write the trace's HTML page; raises `TrainingError` if it can't be written."""
     write_text(file, page(trace))
 
 
 def page(trace: Trace) -> str:
-    """Return the page's HTML; the trace stands in it as JSON that can't end its element."""
+    """Return the trace's HTML page; the embedded JSON has `<` escaped, so that it can't end its script element."""
     template = files("headwise.analysis").joinpath("explain.html").read_text(encoding="utf-8")
     data = trace.dumps().replace("<", "\\u003c")
     before, after = template.split("__TRACE__")

@@ -1,4 +1,4 @@
-"""What a model of images looked at: attention over patches, its rollout, and what each word stands for in an image."""
+"""Attention of vision models: per-head maps over patches, attention rollout, and word maps of captions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Maps = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the heads of a model of images looked at in one image.
+class ImageAttention:
+    """Attention of a vision model over one image.
 
-    Tokens are the class token, where there is one, and the patches row by row. attention: (layers, heads, tokens,
-    tokens), a row looks and a column is looked at; through: (tokens, tokens), the same through all layers (`rollout`).
+    Tokens are the class token, if the model has one, and the patches row by row. attention: (layers, heads, tokens,
+    tokens), rows are queries and columns keys; through: (tokens, tokens), the rollout through all layers (`rollout`).
     Every row sums to 1. grid: rows and columns of patches.
     """
 
@@ -38,54 +38,56 @@ class Seen:
 
     @property
     def heads(self) -> Maps:
-        """Maps of patches (layers, heads, rows, columns), each of which sums to 1.
+        """Attention maps over patches, (layers, heads, rows, columns), each of which sums to 1.
 
-        They show what the class token looked at, its look at itself left out; without one, the mean of all patches.
+        The class token's weights on the patches, renormalized; without a class token, the mean over all queries.
         """
         return self._maps(self.attention)
 
     @property
     def rollout(self) -> Maps:
-        """The same through all layers, (rows, columns)."""
+        """Attention rollout over patches, (rows, columns), aggregated as in `heads`."""
         return self._maps(self.through)
 
     def _maps(self, weights: Maps) -> Maps:
-        rows = weights[..., 0, 1:] if self.class_token else weights.mean(axis=-2)
-        shares = rows / np.maximum(rows.sum(axis=-1, keepdims=True), 1e-12)
-        return shares.reshape(*rows.shape[:-1], *self.grid)
+        patch_weights = weights[..., 0, 1:] if self.class_token else weights.mean(axis=-2)
+        shares = patch_weights / np.maximum(patch_weights.sum(axis=-1, keepdims=True), 1e-12)
+        return shares.reshape(*patch_weights.shape[:-1], *self.grid)
 
 
 @dataclass(frozen=True)
-class Looked(Seen):
-    """How a classifier looked at one image; probabilities: (classes,)."""
+class ClassifiedImage(ImageAttention):
+    """Attention of a classifier over one image, with its class probabilities, (classes,)."""
 
     probabilities: Maps
 
 
 @torch.no_grad()
-def look(model: ImageClassifier, image: Tensor) -> Looked:
-    """Classify a normalized image (channels, height, width), and record the attention.
+def classify(model: ImageClassifier, image: Tensor) -> ClassifiedImage:
+    """Classify a normalized image (channels, height, width) and record the attention.
 
-    Raises `ConfigError` for a model with a layer that has no attention weights, and so does `look_at`.
+    Raises `ConfigError` for a model with a layer that has no attention weights, as `record_attention` does.
     """
     with recording(model) as records:
         logits = model(image[None])
     probabilities = logits[0].float().softmax(dim=-1).cpu().numpy()
-    return Looked(*_recorded(records), *_shape(model.vision), probabilities=probabilities)
+    return ClassifiedImage(*_recorded(records), *_shape(model.vision), probabilities=probabilities)
 
 
 @torch.no_grad()
-def look_at(model: VisionTransformer, image: Tensor) -> Seen:
-    """Record the attention of an encoder of images to one of them, (channels, height, width)."""
+def record_attention(model: VisionTransformer, image: Tensor) -> ImageAttention:
+    """Record the attention of an image encoder over one image, (channels, height, width)."""
     with recording(model) as records:
         model(image[None])
-    return Seen(*_recorded(records), *_shape(model))
+    return ImageAttention(*_recorded(records), *_shape(model))
 
 
 def _recorded(records: dict[str, list[Tensor]]) -> tuple[Maps, Maps]:
-    """Stack what was recorded of one pass over one image, and follow it through the layers."""
-    if lacking := [name for name, entries in records.items() if not entries]:
-        raise ConfigError(f"patches: expected attention weights of every layer, found none of {lacking[0]}")
+    """Return the stacked attention weights of a forward pass over one image, and their rollout."""
+    if unrecorded := [name for name, entries in records.items() if not entries]:
+        raise ConfigError(
+            f"patches: expected attention weights of every layer, found none of {unrecorded[0]}"
+        )
     layers = torch.stack([entries[0][0].float().cpu() for entries in records.values()])
     return layers.numpy(), rollout(layers).numpy()
 
@@ -95,10 +97,10 @@ def _shape(vision: VisionTransformer) -> tuple[tuple[int, int], bool]:
 
 
 def rollout(layers: Tensor) -> Tensor:
-    """Attention through all layers (Abnar & Zuidema 2020, section 3): the product of ½ (mean of heads) + ½ I.
+    """Return the attention rollout (Abnar & Zuidema 2020, section 3): the product of ½ (mean of heads) + ½ I.
 
-    layers: (layers, heads, query, key). Returns (query, key): how much of each first token is in each last one, if
-    half of every layer's output is its input.
+    layers: (layers, heads, query, key). Returns (query, key): the share of each input token in each output token, if
+    half of every layer's output is its residual input.
     """
     through = torch.eye(layers.size(-1))
     for weights in layers.mean(dim=1):
@@ -108,7 +110,7 @@ def rollout(layers: Tensor) -> Tensor:
 
 @torch.no_grad()
 def word_maps(model: ImageText, image: Tensor, tokens: Sequence[int]) -> Maps:
-    """What each word's pair with each patch adds to the similarity: (words, rows, columns), which sums to the cosine.
+    """Return each (word, patch) pair's contribution to the similarity, (words, rows, columns); the sum is the cosine.
 
     `image` is (1, height, width), from -1 to 1.
     """
@@ -117,35 +119,40 @@ def word_maps(model: ImageText, image: Tensor, tokens: Sequence[int]) -> Maps:
     return shares.cpu().numpy().reshape(-1, *model.vision.grid)
 
 
-def draw_looked(looked: Looked, image: Maps, classes: Sequence[str], file: Path, *, title: str) -> None:
-    """Draw the image, its rollout, and every layer's mean of heads and single heads, as PNG; brighter is more.
+def draw_attention(
+    classified: ClassifiedImage, image: Maps, classes: Sequence[str], file: Path, *, title: str
+) -> None:
+    """Draw the image, its rollout, and every layer's mean over heads and single heads, as PNG; brighter is larger.
 
     `image` is (channels, height, width), from 0 to 1.
     """
-    layers, heads = looked.heads.shape[:2]
+    layers, heads = classified.heads.shape[:2]
     columns = max(3, heads + 1)
     figure = Figure(figsize=(1.5 * columns, 1.65 * (layers + 1) + 0.5), layout="constrained")
     axes = figure.subplots(layers + 1, columns, squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()
-    best = looked.probabilities.argsort()[::-1][:3]
+    likeliest = classified.probabilities.argsort()[::-1][:3]
     _image(axes[0, 0], image)
     axes[0, 0].set_title("image", fontsize=8)
-    _overlay(axes[0, 1], image, looked.rollout, "rollout")
-    said = "\n".join(f"{classes[i]}  {100 * looked.probabilities[i]:.1f} %" for i in best)
-    axes[0, 2].text(0.0, 0.5, said, fontsize=9, va="center", transform=axes[0, 2].transAxes)
+    _overlay(axes[0, 1], image, classified.rollout, "rollout")
+    predictions = "\n".join(f"{classes[i]}  {100 * classified.probabilities[i]:.1f} %" for i in likeliest)
+    axes[0, 2].text(0.0, 0.5, predictions, fontsize=9, va="center", transform=axes[0, 2].transAxes)
     for layer in range(layers):
-        _overlay(axes[layer + 1, 0], image, looked.heads[layer].mean(axis=0), f"layer {layer + 1}, mean")
+        _overlay(axes[layer + 1, 0], image, classified.heads[layer].mean(axis=0), f"layer {layer + 1}, mean")
         for head in range(heads):
             _overlay(
-                axes[layer + 1, head + 1], image, looked.heads[layer, head], f"head {layer + 1}.{head + 1}"
+                axes[layer + 1, head + 1],
+                image,
+                classified.heads[layer, head],
+                f"head {layer + 1}.{head + 1}",
             )
     figure.suptitle(title, fontsize=10)
     _save(figure, file)
 
 
 def draw_words(maps: Maps, words: Sequence[str], picture: Maps, file: Path, *, title: str) -> None:
-    """Draw the picture (height, width) and, for each word, what its patches add to (red) or take from (blue) it."""
+    """Draw the picture (height, width) and each word's map: patches that raise (red) or lower (blue) the similarity."""
     columns = 5
     rows = -(-(len(words) + 1) // columns)
     figure = Figure(figsize=(1.6 * columns, 1.8 * rows + 0.5), layout="constrained")
@@ -173,7 +180,7 @@ def _image(axis: Axes, image: Maps) -> None:
 
 
 def _overlay(axis: Axes, image: Maps, weights: Maps, name: str) -> None:
-    """Lay a map over its image in gray; the scale ends at the map's largest value."""
+    """Overlay a map on its image in gray; the color scale ends at the map's largest value."""
     _, height, width = image.shape
     axis.imshow(image.mean(axis=0), cmap="gray", vmin=0.0, vmax=1.0, extent=(0, width, height, 0))
     axis.imshow(weights, cmap="inferno", vmin=0.0, alpha=0.65, extent=(0, width, height, 0))

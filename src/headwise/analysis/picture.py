@@ -1,4 +1,4 @@
-"""Pictures of attention, drawn with matplotlib and without a display."""
+"""Attention heatmaps, drawn with matplotlib without a display."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwise.analysis.interventions import Part
 from headwise.analysis.trace import Grid, Trace
 from headwise.files import atomic_file
 
-_LARGEST = 34.0  # inches of a picture's longer side
+_LARGEST = 34.0  # inches: longer side of a picture
 _PART_NAMES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -27,9 +27,9 @@ _PART_NAMES = {
 def draw_cross_attention(
     attention: CrossAttention, file: Path, *, title: str, shown: tuple[int, int] | None = None
 ) -> None:
-    """Draw the mean over heads of every layer side by side, or one (layer, head), as PNG; darker is more.
+    """Draw every layer's mean over heads side by side, or one (layer, head), as PNG; darker is larger.
 
-    Rows are target words, each with the weights used while it was predicted; columns are source words.
+    Rows are target words, each with the weights of the step that predicts it; columns are source words.
     """
     layers = attention.weights.shape[0]
     if shown is None:
@@ -57,31 +57,31 @@ def draw_trace(
     words: bool = False,
     shown: tuple[int, int] | None = None,
 ) -> None:
-    """Draw every head of one part, a row of maps for each layer, or one (layer, head), as PNG; darker is more.
+    """Draw every head of one part, a row of maps per layer, or one (layer, head), as PNG; darker is larger.
 
-    Cells shrink with the number of tokens, and names with the cells, so that 60 tokens still fit a picture of
-    sensible size. Raises `ConfigError` for a part that the trace doesn't have.
+    Cells shrink as the number of tokens grows, and labels with them, so that 60 tokens still fit a picture of
+    reasonable size. Raises `ConfigError` for a part that the trace doesn't have.
     """
     grid = trace.grid(part, words=words)
     layers, heads = grid.weights.shape[:2]
-    places = [(layer, head) for layer in range(layers) for head in range(heads)] if shown is None else [shown]
+    panels = [(layer, head) for layer in range(layers) for head in range(heads)] if shown is None else [shown]
     across = heads if shown is None else 1
-    down = len(places) // across
+    down = len(panels) // across
     rows, columns = len(grid.rows), len(grid.columns)
-    largest = 0.34 if shown is not None else 0.2
-    cell = min(largest, (_LARGEST - 3) / max(across * columns, down * rows))  # inches
+    largest_cell = 0.34 if shown is not None else 0.2
+    cell = min(largest_cell, (_LARGEST - 3) / max(across * columns, down * rows))  # inches
     cell = max(cell, 1.2 / max(rows, columns))
-    letters = min(9.0, cell * 72 * 0.75)  # points
-    margin = 0.075 * letters / 5
+    font_size = min(9.0, cell * 72 * 0.75)  # points
+    margin = 0.075 * font_size / 5
     size = (
         across * cell * columns + margin * _longest(grid.rows) + 0.9 + 0.15 * across,
         down * (cell * rows + 0.34) + margin * _longest(grid.columns) + 0.9,
     )
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    for axis, (layer, head) in zip(axes.flat, places, strict=True):
+    for axis, (layer, head) in zip(axes.flat, panels, strict=True):
         name = f"layer {layer + 1}, head {head + 1}"
-        _draw(axis, name, grid.weights[layer, head], grid.rows, grid.columns, letters)
+        _draw(axis, name, grid.weights[layer, head], grid.rows, grid.columns, font_size)
     figure.suptitle(_caption(trace, grid, part), fontsize=10)
     _save(figure, file)
 
@@ -101,29 +101,29 @@ def _longest(names: Sequence[str]) -> int:
 
 
 def _draw(
-    axis: Axes, name: str, weights: NDArray, rows: Sequence[str], columns: Sequence[str], letters: float
+    axis: Axes, name: str, weights: NDArray, rows: Sequence[str], columns: Sequence[str], font_size: float
 ) -> None:
     axis.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
     axis.set_title(name, fontsize=9)
-    axis.set_xticks(range(len(columns)), _safe(columns), rotation=60, ha="right", fontsize=letters)
-    axis.set_yticks(range(len(rows)), _safe(rows), fontsize=letters)
+    axis.set_xticks(range(len(columns)), _tick_labels(columns), rotation=60, ha="right", fontsize=font_size)
+    axis.set_yticks(range(len(rows)), _tick_labels(rows), fontsize=font_size)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
 
 
-def _safe(names: Sequence[str]) -> list[str]:
-    """Keep names from being read as formulas, and right-to-left ones in the order they are read."""
-    shown = []
+def _tick_labels(names: Sequence[str]) -> list[str]:
+    """Return labels with `$` escaped, so that matplotlib doesn't parse formulas, and right-to-left names reversed."""
+    labels = []
     for name in names:
         name = name.replace("▁", "") or name
-        backward = any(unicodedata.bidirectional(character) in ("R", "AL") for character in name)
-        shown.append((name[::-1] if backward else name).replace("$", r"\$"))
-    return shown
+        right_to_left = any(unicodedata.bidirectional(character) in ("R", "AL") for character in name)
+        labels.append((name[::-1] if right_to_left else name).replace("$", r"\$"))
+    return labels
 
 
 def _save(figure: Figure, file: Path) -> None:
     with warnings.catch_warnings():
-        # A script that no installed font has is drawn as boxes; the numbers are right all the same.
+        # Characters missing from the installed fonts are drawn as boxes; the weights are still right.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         with atomic_file(file) as out:
             figure.savefig(out, format="png", dpi=150)

@@ -1,6 +1,6 @@
-"""Every product inside one head at one step, as numbers: from q and k to the head's part of the sub-layer's output.
+"""The arithmetic of one head at one step: from q and k to the head's contribution to the sub-layer's output.
 
-score_j = Σ_d q_d k_jd / √d_k + bias_j,  α = softmax over the keys that may be seen,
+score_j = Σ_d q_d k_jd / √d_k + bias_j,  α = softmax over the unmasked keys,
 head = Σ_j α_j v_j,  part = W^O[head] head,  output = Σ_heads part + bias
 """
 
@@ -27,27 +27,27 @@ from headwise.text.tokens.subwords import BOS, PAD
 
 @dataclass(frozen=True)
 class Products:
-    """One head's arithmetic at one step (query), all keys; lists over keys unless it says otherwise.
+    """One head's arithmetic for one query and all keys; lists are over keys unless stated otherwise.
 
     Attributes:
-        part, layer, head, query: where, counted from 0.
-        query_piece: the token at the query: a source token, or the token that the decoder reads.
-        key_pieces: the tokens at the keys.
+        part, layer, head, query: location, counted from 0.
+        query_piece: the query's token: a source token, or the decoder's input token.
+        key_pieces: the keys' tokens.
         q: (d_k,).
         k: (keys, d_k).
         terms: q_d · k_jd, (keys, d_k); each row sums to its entry in `dots`.
         dots: q · k_j.
         scale: √d_k.
         scaled: dots / scale.
-        bias: what position encodings add to the scores; zeros where nothing is added.
-        seen: whether the mask lets the query see the key.
-        softmax: weights by the formula, 0 where not seen.
-        weights: the weights used: as `softmax` unless an intervention changed them.
+        bias: position bias added to the scores; zeros if there is none.
+        seen: whether the key is unmasked for the query.
+        softmax: weights by the formula, 0 for masked keys.
+        weights: the weights used: those of `softmax` unless an intervention changed them.
         v: (keys, d_v).
         weighted: α_j v_j, (keys, d_v).
-        result: Σ_j α_j v_j, (d_v,), and the encodings' vectors where these are added to the values.
+        result: Σ_j α_j v_j, (d_v,), plus the position vectors if these are added to the values.
         part_of_output: W^O's columns of this head times `result`, (d_model,).
-        output: what the sub-layer gives: the sum of all heads' parts, and W^O's bias, (d_model,).
+        output: the sub-layer's output: the sum of all heads' parts and W^O's bias, (d_model,).
     """
 
     part: Part
@@ -73,14 +73,14 @@ class Products:
     output: list[float]
 
     def to_json(self, key: int | None = None) -> dict[str, Any]:
-        """Return plain lists; with `key`, `k`, `terms`, `v` and `weighted` of that key alone (still as one row)."""
+        """Return plain lists; with `key`, `k`, `terms`, `v` and `weighted` have only that key's row."""
         if key is None:
             return asdict(self)
         rows = slice(key, key + 1)
-        one = replace(
+        restricted = replace(
             self, k=self.k[rows], terms=self.terms[rows], v=self.v[rows], weighted=self.weighted[rows]
         )
-        return asdict(one)
+        return asdict(restricted)
 
 
 def products(
@@ -93,32 +93,32 @@ def products(
     query: int,
     interventions: Sequence[Intervention] = (),
 ) -> Products:
-    """Compute one head's products while the model says `target` (text, or ids as `Forced.target.ids`).
+    """Compute one head's products during forced decoding of `target` (text, or ids as `Forced.target.ids`).
 
-    Raises `ConfigError` for a place that isn't there, and for attention that isn't multi-head scaled dot-product.
+    Raises `ConfigError` for a location that doesn't exist, and for attention that isn't multi-head scaled dot-product.
     """
     source, _ = tracer.read(text)
     ids = tracer.target_ids(target)
-    reads = (BOS, *ids[:-1])
+    inputs = (BOS, *ids[:-1])
     with tracer.model(interventions) as model, torch.inference_mode():
-        attention = _find(model, part, layer, head)
+        attention = _find_attention(model, part, layer, head)
         device = next(model.parameters()).device
         tokens, mask = padded([source.ids], PAD, device)
-        with _watching(attention) as calls:
-            model(tokens, mask, torch.tensor([reads], device=device))
-    (seen,) = calls
-    queries = seen.q.size(2)
+        with _recording_calls(attention) as calls:
+            model(tokens, mask, torch.tensor([inputs], device=device))
+    (attended,) = calls
+    queries = attended.q.size(2)
     if not 0 <= query < queries:
         raise ConfigError(f"query: expected a number from 0 to {queries - 1}, found {query}")
-    of_source, of_target = source.pieces, tracer.side(reads).pieces
-    query_pieces = of_source if part == "encoder" else of_target
-    key_pieces = of_target if part == "decoder" else of_source
-    numbers = _numbers(attention, seen, head, query)
+    source_pieces, target_pieces = source.pieces, tracer.side(inputs).pieces
+    query_pieces = source_pieces if part == "encoder" else target_pieces
+    key_pieces = target_pieces if part == "decoder" else source_pieces
+    numbers = _numbers(attention, attended, head, query)
     return Products(part, layer, head, query, query_pieces[query], key_pieces, **numbers)
 
 
-def _find(model: Seq2Seq, part: Part, layer: int, head: int) -> MultiHeadAttention:
-    """Return the attention asked for, if its arithmetic is that of the formula."""
+def _find_attention(model: Seq2Seq, part: Part, layer: int, head: int) -> MultiHeadAttention:
+    """Return the attention module; raises `ConfigError` if it doesn't compute the formula or doesn't exist."""
     attentions = attention_parts(model).get(part)
     if attentions is None or not 0 <= layer < len(attentions):
         raise ConfigError(f"expected a part and a layer that the model has, found {part} {layer + 1}")
@@ -133,7 +133,7 @@ def _find(model: Seq2Seq, part: Part, layer: int, head: int) -> MultiHeadAttenti
 
 
 @contextmanager
-def _watching(attention: MultiHeadAttention) -> Iterator[list[Attended]]:
+def _recording_calls(attention: MultiHeadAttention) -> Iterator[list[Attended]]:
     calls: list[Attended] = []
     attention.watch = calls.append
     try:
@@ -143,25 +143,27 @@ def _watching(attention: MultiHeadAttention) -> Iterator[list[Attended]]:
 
 
 @torch.inference_mode()
-def _numbers(attention: MultiHeadAttention, seen: Attended, head: int, query: int) -> dict[str, Any]:
-    q, k, v = seen.q[0, head, query].float(), seen.k[0, head].float(), seen.v[0, head].float()
+def _numbers(attention: MultiHeadAttention, attended: Attended, head: int, query: int) -> dict[str, Any]:
+    q, k, v = attended.q[0, head, query].float(), attended.k[0, head].float(), attended.v[0, head].float()
     keys, scale = k.size(0), math.sqrt(k.size(1))
 
-    def row(full: Tensor | None, default: float) -> Tensor:
-        """Take this head and query out of a tensor broadcastable to (batch, heads, query, key)."""
+    def of_query(full: Tensor | None, default: float) -> Tensor:
+        """Return this head's and query's row of a tensor broadcastable to (batch, heads, query, key)."""
         if full is None:
             return torch.full((keys,), default, device=k.device)
-        return full.expand(*torch.broadcast_shapes(full.shape, seen.weights.shape))[0, head, query].float()
+        return full.expand(*torch.broadcast_shapes(full.shape, attended.weights.shape))[
+            0, head, query
+        ].float()
 
     terms = q * k  # (keys, d_k)
     dots = terms.sum(1)
-    bias, allowed = row(seen.bias, 0.0), row(seen.mask, 1.0).bool()
-    scores = (dots / scale + bias).masked_fill(~allowed, -torch.inf)
-    softmax = scores.softmax(0).nan_to_num(0.0)  # a query that sees nothing has no weights
-    weights = seen.weights[0, head, query].float()
-    result = seen.heads[0, head, query].float()
+    bias, unmasked = of_query(attended.bias, 0.0), of_query(attended.mask, 1.0).bool()
+    scores = (dots / scale + bias).masked_fill(~unmasked, -torch.inf)
+    softmax = scores.softmax(0).nan_to_num(0.0)  # a query whose keys are all masked has weights 0
+    weights = attended.weights[0, head, query].float()
+    result = attended.heads[0, head, query].float()
     columns = slice(head * attention.value_size, (head + 1) * attention.value_size)
-    joined = seen.heads[:, :, query].flatten(1).float()  # (1, heads·d_v)
+    concatenated = attended.heads[:, :, query].flatten(1).float()  # (1, heads·d_v)
     numbers = {
         "q": q,
         "k": k,
@@ -169,13 +171,13 @@ def _numbers(attention: MultiHeadAttention, seen: Attended, head: int, query: in
         "dots": dots,
         "scaled": dots / scale,
         "bias": bias,
-        "seen": allowed,
+        "seen": unmasked,
         "softmax": softmax,
         "weights": weights,
         "v": v,
         "weighted": weights[:, None] * v,
         "result": result,
         "part_of_output": attention.output.weight[:, columns].float() @ result,
-        "output": attention.output(joined)[0],
+        "output": attention.output(concatenated)[0],
     }
     return {"scale": scale, **{name: tensor.tolist() for name, tensor in numbers.items()}}

@@ -12,16 +12,16 @@ from headwise.files import atomic_file
 
 
 def draw_reliability(diagrams: Mapping[str, Mapping[str, Calibration]], file: Path) -> None:
-    """Draw a row for each run, a diagram for each setting: accuracy by confidence, and where the tokens are (PNG)."""
+    """Draw reliability diagrams as PNG, a row per run and a column per setting: accuracy and share of tokens by bin."""
     rows, columns = len(diagrams), max(map(len, diagrams.values()))
     figure = Figure(figsize=(3.6 * columns, 3.7 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
-    for line, (run, settings) in zip(axes, diagrams.items(), strict=True):
-        for axis, (setting, found) in zip(line, settings.items(), strict=True):
-            width = found.bins[0].high - found.bins[0].low
-            filled = [one for one in found.bins if one.n]
+    for axes_of_run, (run, settings) in zip(axes, diagrams.items(), strict=True):
+        for axis, (setting, measured) in zip(axes_of_run, settings.items(), strict=True):
+            width = measured.bins[0].high - measured.bins[0].low
+            filled = [one for one in measured.bins if one.n]
             middles = [one.low + width / 2 for one in filled]
-            shares = [one.n / found.n for one in filled]
+            shares = [one.n / measured.n for one in filled]
             axis.bar(middles, shares, width=width * 0.95, color="#d5dbe3", label="share of tokens")
             axis.plot([0, 1], [0, 1], color="#9aa3ad", linewidth=1, linestyle="--", label="perfect")
             axis.plot(
@@ -32,7 +32,7 @@ def draw_reliability(diagrams: Mapping[str, Mapping[str, Calibration]], file: Pa
                 markersize=3.5,
                 label="accuracy",
             )
-            axis.set_title(f"{run}\n{setting}: ECE {found.error:.3f}, n {found.n:,}", fontsize=8)
+            axis.set_title(f"{run}\n{setting}: ECE {measured.error:.3f}, n {measured.n:,}", fontsize=8)
             axis.set_xlabel("probability", fontsize=8)
             axis.tick_params(labelsize=7)
             axis.set(xlim=(0, 1), ylim=(0, 1))

@@ -1,4 +1,4 @@
-"""A trace as text: bars for a word, each head's strongest connections, the beam tree."""
+"""Text output of a trace: attention bars of a word, each head's strongest connections, the beam tree."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _NAMES = {
 
 
 def describe(trace: Trace, *, word: str | None = None, words: bool = False, strongest: int = 3) -> list[str]:
-    """Return the lines that `headwise explain` prints; `word` is one of the output or its number, from 1.
+    """Return the lines that `headwise explain` prints; `word` is a word of the output or its number, from 1.
 
-    Weights are over tokens, or over words. Raises `ConfigError` for a word that the output doesn't have.
+    Connections are between tokens or, with `words`, between words. Raises `ConfigError` for a word that isn't in the
+    output.
     """
     if trace.forced is None:
         return ["nothing to look into: the text is empty"]
@@ -36,7 +37,7 @@ def describe(trace: Trace, *, word: str | None = None, words: bool = False, stro
     lines += [f"        log P {forced.log_probability:.3f}, score {forced.score:.3f}, beam {trace.beam}"]
     lines += ["", *_confidence(trace)]
     if word is not None:
-        lines += ["", *_asked(trace, word)]
+        lines += ["", *_word_attention(trace, word)]
     for part in PARTS:
         if part in forced.attention:
             lines += [
@@ -48,27 +49,30 @@ def describe(trace: Trace, *, word: str | None = None, words: bool = False, stro
 
 
 def tree_lines(trace: Trace) -> list[str]:
-    """Return the beam tree, one hypothesis a line: its token, log-probability, penalty and score if it ended."""
+    """Return the beam tree, one line per hypothesis: its last token and that token's log-probability.
+
+    A finished hypothesis also has its log-probability, length penalty and score.
+    """
     children: dict[int | None, list[int]] = {}
-    for place, node in enumerate(trace.tree):
-        children.setdefault(node.parent, []).append(place)
+    for index, node in enumerate(trace.tree):
+        children.setdefault(node.parent, []).append(index)
     lines = [f"beam tree: {len(trace.tree)} hypotheses, beam {trace.beam}, alpha {trace.alpha:g}"]
-    stack = [(place, 0) for place in reversed(children.get(None, []))]
+    stack = [(index, 0) for index in reversed(children.get(None, []))]
     while stack:
-        place, depth = stack.pop()
-        node = trace.tree[place]
-        following = children.get(place, [])
-        ended = f"  = {node.log_probability:.3f} / {node.length_penalty:.3f} = {node.score:.3f}"
+        index, depth = stack.pop()
+        node = trace.tree[index]
+        extensions = children.get(index, [])
+        scores = f"  = {node.log_probability:.3f} / {node.length_penalty:.3f} = {node.score:.3f}"
         rank = "" if node.rank is None else f"  #{node.rank + 1}"
-        tail = f"{ended}{rank}" if node.finished else "" if following else "  (left the beam)"
-        lines.append(f"{'  ' * depth}{_plain(node.piece)} {node.token_log_probability:.2f}{tail}")
-        deeper = depth + (len(following) > 1)  # only where it branches
-        stack += [(child, deeper) for child in reversed(following)]
+        suffix = f"{scores}{rank}" if node.finished else "" if extensions else "  (left the beam)"
+        lines.append(f"{'  ' * depth}{_plain(node.piece)} {node.token_log_probability:.2f}{suffix}")
+        child_depth = depth + (len(extensions) > 1)  # only where it branches
+        stack += [(child, child_depth) for child in reversed(extensions)]
     return lines
 
 
 def find_word(side: Side, word: str) -> int:
-    """Return the number, from 0, of a word given as itself or by its number from 1; raises `ConfigError`."""
+    """Return the index, from 0, of a word given literally or by its number from 1; raises `ConfigError` if missing."""
     if word in side.words:
         return side.words.index(word)
     if re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= len(side.words):
@@ -79,18 +83,18 @@ def find_word(side: Side, word: str) -> int:
 
 
 def bar(share: float, width: int = _BAR) -> str:
-    """Return a bar of so many of `width` characters, in eighths; `share` from 0 to 1."""
+    """Return a bar that fills `share` (0 to 1) of `width` characters, in steps of an eighth of a character."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     return (_EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(width)
 
 
 def padded(text: str, width: int) -> str:
-    """Pad to so many columns of a terminal, in which East Asian characters take two."""
+    """Pad to `width` terminal columns; wide East Asian characters take two."""
     return text + " " * max(width - columns(text), 0)
 
 
 def columns(text: str) -> int:
-    """Count the columns that a text takes in a terminal."""
+    """Return the number of terminal columns that a text takes."""
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
@@ -113,20 +117,20 @@ def _confidence(trace: Trace) -> Iterator[str]:
         yield f"  {padded(piece, width)}  {bar(math.exp(value), 12)} {math.exp(value):.2f}   {likely}"
 
 
-def _asked(trace: Trace, word: str) -> Iterator[str]:
+def _word_attention(trace: Trace, word: str) -> Iterator[str]:
     assert trace.forced is not None
     target = trace.forced.target
-    number = find_word(target, word)
-    asked: tuple[Part, ...] = ("cross", "decoder")
-    for part in asked:
+    index = find_word(target, word)
+    parts: tuple[Part, ...] = ("cross", "decoder")
+    for part in parts:
         if part not in trace.forced.attention:
             continue
         grid = trace.grid(part, words=True)
-        columns_of = grid.columns if part == "cross" else grid.columns[: number + 1]
-        weights = grid.weights[:, :, number].mean((0, 1))[: len(columns_of)]
-        yield f"{_NAMES[part]} while {target.words[number]!r} was predicted, mean of all layers and heads"
-        width = max(map(columns, columns_of))
-        for name, weight in zip(columns_of, weights, strict=True):
+        labels = grid.columns if part == "cross" else grid.columns[: index + 1]
+        weights = grid.weights[:, :, index].mean((0, 1))[: len(labels)]
+        yield f"{_NAMES[part]} while {target.words[index]!r} was predicted, mean of all layers and heads"
+        width = max(map(columns, labels))
+        for name, weight in zip(labels, weights, strict=True):
             yield f"  {padded(name, width)}  {bar(float(weight))} {weight:.2f}"
 
 
@@ -135,17 +139,17 @@ def _connections(trace: Trace, part: Part, words: bool, strongest: int) -> Itera
     rows, names = ([_plain(name) for name in side] for side in (grid.rows, grid.columns))
     for layer, heads in enumerate(grid.weights):
         for head, weights in enumerate(heads):
-            found = "   ".join(
+            connections = "   ".join(
                 f"{rows[row]} → {names[column]} {weights[row, column]:.2f}"
                 for row, column in _largest(weights, strongest, first=int(part == "decoder"))
             )
-            yield f"  {layer + 1}.{head + 1}  {found}"
+            yield f"  {layer + 1}.{head + 1}  {connections}"
 
 
 def _largest(weights: NDArray[np.float32], count: int, first: int) -> Sequence[tuple[int, int]]:
-    """Return the places of the largest weights, each in a row of its own from `first` on.
+    """Return (row, column) of the `count` largest weights, at most one per row, starting with row `first`.
 
-    (The decoder's first step has only itself to attend to.)
+    (The decoder's first step can attend only to itself.)
     """
     best = weights.argmax(axis=1)
     rows = np.argsort(-weights.max(axis=1)[first:], kind="stable")[:count] + first
@@ -153,6 +157,6 @@ def _largest(weights: NDArray[np.float32], count: int, first: int) -> Sequence[t
 
 
 def _plain(piece: str) -> str:
-    """Write a piece as people read it, and nothing that a terminal would obey."""
-    shown = piece.replace("▁", "") if piece.strip("▁") else piece
-    return "".join(character if character.isprintable() else "�" for character in shown)
+    """Return a subword without `▁`, with control characters replaced, so that a terminal can't interpret them."""
+    text = piece.replace("▁", "") if piece.strip("▁") else piece
+    return "".join(character if character.isprintable() else "�" for character in text)

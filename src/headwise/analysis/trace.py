@@ -1,13 +1,13 @@
-"""The one trace of a translation: what command line, pictures and web page show.
+"""Trace of a translation: the data that the command line, the plots and the web page show.
 
-A `Trace` holds the source, the search (its hypotheses and the whole beam tree) and a `Forced` reading of one
-hypothesis: the model is made to say it while its attention, its tokens' log-probabilities and the alternatives are
-recorded. All numbers are natural logarithms and float32 weights; `to_json` gives the schema of docs/analysis.md.
-`headwise.analysis.tracer.Tracer` makes them.
+A `Trace` holds the source, the search (its hypotheses and the whole beam tree) and a `Forced` pass over one
+hypothesis: forced decoding that records attention, the tokens' log-probabilities and the alternatives at each step.
+Log-probabilities are natural logarithms, weights are float32; `to_json` has the schema of docs/analysis.md.
+`headwise.analysis.tracer.Tracer` makes traces.
 
-What stands where: at step i the decoder reads target token i-1 (`<s>` at step 0) and predicts token i. Row i of the
-decoder's self-attention and of the cross-attention is that step, so a row is named either by the token it reads or by
-the one it predicts; columns of the decoder's self-attention are the tokens read.
+Rows and columns: at step i the decoder's input is target token i-1 (`<s>` at step 0) and it predicts token i. Row i of
+the decoder's self-attention and of the cross-attention is that step, so a row is labeled either by the input token or
+by the predicted one; columns of the decoder's self-attention are the input tokens.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from numpy.typing import NDArray
 from headwise.analysis.interventions import Intervention, Part
 from headwise.errors import ConfigError
 
-SCHEMA = 1  # of `Trace.to_json`; it changes when a field changes its meaning
-_DIGITS = 6  # of a weight in JSON: a row of 128 still sums to 1 within 1e-4
+SCHEMA = 1  # version of `Trace.to_json`; it changes when a field's meaning changes
+_DIGITS = 6  # decimals of a weight in JSON: a row of 128 still sums to 1 within 1e-4
 
 
 @dataclass(frozen=True)
 class Side:
-    """A text as the model reads or says it.
+    """The source or the target side of a pair, as text, subwords and words.
 
     Attributes:
-        text: detokenized.
-        ids: of its subwords; the end symbol last, where it is there.
-        pieces: the subwords as they are written, `▁` for a space.
-        words: what spaces separate; the end symbol is a word of its own.
-        word_of: number of the word, from 0, that each piece belongs to.
-        unknown: numbers of the words that hold something the model never saw on this side
+        text: the detokenized text.
+        ids: ids of the subwords; the end symbol, if present, is the last.
+        pieces: the subwords as strings, `▁` for a space.
+        words: the words, separated by spaces; the end symbol is a word of its own.
+        word_of: for each subword, the index of its word, from 0.
+        unknown: indices of the words with something that the model never saw on this side in training
             (see `headwise.text.tokens.seen`).
     """
 
@@ -51,7 +51,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Grid:
-    """One part's weights with names for rows and columns; weights (layers, heads, rows, columns)."""
+    """One part's weights, (layers, heads, rows, columns), with the labels of rows and columns."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -60,7 +60,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A token that the model could have said instead, and its log-probability there."""
+    """A candidate for the next token at a step, and its log-probability."""
 
     id: int
     piece: str
@@ -69,18 +69,18 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Forced:
-    """What the model does while it is made to say one hypothesis.
+    """Record of the forced decoding of one target.
 
     Attributes:
-        target: what it says; without the end symbol where the hypothesis didn't end.
-        reads: what the decoder reads at each step: `<s>` and the target without its last token.
-        log_probabilities: of each token of the target.
+        target: the forced target; without the end symbol if the hypothesis isn't finished.
+        reads: the decoder's input: `<s>` and the target without its last token.
+        log_probabilities: log-probability of each token of the target.
         alternatives: the likeliest tokens at each step, best first.
-        log_probability: of the whole target.
+        log_probability: log-probability of the whole target.
         length_penalty: ((5 + |Y|) / 6)^alpha.
         score: log_probability / length_penalty.
         attention: weights (layers, heads, rows, columns) of each part; a part that the model lacks is missing.
-            encoder: rows and columns are source tokens. decoder: steps by tokens read. cross: steps by source tokens.
+            encoder: rows and columns are source tokens. decoder: steps × input tokens. cross: steps × source tokens.
     """
 
     target: Side
@@ -95,9 +95,9 @@ class Forced:
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis of the beam tree: the search's numbers (see `BeamNode`), its last piece, and its rank.
+    """A hypothesis of the beam tree: the search's scores (see `BeamNode`), its last subword, and its rank.
 
-    `rank` counts from 0 where the hypothesis is one of the n best, and is None elsewhere.
+    `rank` counts from 0 if the hypothesis is in the n-best list, and is None otherwise.
     """
 
     parent: int | None
@@ -114,7 +114,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One of the n best: its place in the tree, its text and scores."""
+    """A hypothesis of the n-best list: its node in the beam tree, its text and its scores."""
 
     node: int
     text: str
@@ -122,14 +122,14 @@ class Ranked:
     log_probability: float
     length_penalty: float
     score: float
-    token_log_probabilities: tuple[float, ...]  # the end symbol's last
+    token_log_probabilities: tuple[float, ...]  # the end symbol's is the last
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A translation with all that led to it; `forced` reads the hypothesis asked for, the best unless told otherwise.
+    """A translation with its search and its attention; `forced` is the requested hypothesis, by default the best one.
 
-    An empty source has no hypotheses, no tree and `forced` None. `notes` say what was left out.
+    An empty source has no hypotheses, no tree and `forced` None. `notes` report truncation and unknown words.
     """
 
     source: Side
@@ -148,25 +148,25 @@ class Trace:
         return self.hypotheses[0].text if self.hypotheses else ""
 
     def path(self, node: int) -> tuple[int, ...]:
-        """Return the ids of a node's hypothesis, the end symbol included where it is finished."""
+        """Return the ids of a node's hypothesis, the end symbol included if it is finished."""
         ids: list[int] = []
-        place: int | None = node
-        while place is not None:
-            ids.append(self.tree[place].token)
-            place = self.tree[place].parent
+        current: int | None = node
+        while current is not None:
+            ids.append(self.tree[current].token)
+            current = self.tree[current].parent
         return tuple(reversed(ids))
 
     def grid(self, part: Part, *, words: bool = False) -> Grid:
-        """Return one part's weights over tokens, or over words: the sum over columns and the mean over rows.
+        """Return one part's weights over tokens or, with `words`, over words: sum over columns, mean over rows.
 
-        Rows of the cross-attention are named by what is predicted. Raises `ConfigError` for a part that isn't there.
+        Rows of the cross-attention are labeled by the predicted token. Raises `ConfigError` for a missing part.
         """
         if self.forced is None:
             raise ConfigError("expected a text to look into, found an empty one")
         if part not in self.forced.attention:
-            known = ", ".join(self.forced.attention) or "none"
+            available = ", ".join(self.forced.attention) or "none"
             raise ConfigError(
-                f"part: expected one that this {self.architecture} model has ({known}), found {part}"
+                f"part: expected one that this {self.architecture} model has ({available}), found {part}"
             )
         rows = {"encoder": self.source, "decoder": self.forced.reads, "cross": self.forced.target}[part]
         columns = self.forced.reads if part == "decoder" else self.source
@@ -176,7 +176,7 @@ class Trace:
         return Grid(rows.words, columns.words, join_words(weights, rows.word_of, columns.word_of))
 
     def to_json(self, *, attention: bool = True) -> dict[str, Any]:
-        """Return plain lists and numbers, `attention` included or not; schema in docs/analysis.md."""
+        """Return JSON-serializable values, `attention` optional; the schema is in docs/analysis.md."""
         return {
             "schema": SCHEMA,
             "architecture": self.architecture,
@@ -198,7 +198,10 @@ class Trace:
 def join_words(
     weights: NDArray[np.float32], row_words: Sequence[int], column_words: Sequence[int]
 ) -> NDArray[np.float32]:
-    """Go from tokens to words, whose numbers are given: sum over columns, mean over rows (Clark et al. 2019)."""
+    """Aggregate token weights into words: sum over columns, mean over rows (Clark et al. 2019).
+
+    `row_words` and `column_words` are the indices of the tokens' words.
+    """
     rows, columns = (
         np.eye(max(words) + 1, dtype=np.float32)[list(words)] for words in (row_words, column_words)
     )  # (tokens, words) each
@@ -206,7 +209,7 @@ def join_words(
 
 
 def forced_json(forced: Forced, *, attention: bool = True) -> dict[str, Any]:
-    """Return one forced reading as plain lists and numbers; weights have six decimals, masked ones are exactly 0."""
+    """Return a `Forced` as JSON-serializable values; weights have six decimals, masked ones are exactly 0."""
     weights = forced.attention.items() if attention else ()
     return {
         **asdict(replace(forced, attention={})),

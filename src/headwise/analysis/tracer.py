@@ -1,4 +1,4 @@
-"""Making traces: search with the beam recorded, then forced decoding with the attention recorded."""
+"""Creation of traces: a search that records the beam tree, then forced decoding that records attention."""
 
 from __future__ import annotations
 
@@ -36,38 +36,42 @@ from headwise.text.reading.lines import one_line
 from headwise.text.tokens.seen import SideName, split_words
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
-LONGEST = 128  # subwords of a text that is looked into; attention grows with the square
+LONGEST = 128  # maximum length of a traced text in subwords; attention grows with its square
 _NAMED = 8  # words in a note
 _SYMBOLS = (PAD, BOS, EOS)
 
 
 class Tracer:
-    """Traces translations of one model; many threads may use it at once.
+    """Tracer of one model's translations; thread-safe.
 
-    Each request works on a copy of the modules that shares the parameters, so interventions never meet.
+    Each request uses a copy of the modules that shares the parameters, so interventions don't affect each other.
     """
 
     def __init__(self, translator: Translator, *, longest: int = LONGEST) -> None:
-        """Trace texts up to `longest` subwords; raises `ConfigError` for an ensemble, which has no one attention."""
+        """`longest` is the maximum text length in subwords; raises `ConfigError` for an ensemble of several models."""
         if isinstance(translator.model, Ensemble):
             raise ConfigError("expected one model to look into, found an ensemble of several")
         self.translator = translator
         self.longest = min(longest, translator.model.max_length - 1)
-        self.layers = {part: len(found) for part, found in attention_parts(translator.model).items() if found}
-        self._spare: LifoQueue[Seq2Seq] = LifoQueue()
+        self.layers = {
+            part: len(attentions)
+            for part, attentions in attention_parts(translator.model).items()
+            if attentions
+        }
+        self._idle_copies: LifoQueue[Seq2Seq] = LifoQueue()
 
     @contextmanager
     def model(self, interventions: Sequence[Intervention] = ()) -> Iterator[Seq2Seq]:
-        """Lend a private copy of the model with the interventions in place."""
+        """Context manager that gives a private copy of the model with the interventions applied."""
         try:
-            copy = self._spare.get_nowait()
+            copy = self._idle_copies.get_nowait()
         except Empty:
             copy = private_copy(self.translator.model)
         try:
             with intervening(copy, interventions):
                 yield copy
         finally:
-            self._spare.put(copy)
+            self._idle_copies.put(copy)
 
     def trace(
         self,
@@ -80,27 +84,27 @@ class Tracer:
         alternatives: int = 5,
         **changes: Any,
     ) -> Trace:
-        """Translate a text and look at everything.
+        """Translate a text and return its trace.
 
-        `hypothesis` is the rank of the one that `forced` reads; a `target` (text, or ids) is read in its place. Search
-        options as for `Translator.translate`, but as many hypotheses are kept as the beam holds. Raises
-        `ConfigError` for an option or an intervention that can't be, and for a rank that there is none of.
+        `hypothesis` is the rank of the hypothesis that `forced` records; `target` (text, or ids) replaces it. Search
+        options are those of `Translator.translate`, but the n-best list is as long as the beam. Raises `ConfigError`
+        for an invalid option or intervention, and for a rank beyond the n-best list.
         """
         options = self._options(options, changes)
         source, notes = self.read(text)
         if len(source.ids) == 1:
             return self._trace(source, None, [], [], options, interventions, notes)
         with self.model(interventions) as model, torch.inference_mode():
-            found, tree = self._search(model, source, interventions, options)
-            if not 0 <= hypothesis < len(found):
+            hypotheses, tree = self._search(model, source, interventions, options)
+            if not 0 <= hypothesis < len(hypotheses):
                 raise ConfigError(
-                    f"hypothesis: expected a rank from 0 to {len(found) - 1}, found {hypothesis}"
+                    f"hypothesis: expected a rank from 0 to {len(hypotheses) - 1}, found {hypothesis}"
                 )
-            chosen = (*found[hypothesis].tokens, EOS) if target is None else self.target_ids(target)
+            target_ids = (*hypotheses[hypothesis].tokens, EOS) if target is None else self.target_ids(target)
             if isinstance(target, str):
                 notes = (*notes, *self._unknown_notes(target, "target"))
-            forced = self._force(model, source, chosen, options.alpha, alternatives)
-        return self._trace(source, forced, found, tree, options, interventions, notes)
+            forced = self._force(model, source, target_ids, options.alpha, alternatives)
+        return self._trace(source, forced, hypotheses, tree, options, interventions, notes)
 
     def force(
         self,
@@ -111,10 +115,10 @@ class Tracer:
         alpha: float | None = None,
         alternatives: int = 5,
     ) -> Forced:
-        """Make the model say a target: a text, or ids as `Trace.path` gives them, which needn't end.
+        """Force-decode a target: a text, or ids as `Trace.path` returns them, which may lack the end symbol.
 
-        What the output must say by an intervention is left aside here. Raises `ConfigError` for an empty source, for
-        a target without tokens or with some the model doesn't have, and for one that is too long.
+        Interventions on the output (prefix, word) are ignored here. Raises `ConfigError` for an empty source, and for
+        a target that is empty, too long, or has ids outside the vocabulary.
         """
         source, _ = self.read(text)
         if len(source.ids) == 1:
@@ -125,30 +129,30 @@ class Tracer:
             return self._force(model, source, ids, alpha, alternatives)
 
     def target_ids(self, target: str | Sequence[int]) -> tuple[int, ...]:
-        """Encode a target text, its end symbol included, or check ids; raises `ConfigError` for what can't be said."""
+        """Encode a target text, end symbol included, or check ids; raises `ConfigError` as `force` does."""
         subwords = self.translator.subwords
-        given = [*subwords.encode_target(_line(target)), EOS] if isinstance(target, str) else target
-        ids = tuple(map(int, given))
+        unchecked = [*subwords.encode_target(_line(target)), EOS] if isinstance(target, str) else target
+        ids = tuple(map(int, unchecked))
         if not 0 < len(ids) <= self.longest + 1:
             raise ConfigError(f"target: expected from 1 to {self.longest + 1} subwords, found {len(ids)}")
-        if wrong := [i for i in ids if not 0 <= i < subwords.target_size]:
-            raise ConfigError(f"target: expected ids below {subwords.target_size}, found {wrong[0]}")
+        if out_of_range := [i for i in ids if not 0 <= i < subwords.target_size]:
+            raise ConfigError(f"target: expected ids below {subwords.target_size}, found {out_of_range[0]}")
         return ids
 
     def read(self, text: str) -> tuple[Side, tuple[str, ...]]:
-        """Encode a source text, its end symbol included; the notes say whether its end was left out."""
+        """Encode a source text, end symbol included; the notes report truncation and unknown words."""
         ids = self.translator.subwords.encode_source(_line(text))
         notes = []
         if len(ids) > self.longest:
             notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")
         notes += self._unknown_notes(text, "source")
         side = self.side((*ids[: self.longest], EOS), source=True)
-        # Subwords that are unknown read ⁇; here the words are at hand as they were written, one for one but where the
-        # text itself has SentencePiece's sign for a space.
-        written = split_words(_line(text))
-        if len(written) != len(self.side(ids, source=True).words):
+        # Unknown subwords decode to ⁇, so unknown words are replaced by those of the text. The words correspond one to
+        # one, unless the text itself contains SentencePiece's symbol for a space.
+        original_words = split_words(_line(text))
+        if len(original_words) != len(self.side(ids, source=True).words):
             return side, tuple(notes)
-        words = tuple(written[n] if n in side.unknown else word for n, word in enumerate(side.words))
+        words = tuple(original_words[n] if n in side.unknown else word for n, word in enumerate(side.words))
         return replace(side, words=words), tuple(notes)
 
     def _unknown_notes(self, text: str, side: SideName) -> list[str]:
@@ -159,55 +163,59 @@ class Tracer:
         more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
         what = "never saw in training" if novelty.seen is not None else "has no subwords for"
         which = "" if side == "source" else " as target text"
-        named = ", ".join(words[:_NAMED])
-        shown = "".join(character if character.isprintable() else "�" for character in named)
-        return [f"the model {what}{which}, in whole or in part: {shown}{more}"]
+        names = ", ".join(words[:_NAMED])
+        printable = "".join(character if character.isprintable() else "�" for character in names)
+        return [f"the model {what}{which}, in whole or in part: {printable}{more}"]
 
     def side(self, ids: Sequence[int], *, source: bool = False) -> Side:
-        """Name the pieces and words of ids; start and end symbols are words of their own."""
+        """Return the text, subwords and words of ids; start and end symbols are words of their own."""
         subwords = self.translator.subwords
         pieces = (subwords.source_pieces if source else subwords.target_pieces)(ids)
         decode = subwords.decode_source if source else subwords.decode_target
         word_of: list[int] = []
-        for place, (piece, token) in enumerate(zip(pieces, ids, strict=True)):
-            begins = place > 0 and (piece.startswith("▁") or token in _SYMBOLS or ids[place - 1] in _SYMBOLS)
-            word_of.append(begins + (word_of[-1] if word_of else 0))
+        for index, (piece, token) in enumerate(zip(pieces, ids, strict=True)):
+            starts_word = index > 0 and (
+                piece.startswith("▁") or token in _SYMBOLS or ids[index - 1] in _SYMBOLS
+            )
+            word_of.append(starts_word + (word_of[-1] if word_of else 0))
         groups: list[list[int]] = [[] for _ in range(word_of[-1] + 1 if word_of else 0)]
         for token, word in zip(ids, word_of, strict=True):
             groups[word].append(token)
         words = [decode(group).strip() or pieces[word_of.index(word)] for word, group in enumerate(groups)]
-        new = self.translator.novelty.pieces(ids, "source" if source else "target")
-        unknown = sorted({word for word, is_new in zip(word_of, new, strict=True) if is_new})
+        is_unknown = self.translator.novelty.pieces(ids, "source" if source else "target")
+        unknown = sorted(
+            {word for word, token_is_unknown in zip(word_of, is_unknown, strict=True) if token_is_unknown}
+        )
         return Side(decode(ids), tuple(ids), tuple(pieces), tuple(words), tuple(word_of), tuple(unknown))
 
     # ------------------------------------------------------------------------------------------------ searching
 
     def _options(self, options: SearchOptions | None, changes: dict[str, Any]) -> SearchOptions:
         options = self.translator.options_with(options, **changes)
-        longest = self.longest if options.max_length is None else min(self.longest, options.max_length)
-        kept = options.n_best if options.sample else options.beam
-        return replace(options, max_length=longest, n_best=kept)
+        max_length = self.longest if options.max_length is None else min(self.longest, options.max_length)
+        n_best = options.n_best if options.sample else options.beam
+        return replace(options, max_length=max_length, n_best=n_best)
 
     def _search(
         self, model: Seq2Seq, source: Side, interventions: Sequence[Intervention], options: SearchOptions
     ) -> tuple[list[Hypothesis], list[BeamNode]]:
-        """Search with what the output must say; each forced word follows what the search before it found."""
+        """Search with the interventions on the output; a forced word follows the previous search's best output."""
         encode = self.translator.subwords.encode_target
         prefix = encode(_line(" ".join(change.text for change in interventions if change.kind == "prefix")))
-        found, tree = self._searched(model, source, prefix, options)
+        hypotheses, tree = self._search_with_prefix(model, source, prefix, options)
         words = sorted((c for c in interventions if c.kind == "word"), key=lambda c: c.amount or 0)
         for word in words:
-            said = self.translator.subwords.decode_target(found[0].tokens).split()
-            if len(said) < (word.amount or 0):
+            output_words = self.translator.subwords.decode_target(hypotheses[0].tokens).split()
+            if len(output_words) < (word.amount or 0):
                 raise ConfigError(
-                    f"intervention {str(word)!r}: expected a number up to {len(said)}, as the output has "
-                    f"{len(said)} words, found {word.amount}"
+                    f"intervention {str(word)!r}: expected a number up to {len(output_words)}, as the output has "
+                    f"{len(output_words)} words, found {word.amount}"
                 )
-            prefix = encode(" ".join([*said[: word.amount], word.text]))
-            found, tree = self._searched(model, source, prefix, options)
-        return found, tree
+            prefix = encode(" ".join([*output_words[: word.amount], word.text]))
+            hypotheses, tree = self._search_with_prefix(model, source, prefix, options)
+        return hypotheses, tree
 
-    def _searched(
+    def _search_with_prefix(
         self, model: Seq2Seq, source: Side, prefix: list[int], options: SearchOptions
     ) -> tuple[list[Hypothesis], list[BeamNode]]:
         if len(prefix) > self.longest:
@@ -217,8 +225,8 @@ class Tracer:
         ids, mask = padded([source.ids], PAD, next(model.parameters()).device)
         beam_trace = BeamTrace()
         prefixes = [prefix] if prefix else None
-        (found,) = search(model, ids, mask, options, SYMBOLS, prefixes=prefixes, trace=beam_trace)
-        return found, beam_trace.tree(0, options.alpha)
+        (hypotheses,) = search(model, ids, mask, options, SYMBOLS, prefixes=prefixes, trace=beam_trace)
+        return hypotheses, beam_trace.tree(0, options.alpha)
 
     # ------------------------------------------------------------------------------------------------- forcing
 
@@ -227,27 +235,27 @@ class Tracer:
     ) -> Forced:
         device = next(model.parameters()).device
         ids, mask = padded([source.ids], PAD, device)
-        reads = (BOS, *target[:-1])
+        inputs = (BOS, *target[:-1])
         with recording(model) as records:
-            hidden = model(ids, mask, torch.tensor([reads], device=device))  # (1, target, d_model)
+            hidden = model(ids, mask, torch.tensor([inputs], device=device))  # (1, target, d_model)
         attention = stacked(records)
         log_probs = model.project(hidden[0]).float().log_softmax(-1).cpu()  # (target, vocabulary)
-        gains = log_probs.gather(1, torch.tensor(target)[:, None])[:, 0].tolist()
-        best = log_probs.topk(min(alternatives, log_probs.size(1)), dim=1)
+        token_log_probs = log_probs.gather(1, torch.tensor(target)[:, None])[:, 0].tolist()
+        top = log_probs.topk(min(alternatives, log_probs.size(1)), dim=1)
         pieces = self.translator.subwords.target_pieces
-        others = tuple(
+        all_alternatives = tuple(
             tuple(
                 Alternative(token, piece, value)
                 for token, piece, value in zip(row, pieces(row), values, strict=True)
             )
-            for row, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            for row, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
         )
-        total, penalty = sum(gains), length_penalty(len(target), alpha)
+        total, penalty = sum(token_log_probs), length_penalty(len(target), alpha)
         return Forced(
             target=self.side(target),
-            reads=self.side(reads),
-            log_probabilities=tuple(gains),
-            alternatives=others,
+            reads=self.side(inputs),
+            log_probabilities=tuple(token_log_probs),
+            alternatives=all_alternatives,
             log_probability=total,
             length_penalty=penalty,
             score=total / penalty,
@@ -258,23 +266,23 @@ class Tracer:
         self,
         source: Side,
         forced: Forced | None,
-        found: Sequence[Hypothesis],
+        hypotheses: Sequence[Hypothesis],
         tree: Sequence[BeamNode],
         options: SearchOptions,
         interventions: Sequence[Intervention],
         notes: Sequence[str],
     ) -> Trace:
         subwords = self.translator.subwords
-        children = {(node.parent, node.token): place for place, node in enumerate(tree)}
+        children = {(node.parent, node.token): index for index, node in enumerate(tree)}
         ranked = []
-        for hypothesis in found:
-            place: int | None = None
+        for hypothesis in hypotheses:
+            index: int | None = None
             for token in (*hypothesis.tokens, EOS):
-                place = children[place, token]
-            assert place is not None
+                index = children[index, token]
+            assert index is not None
             ranked.append(
                 Ranked(
-                    node=place,
+                    node=index,
                     text=one_line(subwords.decode_target(hypothesis.tokens)),
                     ids=hypothesis.tokens,
                     log_probability=hypothesis.log_probability,
@@ -286,8 +294,8 @@ class Tracer:
         ranks = {hypothesis.node: rank for rank, hypothesis in enumerate(ranked)}
         pieces = subwords.target_pieces([node.token for node in tree])
         nodes = tuple(
-            Node(piece=piece, rank=ranks.get(place), **asdict(node))
-            for place, (node, piece) in enumerate(zip(tree, pieces, strict=True))
+            Node(piece=piece, rank=ranks.get(index), **asdict(node))
+            for index, (node, piece) in enumerate(zip(tree, pieces, strict=True))
         )
         return Trace(
             source=source,
@@ -303,12 +311,12 @@ class Tracer:
 
 
 def stacked(records: dict[str, list[torch.Tensor]], row: int = 0) -> dict[Part, NDArray[np.float32]]:
-    """Sort what `recording` recorded of one forward pass into parts, (layers, heads, rows, columns) of one sentence."""
+    """Group one forward pass's records of `recording` by part: (layers, heads, rows, columns) of sentence `row`."""
     layers: dict[Part, list[torch.Tensor]] = {part: [] for part in PARTS}
     for name, entries in records.items():
         if entries:
             layers[part_of(name)].append(entries[0][row])
-    return {part: torch.stack(found).float().cpu().numpy() for part, found in layers.items() if found}
+    return {part: torch.stack(weights).float().cpu().numpy() for part, weights in layers.items() if weights}
 
 
 def _line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Looking at images with the model of a run: the held-out ones, or others of the same size."""
+"""Analysis of images with a run's model: held-out images of the run, or others of the same size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from headwise.analysis.patches import Maps, Seen, look, look_at, word_maps
+from headwise.analysis.patches import ImageAttention, Maps, classify, record_attention, word_maps
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.images.captions import CaptionWords
@@ -26,8 +26,8 @@ TASKS = ("image_classification", "image_text")
 
 
 @dataclass(frozen=True)
-class Held:
-    """A held-out image (channels, height, width), from 0 to 1, and what is true of it: a class, or a caption."""
+class HeldOutImage:
+    """A held-out image (channels, height, width), from 0 to 1, and its gold label: a class, or a caption."""
 
     pixels: Maps
     truth: str
@@ -35,20 +35,21 @@ class Held:
 
 @dataclass(frozen=True)
 class View:
-    """What a model made of an image.
+    """A model's output for an image.
 
-    probabilities: of each class, (classes,), of a classifier. words: of a caption, with their shares of its
-    similarity to the image, (words, rows, columns), of a model of images and texts (`word_maps`).
+    seen: the attention over patches. probabilities: a classifier's class probabilities, (classes,). words: the words
+    of the caption, and shares: their contributions to its similarity to the image, (words, rows, columns), for an
+    image-text model (`word_maps`).
     """
 
-    seen: Seen
+    seen: ImageAttention
     probabilities: Maps | None = None
     words: tuple[str, ...] = ()
     shares: Maps | None = None
 
 
 class Viewer(ABC):
-    """The model of one run, and the images that were held out from it."""
+    """The model of one run, and the run's held-out images."""
 
     shape: tuple[int, int, int]  # of an image: channels, height, width
     classes: tuple[str, ...]
@@ -59,7 +60,7 @@ class Viewer(ABC):
         self.run = run
 
     def __len__(self) -> int:
-        """How many images were held out; 0 where the run's prepared images aren't there any more."""
+        """Number of held-out images; 0 if the run's prepared images no longer exist."""
         try:
             return self._count()
         except CheckpointError:
@@ -69,14 +70,14 @@ class Viewer(ABC):
     def _count(self) -> int: ...
 
     @abstractmethod
-    def held_out(self, row: int) -> Held:
-        """Return a held-out image, counted from 0; raises `CheckpointError` where there are none any more."""
+    def held_out(self, row: int) -> HeldOutImage:
+        """Return a held-out image, counted from 0; raises `CheckpointError` if the prepared images no longer exist."""
 
     @abstractmethod
     def view(self, pixels: Maps, caption: str) -> View:
-        """Look at an image (channels, height, width), from 0 to 1; `caption` is for a model that reads one.
+        """Run the model on an image (channels, height, width), from 0 to 1; `caption` is for an image-text model.
 
-        Raises `ConfigError` for a caption that the model can't read, or that it has no use for.
+        Raises `ConfigError` for a caption with unknown words, or for a caption given to a classifier.
         """
 
     @cached_property
@@ -85,7 +86,7 @@ class Viewer(ABC):
 
 
 class ClassifierViewer(Viewer):
-    """A run of task image_classification."""
+    """Viewer of a run of task image_classification."""
 
     def __init__(self, run: Path, config: Config, device: str = "auto") -> None:
         super().__init__(run)
@@ -96,20 +97,20 @@ class ClassifierViewer(Viewer):
     def _count(self) -> int:
         return len(self._test)
 
-    def held_out(self, row: int) -> Held:  # noqa: D102
+    def held_out(self, row: int) -> HeldOutImage:  # noqa: D102
         pixels = self._test.images[row].astype(np.float32) / self._form.full
-        return Held(pixels, self.classes[int(self._test.labels[row])])
+        return HeldOutImage(pixels, self.classes[int(self._test.labels[row])])
 
     def view(self, pixels: Maps, caption: str = "") -> View:  # noqa: D102
         if caption:
             raise ConfigError(f"caption: expected none, as a classifier reads none, found {caption!r}")
         image = torch.from_numpy(self._form.standardized(pixels))
-        looked = look(self._classifier, image.to(next(self.model.parameters()).device))
-        return View(looked, looked.probabilities)
+        classified = classify(self._classifier, image.to(next(self.model.parameters()).device))
+        return View(classified, classified.probabilities)
 
 
 class CaptionViewer(Viewer):
-    """A run of task image_text; its held-out images are digits drawn into pictures, each with a caption."""
+    """Viewer of a run of task image_text; its held-out images are digits drawn into pictures, each with a caption."""
 
     classes = ()
 
@@ -121,15 +122,15 @@ class CaptionViewer(Viewer):
         self.vision, self.shape = self._pairs.vision, (1, canvas, canvas)
 
     @cached_property
-    def _gallery(self) -> Sequence[Held]:
+    def _gallery(self) -> Sequence[HeldOutImage]:
         form = ImageFormat.load(self.run)
-        drawn = make_gallery(self._test, form, self._config, TEST_SEED, held_out=None)
-        return [Held(shown.picture[None], shown.facts.caption(0)) for shown in drawn]
+        gallery = make_gallery(self._test, form, self._config, TEST_SEED, held_out=None)
+        return [HeldOutImage(entry.picture[None], entry.facts.caption(0)) for entry in gallery]
 
     def _count(self) -> int:
         return len(self._gallery)
 
-    def held_out(self, row: int) -> Held:  # noqa: D102
+    def held_out(self, row: int) -> HeldOutImage:  # noqa: D102
         return self._gallery[row]
 
     def view(self, pixels: Maps, caption: str) -> View:  # noqa: D102
@@ -137,12 +138,12 @@ class CaptionViewer(Viewer):
             raise ConfigError(f"caption: expected words that captions have, found {unknown[0]!r}")
         image = torch.from_numpy(pixels) * 2 - 1
         ids = self._words.encode(caption)
-        seen = look_at(self.vision, image.to(next(self.model.parameters()).device))
+        attention = record_attention(self.vision, image.to(next(self.model.parameters()).device))
         words = tuple(map(self._words.name, ids))
-        return View(seen, words=words, shares=word_maps(self._pairs, image, ids))
+        return View(attention, words=words, shares=word_maps(self._pairs, image, ids))
 
 
 def open_viewer(run: Path, config: Config, device: str = "auto") -> Viewer:
-    """Load the model of a run of one of `TASKS`; raises `CheckpointError` and `DeviceError`."""
+    """Load the model of a run of one of `TASKS`; raises `CheckpointError` or `DeviceError`."""
     kind = ClassifierViewer if config.task == "image_classification" else CaptionViewer
     return kind(run, config, device)

@@ -1,1 +1,1 @@
-"""The paper's tables, figures and claims, run again; each experiment is one file, registered in `harness.registry`."""
+"""Reproduction of the paper's tables, figures and claims; one file per experiment, listed in `harness.registry`."""

@@ -1,4 +1,4 @@
-"""What a trained Transformer attends to, for the figures: the maps of one sentence, and the roles of every head."""
+"""Attention of a trained Transformer, for the figures: the maps of one sentence, and the roles of every head."""
 
 from __future__ import annotations
 
@@ -23,33 +23,35 @@ from headwise.nn.multihead import recording
 from headwise.text.reading.conllu import read_trees
 from headwise.text.tokens.subwords import BOS, EOS
 
-_SHORTEST, _LONGEST = 7, 10  # subwords of the sentence that is shown
+_SHORTEST, _LONGEST = 7, 10  # subwords of the sentence in the figure
 
 
 def measure(*, seed: int, place: Place, sentences: int) -> dict[str, Any]:
-    """Record one short test sentence, and measure the heads over the first `sentences` of the test set."""
+    """Record the attention of one short test pair, and measure the heads on the first `sentences` test pairs."""
     run, test = trained_run(place, "transformer", seed), place.scale.test
     translator = Translator.load(run, device="cpu")
     sources, references = test.pairs()
-    sides = sources[:sentences], references[:sentences]
-    source, target = _short(translator, *sides, test)
+    first_pairs = sources[:sentences], references[:sentences]
+    source, target = _short_pair(translator, *first_pairs, test)
     maps = _maps(translator, source, target)
-    annotated = [_annotated(file, side) for file, side in zip((test.source, test.target), sides, strict=True)]
+    annotated = [
+        _annotated(file, side) for file, side in zip((test.source, test.target), first_pairs, strict=True)
+    ]
     reports = measure_heads(translator, *annotated)
     return {
         "source": [*translator.subwords.source_pieces(source[:-1]), "</s>"],
         "target": ["<s>", *translator.subwords.target_pieces(target[1:])],
         "maps": {part: (weights * 1000).round().astype(int).tolist() for part, weights in maps.items()},
         "heads": [_summary(report.part, head) for report in reports for head in report.heads],
-        "sentences": len(sides[0]),
+        "sentences": len(first_pairs[0]),
         "checksums": read_recipe(run / "model.safetensors"),
     }
 
 
-def _short(
+def _short_pair(
     translator: Translator, sources: Sequence[str], references: Sequence[str], test: TestSet
 ) -> tuple[list[int], list[int]]:
-    """Return the ids of the first pair that fits into a figure, as the encoder and the decoder read them."""
+    """Return the encoder's and the decoder's input ids of the first pair short enough for a figure."""
     subwords = translator.subwords
     for source, reference in zip(sources, references, strict=True):
         ids = subwords.encode_source(source), subwords.encode_target(reference)
@@ -62,7 +64,7 @@ def _short(
 
 
 def _annotated(file: Path, lines: Sequence[str]) -> list[Annotated]:
-    """Take sentences with the trees that lie beside their file, where there are some."""
+    """Annotate sentences with the trees in the .conllu file beside their file, if there is one."""
     trees = file.with_name(f"{file.name}.conllu")
     if not trees.exists():
         return [Annotated.of(line) for line in lines]
@@ -71,7 +73,7 @@ def _annotated(file: Path, lines: Sequence[str]) -> list[Annotated]:
 
 @torch.no_grad()
 def _maps(translator: Translator, source: Sequence[int], target: Sequence[int]) -> dict[Part, NDArray]:
-    """Return for each part the weights, (layers, heads, query, key)."""
+    """Return the attention weights of each part, (layers, heads, query, key)."""
     ids = torch.tensor([source])
     with recording(translator.model) as records:
         translator.model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([target]))

@@ -21,14 +21,14 @@ from headwise.experiments.scales.scale import Scale
 ROW = "complexity"
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
 _WIDTHS = (64, 128, 256, 512, 1024)
-_LENGTH, _WIDTH = 256, 256  # where the other one varies
+_LENGTH, _WIDTH = 256, 256  # fixed while the other varies
 COLORS = {"self-attention": "C0", "recurrent": "C3", "convolutional": "C2", "restricted": "C4"}
 
 
 def measure(
     *, seed: int, lengths: Sequence[int], widths: Sequence[int], length: int, width: int, repeats: int
 ) -> dict[str, Any]:
-    """Time a forward and a backward pass of every kind on one thread, the best of `repeats`, one sequence a batch."""
+    """Time forward and backward passes of every kind of layer: one thread, batch size 1, the best of `repeats` runs."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -44,7 +44,7 @@ def _point(kind: str, n: int, d: int, repeats: int) -> dict[str, Any]:
     layer = KINDS[kind].build(d)
     x = torch.randn(1, n, d, requires_grad=True)
     best = float("inf")
-    for _ in range(repeats + 1):  # the first one warms up
+    for _ in range(repeats + 1):  # the first run is a warm-up
         began = time.perf_counter()
         layer(x).sum().backward()
         best = min(best, time.perf_counter() - began)
@@ -60,7 +60,7 @@ def _point(kind: str, n: int, d: int, repeats: int) -> dict[str, Any]:
 
 
 def counted(kind: str, n: int, d: int) -> int:
-    """Let torch count the operations of a forward pass; the recurrent layer step by step, as it can't see inside."""
+    """Return torch's operation count of a forward pass; a recurrent layer is unrolled, as fused ones aren't counted."""
     layer = KINDS[kind].build(d)
     if kind == "recurrent":
         layer.unrolled = True  # type: ignore[assignment]
@@ -70,26 +70,26 @@ def counted(kind: str, n: int, d: int) -> int:
 
 
 def rows(scale: Scale) -> list[MeasuredRow]:
-    """One measurement, the same at every scale."""
+    """Return the one measurement, the same at every scale."""
     settings = {"lengths": _LENGTHS, "widths": _WIDTHS, "length": _LENGTH, "width": _WIDTH, "repeats": 3}
     return [MeasuredRow(ROW, "layers against n and d", measure, settings, "complexity")]
 
 
 def series(points: Sequence[dict[str, Any]], kind: str, along: str) -> list[dict[str, Any]]:
-    """Return the points of a kind along `n` (at the fixed width) or `d` (at the fixed length), in order."""
+    """Return a kind's points sorted along `n` (at the fixed width) or `d` (at the fixed length)."""
     fixed = ("d", _WIDTH) if along == "n" else ("n", _LENGTH)
-    chosen = [p for p in points if p["kind"] == kind and p[fixed[0]] == fixed[1]]
-    return sorted(chosen, key=lambda p: p[along])
+    points_of_kind = [p for p in points if p["kind"] == kind and p[fixed[0]] == fixed[1]]
+    return sorted(points_of_kind, key=lambda p: p[along])
 
 
 def find(results: Results) -> Finding:
-    """Fit exponents of n and of d and compare them with the table's."""
+    """Fit exponents of n and d, and compare them with the paper's table."""
     record = results.first(ROW)
     text = "Self-attention's operations grow with n²·d, the others' linearly in n and with d² (restricted attention: d)"
-    faster = "Self-attention is faster than a recurrent layer where n is smaller than d"
+    faster_text = "Self-attention is faster than a recurrent layer where n is smaller than d"
     if record is None:
-        why = "`headwise reproduce complexity` takes a minute."
-        return Finding(claims=[Claim(text, "not run yet", why), Claim(faster, "not run yet", why)])
+        hint = "`headwise reproduce complexity` takes a minute."
+        return Finding(claims=[Claim(text, "not run yet", hint), Claim(faster_text, "not run yet", hint)])
     points = record.result["points"]
     table = Table(
         f"One layer, forward and backward, one thread; d = {_WIDTH} where n varies, n = {_LENGTH} where d varies",
@@ -105,40 +105,40 @@ def find(results: Results) -> Finding:
             "n = 2,048",
             "kept MB",
         ),
-        tuple(_line(points, kind) for kind in KINDS),
+        tuple(_table_row(points, kind) for kind in KINDS),
         "Exponents are slopes on logarithmic axes: of the operations that torch counts, and of the time from n = 256 "
         "and d = 256 on, where overheads no longer hide it. Kept: what the forward pass at n = 2,048 keeps for the "
         "backward. Restricted attention works in blocks, which hold twice the pairs that the formula counts.",
     )
     exact = [p for p in points if p["kind"] != "restricted"]
-    agree = all(p["formula"] == p["counted"] for p in exact)
+    equal = all(p["formula"] == p["counted"] for p in exact)
     exponents = {kind: _exponent(points, kind, "n", "counted", 0) for kind in KINDS}
-    shapes = agree and abs(exponents["self-attention"] - 2) < 0.05 and abs(exponents["restricted"] - 1) < 0.2
+    holds = equal and abs(exponents["self-attention"] - 2) < 0.05 and abs(exponents["restricted"] - 1) < 0.2
     because = (
-        f"{'All' if agree else 'Not all'} {len(exact)} counts of the three exact kinds equal the formula; operations "
+        f"{'All' if equal else 'Not all'} {len(exact)} counts of the three exact kinds equal the formula; operations "
         "grow " + ", ".join(f"as n^{value:.2f} ({kind})" for kind, value in exponents.items()) + "."
     )
-    claims = [Claim(text, decide(shapes), because), _faster(points, faster)]
+    claims = [Claim(text, decide(holds), because), _faster_claim(points, faster_text)]
     return Finding([table], [_chart(points)], claims)
 
 
-def _faster(points: Sequence[dict[str, Any]], text: str) -> Claim:
+def _faster_claim(points: Sequence[dict[str, Any]], text: str) -> Claim:
     times = {kind: {p["n"]: p["milliseconds"] for p in series(points, kind, "n")} for kind in KINDS}
     short = [n for n in times["recurrent"] if n < _WIDTH]
     ratios = [times["recurrent"][n] / times["self-attention"][n] for n in short]
     crossing = [n for n in times["recurrent"] if times["self-attention"][n] > times["recurrent"][n]]
-    where = (
+    crossing_text = (
         f"from n = {min(crossing):,} on it is slower" if crossing else "it isn't overtaken up to n = 2,048"
     )
     because = (
         f"For n from {min(short)} to {max(short)} and d = {_WIDTH} it is {min(ratios):.1f} to {max(ratios):.1f} times "
-        f"as fast as a GRU on one thread; {where}."
+        f"as fast as a GRU on one thread; {crossing_text}."
     )
     return Claim(text, decide(min(ratios) > 1), because)
 
 
-def _line(points: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
-    along = {p["n"]: p for p in series(points, kind, "n")}
+def _table_row(points: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
+    by_length = {p["n"]: p for p in series(points, kind, "n")}
     paper = next(row for row in TABLE_1 if row.name == KINDS[kind].paper)
     return (
         kind,
@@ -148,15 +148,15 @@ def _line(points: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
         f"{_exponent(points, kind, 'd', 'counted', 0):.2f}",
         f"{_exponent(points, kind, 'n', 'milliseconds', _LENGTH):.2f}",
         f"{_exponent(points, kind, 'd', 'milliseconds', _WIDTH):.2f}",
-        f"{along[64]['milliseconds']:.2f}",
-        f"{along[2048]['milliseconds']:.0f}",
-        f"{along[2048]['kept_bytes'] / 1e6:,.1f}",
+        f"{by_length[64]['milliseconds']:.2f}",
+        f"{by_length[2048]['milliseconds']:.0f}",
+        f"{by_length[2048]['kept_bytes'] / 1e6:,.1f}",
     )
 
 
 def _exponent(points: Sequence[dict[str, Any]], kind: str, along: str, key: str, start: int) -> float:
-    chosen = [p for p in series(points, kind, along) if p[along] >= start]
-    return slope([p[along] for p in chosen], [p[key] for p in chosen])
+    points_from_start = [p for p in series(points, kind, along) if p[along] >= start]
+    return slope([p[along] for p in points_from_start], [p[key] for p in points_from_start])
 
 
 def _chart(points: Sequence[dict[str, Any]]) -> Chart:
@@ -169,7 +169,7 @@ def _chart(points: Sequence[dict[str, Any]]) -> Chart:
         titles = (f"time, d = {_WIDTH}", f"time, n = {_LENGTH}", f"memory kept (MB), d = {_WIDTH}")
         for axis, (along, key, label), title in zip(figure.subplots(1, 3), panels, titles, strict=True):
             plain(axis)
-            for kind, x, y in _lines(points, along, key):
+            for kind, x, y in _curves(points, along, key):
                 axis.plot(x, y, "o-", color=COLORS[kind], label=kind, markersize=4)
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
@@ -181,13 +181,13 @@ def _chart(points: Sequence[dict[str, Any]]) -> Chart:
     )
 
 
-def _lines(
+def _curves(
     points: Sequence[dict[str, Any]], along: str, key: str
 ) -> Iterator[tuple[str, list[int], list[float]]]:
-    scale = 1e6 if key == "kept_bytes" else 1.0
+    divisor = 1e6 if key == "kept_bytes" else 1.0
     for kind in KINDS:
-        chosen = series(points, kind, along)
-        yield kind, [p[along] for p in chosen], [p[key] / scale for p in chosen]
+        points_of_kind = series(points, kind, along)
+        yield kind, [p[along] for p in points_of_kind], [p[key] / divisor for p in points_of_kind]
 
 
 EXPERIMENT = Experiment("complexity", "Time and memory of a layer", rows, find)

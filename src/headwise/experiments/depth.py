@@ -1,4 +1,4 @@
-"""How deep it can be: 6 to 24 layers in each stack, normalized before and after the sub-layers."""
+"""Depth: 6 to 24 layers in each stack, pre-norm and post-norm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _name(norm: str, depth: int) -> str:
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """The scale's base with more layers; everything else as it is."""
+    """Return a row for each depth and normalization: the scale's base with `Scale.deep`'s overrides and more layers."""
     file, changes = scale.base.file, scale.base.changes
     return [
         TrainingRow(
@@ -43,7 +43,7 @@ def rows(scale: Scale) -> list[TrainingRow]:
 
 
 def find(results: Results) -> Finding:
-    """Compare the two at the greatest depth."""
+    """Compare pre-norm and post-norm at the greatest depth."""
     table = Table(
         f"Depth ({results.scale.about})",
         ("layers in each stack", "post-norm PPL", "pre-norm PPL", "post-norm BLEU", "pre-norm BLEU"),
@@ -57,8 +57,8 @@ def find(results: Results) -> Finding:
         ),
         "On development data.",
     )
-    found = any(results.values(row.name, _PERPLEXITY) for row in results.rows)
-    return Finding([table], [_chart(results)] if found else [], [_claim(results)])
+    has_results = any(results.values(row.name, _PERPLEXITY) for row in results.rows)
+    return Finding([table], [_chart(results)] if has_results else [], [_claim(results)])
 
 
 def _claim(results: Results) -> Claim:
@@ -69,14 +69,14 @@ def _claim(results: Results) -> Claim:
         return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
     deepest = _DEPTHS[-1]
     post, pre = (results.mean(_name(norm, deepest), _PERPLEXITY) for norm in ("post", "pre"))
-    held = pre is not None and (post is None or pre.value < post.value / 2)
+    holds = pre is not None and (post is None or pre.value < post.value / 2)
     cells = [
         results.cell(_name(norm, depth), _PERPLEXITY)
         for depth in (deepest, _DEPTHS[0])
         for norm in ("post", "pre")
     ]
     because = "At 24 layers, dev perplexity is {} with post-norm and {} with pre-norm (at 6: {} and {})."
-    return Claim(text, decide(held), because.format(*cells))
+    return Claim(text, decide(holds), because.format(*cells))
 
 
 def _chart(results: Results) -> Chart:

@@ -1,8 +1,8 @@
-"""Positions at lengths beyond training: train at up to 64, test up to 512, on a task where order matters.
+"""Length extrapolation of position encodings: training on up to 64 tokens, tests on up to 512.
 
-Every token is tagged with the sum, modulo 8, of itself and of the token two places before it: one that knows distances
-tags a sequence of any length. Attention is causal, as in the language models that these encodings were made for (in
-both directions at once, ALiBi's |p - j| would be the same to the left and to the right).
+The task is tagging every token with the sum, modulo 8, of itself and of the token two positions before it: a model that
+knows distances can tag sequences of any length. Attention is causal, as in the language models that these encodings
+were made for (in bidirectional attention, ALiBi's |p - j| would be the same to the left and to the right).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from headwise.nn.positions import AttentionPositions, Positions, attention_posit
 
 _SYMBOLS, _BACK = 8, 2
 _TRAINED, _TESTED = 64, (64, 128, 256, 512)
-_LEARNED = 0.9  # accuracy from which a length counts as mastered
+_LEARNED = 0.9  # accuracy from which a length counts as learned
 _SETTINGS = {"steps": 1200, "trained": _TRAINED, "tested": _TESTED, "d_model": 64, "layers": 2}
 
 
 class Layer(nn.Module):
-    """Causal self-attention, then feed-forward, each inside its pre-norm residual connection."""
+    """Causal self-attention and feed-forward, each in a pre-norm residual connection."""
 
     def __init__(self, config: ModelConfig, positions: AttentionPositions | None) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Layer(nn.Module):
         self.around_feed_forward = Residual(config.d_model, "pre", 0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (batch, time, d_model)."""
+        """Return the layer's output for x, both (batch, time, d_model)."""
         around = self.around_attention
         x = around.post_norm(around.add(x, self.attention(around.pre_norm(x))))
         around = self.around_feed_forward
@@ -48,7 +48,7 @@ class Layer(nn.Module):
 
 
 class Tagger(nn.Module):
-    """A stack of causal layers with a classifier on top."""
+    """A stack of causal layers with a linear classifier for each token."""
 
     def __init__(self, positions: str, longest: int, d_model: int, layers: int) -> None:
         super().__init__()
@@ -56,12 +56,14 @@ class Tagger(nn.Module):
         config = ModelConfig.model_validate({**shape, "positions": positions, "max_length": longest})
         self.embedding = nn.Embedding(_SYMBOLS, d_model)
         self.positions = Positions(positions, longest, d_model)
-        inside = attention_positions(config, layers, causal=True)
-        self.layers = nn.ModuleList(Layer(config, part) for part in inside)
+        layer_positions = attention_positions(config, layers, causal=True)
+        self.layers = nn.ModuleList(
+            Layer(config, positions_of_layer) for positions_of_layer in layer_positions
+        )
         self.norm, self.output = LayerNorm(d_model), nn.Linear(d_model, _SYMBOLS)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (batch, time) to logits (batch, time, symbols)."""
+        """Map tokens (batch, time) to logits (batch, time, symbols)."""
         x = self.positions(self.embedding(tokens))
         for layer in self.layers:
             x = layer(x)
@@ -69,7 +71,7 @@ class Tagger(nn.Module):
 
 
 def tags(tokens: Tensor) -> Tensor:
-    """Sum of each token and of the one two places before it (0 where there is none), modulo 8; (batch, time)."""
+    """Return the gold tags, (batch, time): token plus the token two positions before (0 if there is none), modulo 8."""
     before = nn.functional.pad(tokens, (_BACK, 0))[:, : tokens.size(1)]
     return (tokens + before) % _SYMBOLS
 
@@ -84,9 +86,9 @@ def measure(
     d_model: int,
     layers: int,
 ) -> dict[str, Any]:
-    """Train on sequences of 16 to `trained` tokens; return the accuracy on unseen ones of each length in `tested`.
+    """Train on sequences of 16 to `trained` tokens; return the accuracy on new sequences of each length in `tested`.
 
-    For lengths beyond training only the positions beyond it count.
+    For lengths beyond `trained`, only the positions beyond it are counted.
     """
     torch.manual_seed(seed)
     model = Tagger(positions, max(tested), d_model, layers)
@@ -106,12 +108,12 @@ def measure(
 @torch.no_grad()
 def _accuracy(model: Tagger, length: int, trained: int) -> float:
     tokens = torch.randint(_SYMBOLS, (32, length))
-    right = model(tokens).argmax(-1) == tags(tokens)
-    return right[:, trained if length > trained else 0 :].double().mean().item()
+    correct = model(tokens).argmax(-1) == tags(tokens)
+    return correct[:, trained if length > trained else 0 :].double().mean().item()
 
 
 def rows(scale: Scale) -> list[MeasuredRow]:
-    """One small model for each encoding, the same at every scale."""
+    """Return a row for each position encoding, the same at every scale."""
     return [
         MeasuredRow(
             f"extrapolation-{encoding.name}",
@@ -125,7 +127,7 @@ def rows(scale: Scale) -> list[MeasuredRow]:
 
 
 def find(results: Results) -> Finding:
-    """See which encodings hold at eight times the trained length."""
+    """Report which encodings stay accurate at eight times the trained length."""
     table = Table(
         f"Accuracy by length; trained on 16 to {_TRAINED} tokens; guessing has {1 / _SYMBOLS:.3f}",
         ("positions", *(f"length {length}" for length in _TESTED)),
@@ -135,8 +137,8 @@ def find(results: Results) -> Finding:
         ),
         f"Beyond {_TRAINED}, only the positions that training never had are counted.",
     )
-    found = any(results.records.get(row.name) for row in results.rows)
-    return Finding([table], [_chart(results)] if found else [], _claims(results))
+    has_results = any(results.records.get(row.name) for row in results.rows)
+    return Finding([table], [_chart(results)] if has_results else [], _claims(results))
 
 
 def _claims(results: Results) -> list[Claim]:
@@ -149,31 +151,31 @@ def _claims(results: Results) -> list[Claim]:
     }
     missing = results.missing(*(row.name for row in results.rows))
     if missing:
-        why = f"Missing: {', '.join(missing)}; each takes about a minute."
-        return [Claim(text, "not run yet", why) for text in texts.values()]
+        hint = f"Missing: {', '.join(missing)}; each takes about a minute."
+        return [Claim(text, "not run yet", hint) for text in texts.values()]
 
-    def at(name: str, length: int) -> float:
-        found = results.mean(f"extrapolation-{name}", f"accuracy.{length}")
-        assert found is not None
-        return found.value
+    def accuracy(name: str, length: int) -> float:
+        mean_accuracy = results.mean(f"extrapolation-{name}", f"accuracy.{length}")
+        assert mean_accuracy is not None
+        return mean_accuracy.value
 
-    def said(*names: str) -> str:
+    def accuracies(*names: str) -> str:
         return "; ".join(
-            f"{name} " + ", ".join(f"{at(name, length):.2f} at {length}" for length in _TESTED)
+            f"{name} " + ", ".join(f"{accuracy(name, length):.2f} at {length}" for length in _TESTED)
             for name in names
         )
 
     def judge(key: str) -> Claim:
         name = "sinusoidal" if key == "sinusoids" else key
-        because = f"Accuracy of {said(name)}."
-        if at(name, _TRAINED) < _LEARNED:
+        because = f"Accuracy of {accuracies(name)}."
+        if accuracy(name, _TRAINED) < _LEARNED:
             return Claim(
                 texts[key],
                 "not testable at this scale",
                 f"The task wasn't learned at the trained lengths. {because}",
             )
-        keeps = at(name, _TESTED[-1]) > _LEARNED
-        return Claim(texts[key], decide(keeps != (key == "rotary")), because)
+        extrapolates = accuracy(name, _TESTED[-1]) > _LEARNED
+        return Claim(texts[key], decide(extrapolates != (key == "rotary")), because)
 
     return [judge(key) for key in texts]
 
@@ -181,11 +183,11 @@ def _claims(results: Results) -> list[Claim]:
 def _chart(results: Results) -> Chart:
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
-        for place, row in enumerate(results.rows):
-            found = [results.mean(row.name, f"accuracy.{length}") for length in _TESTED]
-            if all(found):
-                values = [value.value for value in found if value is not None]
-                axis.plot(_TESTED, values, "o-", color=f"C{place}", label=row.label)
+        for index, row in enumerate(results.rows):
+            means = [results.mean(row.name, f"accuracy.{length}") for length in _TESTED]
+            if all(means):
+                values = [value.value for value in means if value is not None]
+                axis.plot(_TESTED, values, "o-", color=f"C{index}", label=row.label)
         axis.axvline(_TRAINED, color="0.8")
         axis.axhline(1 / _SYMBOLS, color="0.8", linestyle=":")
         axis.set_xscale("log", base=2)

@@ -1,4 +1,4 @@
-"""The paper's figures and formulas, drawn: schedule, sinusoids, label smoothing, attention maps, roles of heads."""
+"""Plots of the paper's figures and formulas: schedule, sinusoids, label smoothing, attention maps, head roles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TITLES = {
 
 
 def measure_shift(*, seed: int, d_model: int, length: int, offsets: list[int]) -> dict[str, Any]:
-    """Measure max |PE(pos + k) - M_k PE(pos)| over all positions, for each offset k (section 3.5)."""
+    """Return max |PE(pos + k) - M_k PE(pos)| over all positions, for each offset k (section 3.5)."""
     table = sinusoids(length, d_model).double()
     return {
         "errors": {
@@ -40,7 +40,7 @@ def measure_shift(*, seed: int, d_model: int, length: int, offsets: list[int]) -
 
 
 def rows(scale: Scale) -> list[MeasuredRow]:
-    """The shift of the sinusoids, and the attention of this scale's trained Transformer."""
+    """Return the rows: the shift of the sinusoids, and the attention of this scale's trained Transformer."""
     shift = {"d_model": 512, "length": 512, "offsets": [1, 10, 100]}
     return [
         MeasuredRow(_SHIFT, "sinusoids are shifted by a matrix", measure_shift, shift, "figures"),
@@ -57,13 +57,13 @@ def rows(scale: Scale) -> list[MeasuredRow]:
 
 
 def find(results: Results) -> Finding:
-    """Draw all that there is to draw."""
-    charts = [_schedule(), _sinusoids(), _smoothing()]
+    """Make the charts, the table of heads and the claims; attention only if it is recorded."""
+    charts = [_schedule_chart(), _sinusoids_chart(), _smoothing_chart()]
     tables = []
     record = results.first(_ATTENTION)
     if record is not None:
-        charts += [_attention(record.result, part, results.scale.name) for part in PARTS]
-        tables.append(_heads(record.result, results.scale))
+        charts += [_attention_chart(record.result, part, results.scale.name) for part in PARTS]
+        tables.append(_heads_table(record.result, results.scale))
     return Finding(tables, charts, [_shift_claim(results), _roles_claim(results)])
 
 
@@ -89,12 +89,12 @@ def _roles_claim(results: Results) -> Claim:
             f"It needs the Transformer of `headwise reproduce table2 --scale {results.scale.name}`.",
         )
     heads = record.result["heads"]
-    named = [head for head in heads if head["roles"]]
-    roles = sorted({role for head in named for role in head["roles"]})
-    spread = [head["entropy"] for head in heads]
+    with_role = [head for head in heads if head["roles"]]
+    roles = sorted({role for head in with_role for role in head["roles"]})
+    entropies = [head["entropy"] for head in heads]
     because = (
-        f"{len(named)} of {len(heads)} heads have a role that passes its threshold ({', '.join(roles) or 'none'}); "
-        f"mean entropies range from {min(spread):.2f} to {max(spread):.2f} nats ({results.scale.name})."
+        f"{len(with_role)} of {len(heads)} heads have a role that passes its threshold ({', '.join(roles) or 'none'}); "
+        f"mean entropies range from {min(entropies):.2f} to {max(entropies):.2f} nats ({results.scale.name})."
     )
     if len(roles) > 1 or any(head["relation"] for head in heads):
         return Claim(text, decide(len(roles) > 1), because)
@@ -102,21 +102,21 @@ def _roles_claim(results: Results) -> Claim:
     return Claim(text, "not testable at this scale", because)
 
 
-def _heads(result: dict[str, Any], scale: Scale) -> Table:
+def _heads_table(result: dict[str, Any], scale: Scale) -> Table:
     return Table(
         f"Heads of a trained Transformer over {result['sentences']} test sentences ({scale.name})",
         (
             "part", "layer", "head", "commonest offset", "share of it (chance)", "entropy (uniform)",
             "weight on </s> or <s>", "best relation", "found (best offset)", "roles",
         ),
-        tuple(_head(head) for head in result["heads"]),
+        tuple(_head_row(head) for head in result["heads"]),
         "Offset: where the largest weight lies, key less query. Entropy in nats, a mean over queries. The end symbol "
         "for the source, the start symbol for earlier words. Relation: the gold link that the head's largest weight "
         "follows most, beside the best fixed offset. Roles and thresholds: `headwise heads`.",
     )  # fmt: skip
 
 
-def _head(head: dict[str, Any]) -> tuple[str, ...]:
+def _head_row(head: dict[str, Any]) -> tuple[str, ...]:
     relation = ("–", "–")
     if head["relation"] is not None:
         relation = (head["relation"], f"{head['relation_found']:.0%} ({head['relation_by_offset']:.0%})")
@@ -133,7 +133,7 @@ def _head(head: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _schedule() -> Chart:
+def _schedule_chart() -> Chart:
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
         steps = range(1, 20_001, 20)
@@ -150,7 +150,7 @@ def _schedule() -> Chart:
     return Chart("schedule", "Learning rate of the paper's equation 3 against steps", draw)
 
 
-def _sinusoids() -> Chart:
+def _sinusoids_chart() -> Chart:
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
         image = axis.imshow(sinusoids(100, 128).numpy(), cmap="RdBu", aspect="auto", vmin=-1, vmax=1)
@@ -160,8 +160,8 @@ def _sinusoids() -> Chart:
     return Chart("sinusoids", "The sinusoids of section 3.5: value by position and dimension", draw)
 
 
-def _smoothing() -> Chart:
-    """The loss as a function of the right subword's probability, the rest being spread evenly over V - 1 others."""
+def _smoothing_chart() -> Chart:
+    """Return a chart of the loss against the gold subword's probability, the rest spread evenly over V - 1 others."""
 
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
@@ -169,12 +169,14 @@ def _smoothing() -> Chart:
         odds = np.linspace(-4, 16, 400)  # log of p / (1 - p)
         p = 1 / (1 + np.exp(-odds))
         for epsilon in (0.0, 0.1, 0.2):
-            right = (1 - epsilon) + epsilon / size
-            rest = np.log1p(-p) - math.log(size - 1)
-            loss = -(right * np.log(p) + (1 - right) * rest)
+            gold_target = (1 - epsilon) + epsilon / size
+            log_p_others = np.log1p(-p) - math.log(size - 1)
+            loss = -(gold_target * np.log(p) + (1 - gold_target) * log_p_others)
             line = axis.plot(odds, loss - loss.min(), label=f"ε = {epsilon}")
             if epsilon:
-                axis.axvline(math.log(right / (1 - right)), color=line[0].get_color(), linestyle=":")
+                axis.axvline(
+                    math.log(gold_target / (1 - gold_target)), color=line[0].get_color(), linestyle=":"
+                )
         axis.set(
             xlabel="log p / (1 − p) of the right subword", ylabel="loss above its minimum (nats)", ylim=(0, 4)
         )
@@ -184,7 +186,7 @@ def _smoothing() -> Chart:
     return Chart("smoothing", text, draw)
 
 
-def _attention(result: dict[str, Any], part: str, scale: str) -> Chart:
+def _attention_chart(result: dict[str, Any], part: str, scale: str) -> Chart:
     maps = [torch.tensor(layer).numpy() / 1000 for layer in result["maps"][part]]
     queries = result["source"] if part == "encoder" else result["target"]
     keys = result["target"] if part == "decoder" else result["source"]

@@ -1,8 +1,8 @@
-"""How far a gradient reaches: ‖∂output_t/∂input_s‖ against the distance t - s, for each architecture.
+"""Gradient flow: ‖∂output_t/∂input_s‖ against the distance t - s, for each architecture.
 
-Measured twice: through the encoder, from its states to the source's embeddings, and through the decoder, from its
-hidden states back to the embeddings of earlier target words. The Frobenius norm of each Jacobian comes from random
-projections: for v ~ N(0, I), E ‖vᵀ J‖² = ‖J‖².
+There are two measurements: through the encoder, from its states to the source embeddings, and through the decoder,
+from its hidden states to the embeddings of earlier target tokens. The Frobenius norm of each Jacobian is estimated by
+random projections: for v ~ N(0, I), E ‖vᵀ J‖² = ‖J‖².
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
 from headwise.text.tokens.subwords import BOS
 
-_PROBES = 4  # random projections
+_PROJECTIONS = 4
 
 
-class LookedUp(TorchFunctionMode):
-    """Keeps what embeddings give while it is active, in `tensors`, so that gradients to it can be asked for."""
+class EmbeddingOutputs(TorchFunctionMode):
+    """Mode that records the outputs of embedding lookups in `tensors`, so that gradients to them can be computed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,65 +42,68 @@ class LookedUp(TorchFunctionMode):
 
 
 def flow(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, list[float]]:
-    """Return the norms by distance 0, 1, … for `encoder` and `decoder`.
+    """Return the gradient norms of `encoder` and `decoder`, by distance 0, 1, …
 
-    source (batch, n) and target (batch, m) are ids without padding. The encoder's are taken from its first and last
-    state (so that either direction of reading is seen), the decoder's from its last.
+    source (batch, n) and target (batch, m) are ids without padding. The encoder's gradients are those of its first and
+    last state (to cover both directions of a recurrent encoder), the decoder's those of its last hidden state.
     """
     model.eval()
     mask = torch.ones_like(source, dtype=torch.bool)
-    with LookedUp() as looked:
+    with EmbeddingOutputs() as embeddings:
         memory = model.encode(source, mask)
         states = memory.states
     encoder = sum(
-        (_squares(states[:, end], looked.tensors[0]).flip(0 if end else ()) for end in (-1, 0)),
+        (_squared_norms(states[:, end], embeddings.tensors[0]).flip(0 if end else ()) for end in (-1, 0)),
         start=torch.zeros(source.size(1), dtype=torch.float64),
     )
-    with LookedUp() as looked:
+    with EmbeddingOutputs() as embeddings:
         hidden = model.decode(memory, target)
-    decoder = _squares(hidden[:, -1], looked.tensors[0]).flip(0)
+    decoder = _squared_norms(hidden[:, -1], embeddings.tensors[0]).flip(0)
     return {"encoder": encoder.sqrt().tolist(), "decoder": decoder.sqrt().tolist()}
 
 
-def _squares(output: Tensor, embedded: Tensor) -> Tensor:
-    """Mean ‖∂output/∂input_s‖² over the batch, (time,) float64; output (batch, width), embedded (batch, time, d)."""
+def _squared_norms(output: Tensor, embedded: Tensor) -> Tensor:
+    """Return ‖∂output/∂input_s‖² averaged over the batch, (time,) float64.
+
+    output is (batch, width), embedded (batch, time, d).
+    """
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros(embedded.size(1), dtype=torch.float64)
-    for _ in range(_PROBES):
-        probe = torch.randn(output.shape, generator=generator).to(output)
-        (gradient,) = torch.autograd.grad((output * probe).sum(), embedded, retain_graph=True)
+    for _ in range(_PROJECTIONS):
+        projection = torch.randn(output.shape, generator=generator).to(output)
+        (gradient,) = torch.autograd.grad((output * projection).sum(), embedded, retain_graph=True)
         total += gradient.double().square().sum(-1).mean(0).cpu()
-    return total / _PROBES
+    return total / _PROJECTIONS
 
 
 def measure_untrained(
     *, seed: int, systems: dict[str, str], length: int, sentences: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Build each system of a configuration file with random weights and measure on random words."""
-    found = {}
+    """Measure each system, built from its configuration file with random weights, on random tokens."""
+    norms = {}
     for name, file in systems.items():
         torch.manual_seed(seed)
         config = Config.load(file)
         size = config.subwords.size
         model = build_model(config.model, size, size)
         source, target = (torch.randint(4, size, (sentences, length)) for _ in range(2))
-        found[name] = flow(model, source, target)
-    return found
+        norms[name] = flow(model, source, target)
+    return norms
 
 
 def measure_trained(*, seed: int, place: Place, systems: Sequence[str], length: int) -> dict[str, Any]:
-    """Measure trained runs of table 2 on test sentences of at least `length` subwords, cut to it."""
-    found = {}
+    """Measure table 2's trained runs on test pairs of at least `length` subwords per side, truncated to `length`."""
+    norms = {}
     for name in systems:
         run = trained_run(place, name, seed)
         translator = Translator.load(run, device="cpu")
         source, target = _long_sentences(translator, *place.scale.test.pairs(), length)
-        found[name] = flow(translator.model, source, target)
-    return found
+        norms[name] = flow(translator.model, source, target)
+    return norms
 
 
 def trained_run(place: Place, name: str, seed: int) -> Path:
-    """Return the run directory of a system of table 2; raises `DataError` where it hasn't been trained."""
+    """Return the run directory of a system of table 2; raises `DataError` if it hasn't been trained."""
     run = place.run(f"table2-{name}", seed)
     if not (run / "model.safetensors").exists():
         raise DataError(
@@ -118,7 +121,7 @@ def _long_sentences(
         (subwords.encode_source(source)[:length], [BOS, *subwords.encode_target(reference)][:length])
         for source, reference in zip(sources, references, strict=True)
     ]
-    long = [pair for pair in pairs if min(map(len, pair)) == length][:64]
-    if not long:
+    long_pairs = [pair for pair in pairs if min(map(len, pair)) == length][:64]
+    if not long_pairs:
         raise DataError(f"gradient flow: expected test sentences of {length} subwords, found none so long")
-    return torch.tensor([s for s, _ in long]), torch.tensor([t for _, t in long])
+    return torch.tensor([s for s, _ in long_pairs]), torch.tensor([t for _, t in long_pairs])

@@ -16,12 +16,12 @@ _BASE, _NONE = table3.row_name("base"), "table3-d-ls0"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """The rows of Table 3 with ε = 0, 0.1 and 0.2."""
+    """Return the rows of Table 3 with ε = 0, 0.1 and 0.2."""
     return [table3.row(preset, scale) for preset in _PRESETS]
 
 
 def find(results: Results) -> Finding:
-    """Compare ε = 0.1 with none."""
+    """Compare ε = 0.1 with ε = 0."""
     paths = ("dev.perplexity", "dev.bleu", "test.tokenized_bleu.score", "calibration.error")
     table = Table(
         f"Label smoothing ({results.scale.about})",
@@ -68,12 +68,14 @@ def _chart(results: Results) -> Chart:
             if record is None:
                 continue
             bins = record.result["calibration"]
-            shown = [
+            frequent_bins = [
                 b
                 for b in zip(bins["counts"], bins["confidence"], bins["accuracy"], strict=True)
                 if b[0] >= 20
             ]
-            axis.plot([b[1] for b in shown], [b[2] for b in shown], "o-", label=f"ε = {value}")
+            axis.plot(
+                [b[1] for b in frequent_bins], [b[2] for b in frequent_bins], "o-", label=f"ε = {value}"
+            )
         axis.set(xlabel="confidence in the likeliest subword", ylabel="share that was right", aspect="equal")
         axis.legend(frameon=False)
 

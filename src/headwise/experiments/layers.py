@@ -1,8 +1,8 @@
-"""The four kinds of layers of Table 1, each as the one operation that mixes positions, with its formula.
+"""The four layer types of Table 1, each reduced to the operation that mixes positions, with its complexity formula.
 
-What every kind has besides (projections, feed-forward) is left out, as in the paper's table. Operations are counted as
-two for each multiplication and the addition after it: the paper's n²·d for self-attention is 4·n²·d here, as scores and
-sums of values take one product each.
+What all of them share (projections, feed-forward) is left out, as in the paper's table. A multiplication and the
+addition after it count as two operations: the paper's n²·d for self-attention is 4·n²·d here, because the scores and
+the weighted sums of values take one matrix product each.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headwise.nn.attention import attend
 from headwise.nn.recurrent.layer import Recurrence
 
 HEADS, KERNEL, RADIUS = 8, 3, 16
-# A window of RADIUS is what the paper calls a neighborhood of size r: |i - j| < RADIUS on both sides.
+# The paper's neighborhood of size r, as a window of RADIUS: |i - j| < RADIUS on both sides.
 NEIGHBORHOOD = 2 * RADIUS - 1
 
 
 class SelfAttention(nn.Module):
-    """softmax(Q Kᵀ / √d_k) V with queries, keys and values as they come; `kind` as in `headwise.nn.attention`."""
+    """softmax(Q Kᵀ / √d_k) V without projections; `kind` as in `headwise.nn.attention`."""
 
     def __init__(self, d: int, kind: str = "reference", radius: int = RADIUS) -> None:
         super().__init__()
@@ -33,35 +33,35 @@ class SelfAttention(nn.Module):
         self.options = AttentionOptions(window=WindowConfig(size=radius))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mix x (batch, n, d)."""
+        """Return the layer's output for x, both (batch, n, d)."""
         heads = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
         mixed = attend(heads, heads, heads, kind=self.kind, options=self.options)
         return mixed.transpose(1, 2).flatten(2)
 
 
 class Recurrent(nn.Module):
-    """A GRU layer; `unrolled` goes step by step in Python, where the order of operations can be seen."""
+    """A GRU layer; if `unrolled`, it runs step by step in Python, so that torch records each operation."""
 
     def __init__(self, d: int, unrolled: bool = False) -> None:
         super().__init__()
         self.layer, self.unrolled = Recurrence("gru", d, d), unrolled
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mix x (batch, n, d)."""
+        """Return the layer's output for x, both (batch, n, d)."""
         state = (x.new_zeros(x.size(0), x.size(2)),)
         if not self.unrolled:
             return self.layer.run(x, state)
         weights, outputs = self.layer.weights(x.dtype), []
-        for one in x.unbind(1):
-            state = Recurrence.step(one, state, weights)
+        for x_t in x.unbind(1):
+            state = Recurrence.step(x_t, state, weights)
             outputs.append(state[0])
         return torch.stack(outputs, dim=1)
 
 
 class Convolutional(nn.Module):
-    """A convolution of width 3 over all channels that looks back, with zeros before the first position.
+    """A causal convolution of width 3 over all channels, zero-padded before the first position.
 
-    One-sided, so that dilations 1, k, k², … reach every distance below k^layers without leaving the sequence.
+    It is causal so that dilations 1, k, k², … reach every distance below k^layers without leaving the sequence.
     """
 
     def __init__(self, d: int, dilation: int = 1) -> None:
@@ -70,14 +70,14 @@ class Convolutional(nn.Module):
         self.weight = nn.Parameter(torch.randn(d, d, KERNEL) / math.sqrt(d * KERNEL))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mix x (batch, n, d)."""
+        """Return the layer's output for x, both (batch, n, d)."""
         padded = functional.pad(x.transpose(1, 2), ((KERNEL - 1) * self.dilation, 0))
         return functional.conv1d(padded, self.weight, dilation=self.dilation).transpose(1, 2)
 
 
 @dataclass(frozen=True)
 class LayerKind:
-    """A kind of layer: how the paper names it, how it is built for a width, and its operations for n and d."""
+    """A layer type: its name in the paper, a constructor for a width, and its operations as a function of n and d."""
 
     paper: str  # name in `paper.TABLE_1`
     build: Callable[[int], nn.Module]
@@ -101,44 +101,44 @@ KINDS: Mapping[str, LayerKind] = {
 
 
 def saved_bytes(layer: nn.Module, x: Tensor) -> int:
-    """Count the bytes that a forward pass keeps for the backward pass, each memory once; parameters aside."""
-    own = {p.untyped_storage().data_ptr() for p in layer.parameters()}
-    kept: dict[int, int] = {}
+    """Return the bytes that a forward pass saves for the backward pass; storages count once, parameters don't."""
+    parameter_storages = {p.untyped_storage().data_ptr() for p in layer.parameters()}
+    saved_storages: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in parameter_storages:
+            saved_storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         output = layer(x)  # kept alive while its memory is counted
     del output
-    return sum(kept.values())
+    return sum(saved_storages.values())
 
 
 def longest_chain(output: Tensor) -> int:
-    """Return the length of the longest chain of operations that led to a tensor, each waiting for the one before."""
+    """Return the number of operations on the longest path through a tensor's autograd graph."""
     depth: dict[object, int] = {}
     stack = [output.grad_fn]
     while stack:
         node = stack[-1]
         assert node is not None
-        before = [inner for inner, _ in node.next_functions if inner is not None]
-        waiting = [inner for inner in before if inner not in depth]
-        if waiting:
-            stack += waiting
+        predecessors = [inner for inner, _ in node.next_functions if inner is not None]
+        unvisited = [inner for inner in predecessors if inner not in depth]
+        if unvisited:
+            stack += unvisited
             continue
-        depth[node] = 1 + max((depth[inner] for inner in before), default=0)
+        depth[node] = 1 + max((depth[inner] for inner in predecessors), default=0)
         stack.pop()
     assert output.grad_fn is not None
     return depth[output.grad_fn]
 
 
 def layers_to_connect(build: Callable[[int], nn.Module], n: int, most: int = 1000) -> int:
-    """Return how many layers it takes until the last position feels the first: ∂output_n/∂input_1 isn't zero.
+    """Return how many layers are needed until the last output depends on the first input: ∂output_n/∂input_1 ≠ 0.
 
-    `build` makes layer number 0, 1, 2, …, all of one width.
+    `build` makes layer number 0, 1, 2, …, all of width 8.
     """
     torch.manual_seed(0)
     x = torch.randn(1, n, 8, dtype=torch.float64, requires_grad=True)

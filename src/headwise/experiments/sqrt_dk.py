@@ -1,7 +1,7 @@
-"""Why attention divides its scores by √d_k (section 3.2.1 and its footnote 4).
+"""Scaling of attention scores by 1/√d_k (section 3.2.1 and its footnote 4).
 
-For queries and keys with independent components of mean 0 and variance 1, q · k has variance d_k. Without the division
-the softmax saturates as d_k grows: one weight goes to 1, and what the scores get of the gradient goes to 0.
+For queries and keys with independent components of mean 0 and variance 1, q · k has variance d_k. Without the scaling
+the softmax saturates as d_k grows: one weight approaches 1, and the gradient to the scores vanishes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _DRAWS, _KEYS = 2000, 32
 
 
 def measure(*, seed: int, sizes: Sequence[int], draws: int, keys: int) -> dict[str, Any]:
-    """Draw queries and keys from N(0, 1) in float64; measure with the division by √d_k and without, for each d_k.
+    """Measure the softmax with and without division by √d_k, for each d_k; queries and keys are N(0, 1), float64.
 
-    `variance` of the scores; `largest` weight and `entropy` (nats) of the softmax, means over draws; `gradient`: mean
-    Frobenius norm of the softmax's Jacobian ∂weights/∂scores, which every gradient to queries and keys passes.
+    `variance`: of the scores. Means over draws: `largest` weight and `entropy` (nats) of the softmax, and `gradient`,
+    the Frobenius norm of its Jacobian ∂weights/∂scores, a factor of every gradient to queries and keys.
     """
     generator = torch.Generator().manual_seed(seed)
     points = []
@@ -36,7 +36,7 @@ def measure(*, seed: int, sizes: Sequence[int], draws: int, keys: int) -> dict[s
         q = torch.randn(draws, 1, 1, size, generator=generator, dtype=torch.float64)
         k = torch.randn(draws, 1, keys, size, generator=generator, dtype=torch.float64)
         point: dict[str, Any] = {"d_k": size, "variance": (q @ k.transpose(-2, -1)).var().item()}
-        # `attend` divides by √d_k: queries √d_k times as large are scores that were never divided.
+        # Attention divides by √d_k; queries multiplied by √d_k cancel the division.
         for name, factor in (("divided", 1.0), ("undivided", math.sqrt(size))):
             point[name] = softmax_state(attention_weights(q * factor, k)[:, 0, 0])
         points.append(point)
@@ -44,7 +44,7 @@ def measure(*, seed: int, sizes: Sequence[int], draws: int, keys: int) -> dict[s
 
 
 def softmax_state(weights: torch.Tensor) -> dict[str, float]:
-    """Describe softmaxes (draws, keys): largest weight, entropy, norm of the Jacobian diag(a) - a aᵀ."""
+    """Return means over softmaxes (draws, keys): largest weight, entropy, norm of the Jacobian diag(a) - a aᵀ."""
     jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None, :]
     return {
         "largest": weights.amax(-1).mean().item(),
@@ -54,13 +54,13 @@ def softmax_state(weights: torch.Tensor) -> dict[str, float]:
 
 
 def rows(scale: Scale) -> list[MeasuredRow]:
-    """One measurement, the same at every scale."""
+    """Return the one measurement, the same at every scale."""
     settings = {"sizes": _SIZES, "draws": _DRAWS, "keys": _KEYS}
     return [MeasuredRow(_ROW, "softmax against d_k", measure, settings, "sqrt-dk")]
 
 
 def find(results: Results) -> Finding:
-    """Compare the smallest with the largest d_k."""
+    """Compare the smallest and the largest d_k."""
     record = results.first(_ROW)
     text = "Dot products grow with d_k and push the softmax where its gradients vanish; dividing by √d_k prevents it"
     if record is None:
@@ -94,15 +94,15 @@ def find(results: Results) -> Finding:
         f"{math.log(_KEYS):.2f}.",
     )
     first, last = points[0], points[-1]
-    lost = last["undivided"]["gradient"] / first["undivided"]["gradient"]
-    kept = last["divided"]["gradient"] / first["divided"]["gradient"]
-    grows = abs(last["variance"] / last["d_k"] - 1) < 0.1
+    unscaled = last["undivided"]["gradient"] / first["undivided"]["gradient"]
+    scaled = last["divided"]["gradient"] / first["divided"]["gradient"]
+    variance_is_d_k = abs(last["variance"] / last["d_k"] - 1) < 0.1
     because = (
         f"From d_k = {first['d_k']} to {last['d_k']:,} the variance of q·k follows d_k ({last['variance']:,.0f} at the "
-        f"end); undivided, the gradient falls to {lost:.0%} and the largest weight rises to "
-        f"{last['undivided']['largest']:.2f}; divided, they stay at {kept:.0%} and {last['divided']['largest']:.2f}."
+        f"end); undivided, the gradient falls to {unscaled:.0%} and the largest weight rises to "
+        f"{last['undivided']['largest']:.2f}; divided, they stay at {scaled:.0%} and {last['divided']['largest']:.2f}."
     )
-    claim = Claim(text, decide(grows and lost < 0.5 and 0.8 < kept < 1.25), because)
+    claim = Claim(text, decide(variance_is_d_k and unscaled < 0.5 and 0.8 < scaled < 1.25), because)
     return Finding([table], [_chart(points)], [claim])
 
 

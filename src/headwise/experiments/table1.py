@@ -1,4 +1,4 @@
-"""Table 1: complexity, sequential operations and path length, formulas beside measurements, and gradient flow."""
+"""Table 1: complexity, sequential operations and path length, by formula and measured, and gradient flow."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from headwise.experiments.scales.scale import ARCHITECTURES, Scale
 
 _PATHS, _UNTRAINED, _TRAINED = "table1-paths", "table1-gradient-untrained", "table1-gradient-trained"
 _LENGTHS = (8, 16, 32, 64, 128)
-_RADIUS = 4  # of the restricted attention whose paths are counted
+_RADIUS = 4  # of restricted attention in the path measurement
 _COLORS = dict(zip(ARCHITECTURES, ("C1", "C3", "C5", "C9", "C2", "C0"), strict=True))
 
 
 def measure_paths(*, seed: int, lengths: list[int], radius: int) -> dict[str, Any]:
-    """For each length: the longest chain of operations in one layer, and the layers that connect first and last word.
+    """Return, by length, the longest operation chain of one layer and the layers that connect first and last token.
 
-    A recurrent layer connects them at once, but through its chain of steps; convolutions are counted with contiguous
+    A single recurrent layer connects them, but through a chain of steps; convolutions are measured with contiguous
     kernels and with dilations 1, k, k², … (the paper's log_k(n)).
     """
     torch.manual_seed(seed)
@@ -63,7 +63,7 @@ def measure_paths(*, seed: int, lengths: list[int], radius: int) -> dict[str, An
 
 
 def rows(scale: Scale) -> list[MeasuredRow]:
-    """Paths, costs, and gradients: untrained the same at every scale, trained from this scale's runs of table 2."""
+    """Return the rows for paths, cost and gradients; those of trained models use this scale's runs of table 2."""
     systems = {name: recipe.file for name, recipe in SCALES["multi30k"].systems.items()}
     untrained = {"systems": systems, "length": 100, "sentences": 8}
     trained = {"systems": list(scale.systems), "length": 10 if scale.name == "tiny" else 20}
@@ -83,10 +83,10 @@ def rows(scale: Scale) -> list[MeasuredRow]:
 
 
 def find(results: Results) -> Finding:
-    """Put the formulas beside what was measured."""
+    """Compare the paper's formulas with the measurements."""
     tables, charts, claims = [_paper_table(results)], [], [_path_claim(results)]
     scale = results.scale.name
-    for name, title, picture in (
+    for name, title, chart_name in (
         (_UNTRAINED, "untrained", "gradient-untrained"),
         (_TRAINED, f"trained on {scale}", f"gradient-trained-{scale}"),
     ):
@@ -94,7 +94,7 @@ def find(results: Results) -> Finding:
         record = results.first(name)
         if record is not None:
             tables.append(_gradient_table(record.result, title))
-            charts.append(_gradient_chart(record.result, title, picture))
+            charts.append(_gradient_chart(record.result, title, chart_name))
     return Finding(tables, charts, claims)
 
 
@@ -140,17 +140,17 @@ def _path_claim(results: Results) -> Claim:
         return Claim(text, "not run yet", "`headwise reproduce table1` takes a minute.")
     chains, layers = record.result["chain"], record.result["layers"]
     attention, recurrent = chains["self-attention"], chains["recurrent"]
-    held = len(set(attention)) == 1 and set(layers["self-attention"]) == {1}
-    doubled = (recurrent[-1] - recurrent[-2]) / (recurrent[-2] - recurrent[-3])
+    holds = len(set(attention)) == 1 and set(layers["self-attention"]) == {1}
+    growth_ratio = (recurrent[-1] - recurrent[-2]) / (recurrent[-2] - recurrent[-3])
     because = (
         f"From n = {_LENGTHS[0]} to {_LENGTHS[-1]} its longest chain stays at {attention[-1]} operations, while the "
         f"recurrent layer's grows from {recurrent[0]} to {recurrent[-1]}."
     )
-    return Claim(text, decide(held and 1.9 < doubled < 2.1), because)
+    return Claim(text, decide(holds and 1.9 < growth_ratio < 2.1), because)
 
 
-def _far(norms: list[float]) -> float:
-    """What arrives from the farthest tenth of distances, relative to distance 1."""
+def _far_gradient(norms: list[float]) -> float:
+    """Return the mean gradient norm over the farthest tenth of distances, relative to distance 1."""
     tail = norms[-max(1, len(norms) // 10) :]
     return sum(tail) / len(tail) / norms[1]
 
@@ -161,41 +161,41 @@ def _gradient_claim(results: Results, name: str, title: str) -> Claim:
     if record is None:
         hint = "It needs the trained runs of `headwise reproduce table2`." if name == _TRAINED else ""
         return Claim(text, "not run yet", hint or "`headwise reproduce table1` takes a minute.")
-    far = {system: _far(flows["decoder"]) for system, flows in record.result.items()}
-    others = {system: value for system, value in far.items() if system != "transformer"}
+    ratios = {system: _far_gradient(flows["decoder"]) for system, flows in record.result.items()}
+    others = {system: value for system, value in ratios.items() if system != "transformer"}
     best = max(others, key=lambda system: others[system])
     distance = len(record.result["transformer"]["decoder"]) - 1
     because = (
-        f"In the decoder, what arrives over about {distance} positions is {far['transformer']:.2g} of what arrives "
+        f"In the decoder, what arrives over about {distance} positions is {ratios['transformer']:.2g} of what arrives "
         f"over one in the Transformer, and {others[best]:.2g} in the best of the others ({best})."
     )
-    return Claim(text, decide(far["transformer"] > others[best]), because)
+    return Claim(text, decide(ratios["transformer"] > others[best]), because)
 
 
 def _gradient_table(result: dict[str, Any], title: str) -> Table:
     distance = len(result["transformer"]["decoder"]) - 1
-    places = [place for place in (1, 5, 10, 20, 50, distance) if place <= distance]
-    places = sorted(set(places))
+    distances = [t_minus_s for t_minus_s in (1, 5, 10, 20, 50, distance) if t_minus_s <= distance]
+    distances = sorted(set(distances))
     return Table(
         f"Gradient flow through the decoder, {title}: ‖∂output_t/∂input_s‖ relative to t - s = 1",
-        ("system", *(f"t - s = {place}" for place in places)),
+        ("system", *(f"t - s = {t_minus_s}" for t_minus_s in distances)),
         tuple(
             (
                 ARCHITECTURES[name],
-                *(f"{flows['decoder'][place] / flows['decoder'][1]:.1e}" for place in places),
+                *(f"{flows['decoder'][t_minus_s] / flows['decoder'][1]:.1e}" for t_minus_s in distances),
             )
             for name, flows in result.items()
         ),
     )
 
 
-def _gradient_chart(result: dict[str, Any], title: str, picture: str) -> Chart:
+def _gradient_chart(result: dict[str, Any], title: str, chart_name: str) -> Chart:
     def draw(figure: Figure) -> None:
         for axis, part in zip(figure.subplots(1, 2, sharey=True), ("encoder", "decoder"), strict=True):
             plain(axis)
             for name, flows in result.items():
                 norms = [norm / flows[part][1] for norm in flows[part]]
-                shown = [(place, norm) for place, norm in enumerate(norms) if norm > 1e-12]
+                shown = [(distance, norm) for distance, norm in enumerate(norms) if norm > 1e-12]
                 axis.plot(*zip(*shown, strict=True), color=_COLORS[name], label=ARCHITECTURES[name])
             axis.set_yscale("log")
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -203,7 +203,7 @@ def _gradient_chart(result: dict[str, Any], title: str, picture: str) -> Chart:
         figure.axes[0].set_ylabel("gradient, relative to distance 1")
         figure.axes[0].legend(frameon=False, fontsize=7)
 
-    return Chart(picture, f"Gradient against distance for each architecture, {title}", draw, (10, 3.8))
+    return Chart(chart_name, f"Gradient against distance for each architecture, {title}", draw, (10, 3.8))
 
 
 EXPERIMENT = Experiment("table1", "Table 1: complexity, paths and gradients", rows, find)

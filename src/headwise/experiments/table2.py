@@ -1,4 +1,4 @@
-"""Table 2: the Transformer against the systems that it replaced, at equal parameters and at equal training time."""
+"""Table 2: the Transformer compared with earlier systems, at equal parameters and at equal training time."""
 
 from __future__ import annotations
 
@@ -33,46 +33,46 @@ _TOKENIZED, _SACRE, _PERPLEXITY = "test.tokenized_bleu.score", "test.bleu.score"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """Every system with its own budget of steps, then every system with the same minutes."""
-    equal = systems(scale)
-    more = [
+    """Return the rows of all systems: at equal parameters, the scale's further rows, and at equal training time."""
+    equal_parameters = systems(scale)
+    further_rows = [
         TrainingRow(
             f"table2-{name}", _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test
         )
         for name, recipe in scale.more.items()
     ]
-    timed = [
+    equal_time = [
         TrainingRow(
             f"table2-time-{name}",
             _LABELS[name],
             scale.name,
             recipe.file,
-            replaced(recipe.changes, _timed(recipe, scale)),
+            replaced(recipe.changes, _time_limit(recipe, scale)),
         )
         for name, recipe in scale.systems.items()
     ]
-    return [*equal, *more, *timed]
+    return [*equal_parameters, *further_rows, *equal_time]
 
 
 def systems(scale: Scale) -> list[TrainingRow]:
-    """Every system at equal parameters."""
+    """Return the rows of all systems at equal parameters."""
     return [
         TrainingRow(f"table2-{name}", _LABELS[name], scale.name, recipe.file, recipe.changes)
         for name, recipe in scale.systems.items()
     ]
 
 
-def _timed(recipe: Recipe, scale: Scale) -> list[str]:
-    """End by the clock, with a rate that doesn't need to know the last step."""
-    timed = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000", *scale.timed]
+def _time_limit(recipe: Recipe, scale: Scale) -> list[str]:
+    """Return overrides that limit training by time, with a schedule that doesn't depend on the number of steps."""
+    overrides = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000", *scale.timed]
     falls_to_zero = Config.load(recipe.file, recipe.changes).schedule.name in {"linear", "cosine"}
-    return [*timed, "schedule.name=inverse_sqrt"] if falls_to_zero else timed
+    return [*overrides, "schedule.name=inverse_sqrt"] if falls_to_zero else overrides
 
 
 def find(results: Results) -> Finding:
-    """Compare all systems, first at equal parameters, then at equal time."""
+    """Compare all systems at equal parameters and at equal training time."""
     scale = results.scale
-    level = _level(results)
+    level = _target_bleu(results)
     tables = [
         _table(results, "", f"At equal parameters ({scale.about})", level),
         _table(results, "time-", f"At equal training time, {scale.minutes:g} minutes each", None),
@@ -89,8 +89,11 @@ def find(results: Results) -> Finding:
     return Finding(tables, charts, claims)
 
 
-def _level(results: Results) -> float | None:
-    """A development BLEU that every system with attention reaches: the worst one's best, rounded down."""
+def _target_bleu(results: Results) -> float | None:
+    """Return a development BLEU that every system with attention reaches: the lowest of their best, rounded down.
+
+    None if it is below 1.
+    """
     names = [name for name in results.scale.systems if name != "sutskever"]
     records = [results.first(f"table2-{name}") for name in names]
     best = [
@@ -102,33 +105,34 @@ def _level(results: Results) -> float | None:
 
 
 def _curve(results: Results, name: str, kind: str = "") -> list[dict[str, float]]:
-    """Return a run's validations; the minutes before each are its tokens at the system's speed, if that is known."""
+    """Return a run's validations, with minutes from its tokens and the system's speed; [] if that is unknown."""
     record = results.first(f"table2-{kind}{name}")
     if record is None or "diverged" in record.result:
         return []
-    clock = _clock(results, name)
-    if clock is None:
+    speeds = _speeds(results, name)
+    if speeds is None:
         return []
-    minutes = record.result["target_tokens"] / clock["speed"] / 60
+    minutes = record.result["target_tokens"] / speeds["speed"] / 60
     return [
         {**point, "minutes": minutes * point["step"] / record.result["steps"]}
         for point in record.result["curve"]
     ]
 
 
-def _clock(results: Results, name: str) -> dict[str, float] | None:
-    """Return target tokens a second in training and sentences a second in decoding.
+def _speeds(results: Results, name: str) -> dict[str, float] | None:
+    """Return target tokens per second in training and sentences per second in decoding.
 
-    They are those of the run by the clock alone: these runs need one condition for all systems, the others don't.
+    They come from the run at equal training time alone: these runs need the same conditions for all systems, the others
+    don't.
     """
     record = results.first(f"table2-time-{name}")
-    if record is None:  # as rows of one pair of languages have none
+    if record is None:  # the scale's further rows have no such run
         record = results.first(f"table2-{name}") if name in results.scale.more else None
     if record is None or "diverged" in record.result:
         return None
     result = record.result
     share, minutes = 1.0, result["seconds"] / 60
-    if result["curve"]:  # whose minutes leave validations out
+    if result["curve"]:  # its minutes exclude validation
         last = result["curve"][-1]
         share, minutes = last["step"] / result["steps"], last["minutes"]
     return {
@@ -147,7 +151,7 @@ def _table(results: Results, kind: str, title: str, level: float | None) -> Tabl
             "system", "parameters", "BLEU as the paper", "sacreBLEU", "PPL", "min", to_level, "target tokens/s",
             "operations", "sentences/s decoded", "paper BLEU", "paper operations",
         ),
-        tuple(_line(results, kind, name, level) for name in names),
+        tuple(_table_row(results, kind, name, level) for name in names),
         f"{_bleu_note(scale)} PPL: of a word of the test set. Minutes and speeds: tokens at the speed of the run by "
         "the clock; operations by formula, forward and backward. The paper's columns are newstest2014, another task: "
         "compare orders, not values. "
@@ -173,35 +177,35 @@ def _tuning_note(scale: Scale) -> str:
     )
 
 
-def _line(results: Results, kind: str, name: str, level: float | None) -> tuple[str, ...]:
+def _table_row(results: Results, kind: str, name: str, level: float | None) -> tuple[str, ...]:
     row = f"table2-{kind}{name}"
     record = results.first(row)
     paper = system(_PAPER[name]) if name in _PAPER else None
-    ours: tuple[str, ...] = ("–",) * 9
+    measured: tuple[str, ...] = ("–",) * 9
     if record is not None and "diverged" in record.result:
-        ours = ("", "diverged", *("–",) * 7)
+        measured = ("", "diverged", *("–",) * 7)
     elif record is not None:
-        result, clock = record.result, _clock(results, name)
+        result, speeds = record.result, _speeds(results, name)
         tokens = result["target_tokens"]
         reached = minutes_to(_curve(results, name, kind), level) if level else None
-        ours = (
+        measured = (
             f"{result['parameters'] / 1e6:.2f} M",
             results.cell(row, _TOKENIZED),
             results.cell(row, _SACRE),
             results.cell(row, _PERPLEXITY),
-            "–" if clock is None else f"{tokens / clock['speed'] / 60:.1f}",
+            "–" if speeds is None else f"{tokens / speeds['speed'] / 60:.1f}",
             "–" if reached is None else f"{reached:.1f}",
-            "–" if clock is None else f"{clock['speed']:,.0f}",
+            "–" if speeds is None else f"{speeds['speed']:,.0f}",
             f"{_flops(results, row, result):.1e}",
-            "–" if clock is None else f"{clock['decoded']:.1f}",
+            "–" if speeds is None else f"{speeds['decoded']:.1f}",
         )
-    return (_LABELS[name], *ours, *_paper_cells(paper, name.endswith("-fr")))
+    return (_LABELS[name], *measured, *_paper_cells(paper, name.endswith("-fr")))
 
 
 def _flops(results: Results, row: str, result: dict[str, Any]) -> float:
-    made = next(r for r in results.rows if r.name == row)
-    assert isinstance(made, TrainingRow)
-    return training_flops(made.configuration(), result["target_tokens"], results.scale.sentence)
+    training_row = next(r for r in results.rows if r.name == row)
+    assert isinstance(training_row, TrainingRow)
+    return training_flops(training_row.configuration(), result["target_tokens"], results.scale.sentence)
 
 
 def _paper_cells(paper: System | None, french: bool) -> tuple[str, str]:
@@ -217,15 +221,15 @@ def _best_claim(results: Results, kind: str, text: str) -> Claim:
     if missing:
         return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
     scores = {name: results.mean(row, _TOKENIZED) for name, row in names.items()}
-    found = {name: score.value for name, score in scores.items() if score is not None}
-    transformer = found.pop("transformer", 0.0)
-    best = max(found, key=lambda name: found[name])
+    bleu_by_system = {name: score.value for name, score in scores.items() if score is not None}
+    transformer = bleu_by_system.pop("transformer", 0.0)
+    best = max(bleu_by_system, key=lambda name: bleu_by_system[name])
     seeds = min(len(results.values(row, _TOKENIZED)) for row in names.values())
     because = (
-        f"{transformer:.2f} BLEU against {found[best]:.2f} of the best other one, {_LABELS[best]} "
+        f"{transformer:.2f} BLEU against {bleu_by_system[best]:.2f} of the best other one, {_LABELS[best]} "
         f"({results.scale.name}, {seeds} seed{'s' if seeds != 1 else ''})."
     )
-    return Claim(text, decide(transformer > found[best]), because)
+    return Claim(text, decide(transformer > bleu_by_system[best]), because)
 
 
 def _cost_claim(results: Results, level: float | None) -> Claim:

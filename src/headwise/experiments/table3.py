@@ -1,4 +1,4 @@
-"""Table 3: every variation of the Transformer, relative to a base that is scaled to the corpus."""
+"""Table 3: variations of the Transformer, relative to a base of a size suited to the corpus."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from headwise.experiments.scales.scale import Scale
 from headwise.experiments.scales.scaling import scaled_changes
 
 BLEU, PERPLEXITY = "dev.bleu", "dev.perplexity"
-_EQUAL_IN_PAPER = 0.1  # BLEU: rows this close are called nearly identical there (section 6.2, row E)
-_EQUAL_HERE = 0.3  # BLEU: what another seed changes without more seeds to tell
+_EQUAL_IN_PAPER = 0.1  # BLEU: the paper calls rows this close nearly identical (section 6.2, row E)
+_EQUAL_HERE = 0.3  # BLEU: smaller differences may be due to the seed
 
 
 def row_name(preset: str) -> str:
-    """Name the row of a preset."""
+    """Return the name of a preset's row."""
     return preset if preset.startswith("table3-") else f"table3-{preset}"
 
 
 def row(preset: str, scale: Scale) -> TrainingRow:
-    """Make one row: the base of the scale, changed as the paper's row changes its own; no averaging (section 6.2)."""
+    """Return a preset's row: the scale's base with the paper's variation; no checkpoint averaging (section 6.2)."""
     file, changes = scale.base.file, scale.base.changes
     base = Config.load(file, changes)
     scaled = scaled_changes(preset, base.model, base.training.max_steps)
     if preset in scale.rates:
         scaled.append(f"schedule.peak={scale.rates[preset]:g}")
-    elif base.schedule.peak is not None:  # as in the paper's formula, the rate goes with d_model^-0.5
+    elif base.schedule.peak is not None:  # as in the paper's formula, the rate scales with d_model^-0.5
         width = Config.load(file, (*changes, *scaled)).model.d_model
         if width != base.model.d_model:
             scaled.append(f"schedule.peak={base.schedule.peak * (base.model.d_model / width) ** 0.5:.6f}")
@@ -43,23 +43,23 @@ def row(preset: str, scale: Scale) -> TrainingRow:
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """All twenty, base first."""
+    """Return all twenty rows, base first."""
     return [row(line.preset, scale) for line in TABLE_3]
 
 
 def find(results: Results) -> Finding:
-    """Print both tables as one, and judge what the paper reads off its own."""
+    """Compare the paper's table with the results, and check the paper's conclusions."""
     table = Table(
         f"Table 3 on development data, relative to base ({results.scale.about})",
         (
             "row", "here", "paper PPL", "PPL", "paper BLEU", "BLEU", "paper Δ", "Δ", "direction",
             "paper parameters", "parameters",
         ),
-        tuple(_line(results, line) for line in TABLE_3),
+        tuple(_table_row(results, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
         f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU, others are too close to tell there. BLEU is the "
-        f"finished model's, by beam search. Base trains for {results.scale.budget}.{_rates(results.scale)}",
+        f"finished model's, by beam search. Base trains for {results.scale.budget}.{_rates_note(results.scale)}",
     )  # fmt: skip
     charts = (
         [_chart(results)] if any(results.values(row_name(line.preset), BLEU) for line in TABLE_3[1:]) else []
@@ -67,8 +67,8 @@ def find(results: Results) -> Finding:
     return Finding([table], charts, _claims(results))
 
 
-def _rates(scale: Scale) -> str:
-    """Say which rows have a rate of their own."""
+def _rates_note(scale: Scale) -> str:
+    """Return the note on rows with their own peak learning rate."""
     return "".join(
         f" {variation(preset).label.capitalize()} has a peak rate of its own, {rate:g}, chosen on development data: "
         "with base's by d_model^-0.5 it does not learn to translate."
@@ -76,16 +76,19 @@ def _rates(scale: Scale) -> str:
     )
 
 
-def _line(results: Results, line: Variation) -> tuple[str, ...]:
+def _table_row(results: Results, line: Variation) -> tuple[str, ...]:
     name, base = row_name(line.preset), TABLE_3[0]
-    made = next(r for r in results.rows if r.name == name)
-    assert isinstance(made, TrainingRow)
+    training_row = next(r for r in results.rows if r.name == name)
+    assert isinstance(training_row, TrainingRow)
     difference = results.difference(name, row_name("base"), BLEU)
     paper = line.bleu - base.bleu
-    ours, theirs = results.mean(name, "parameters"), results.mean(row_name("base"), "parameters")
+    parameters, base_parameters = (
+        results.mean(name, "parameters"),
+        results.mean(row_name("base"), "parameters"),
+    )
     return (
         f"({line.group}) {line.label}" if line.group else line.label,
-        _here(results.scale, made) if line is not base else _shape(made),
+        _changes_text(results.scale, training_row) if line is not base else _base_text(training_row),
         f"{line.perplexity:.2f}",
         results.cell(name, PERPLEXITY),
         f"{line.bleu:.1f}",
@@ -94,18 +97,20 @@ def _line(results: Results, line: Variation) -> tuple[str, ...]:
         "" if line is base or difference is None else difference.text(1, sign=True),
         "" if line is base or difference is None else _direction(paper, difference.value),
         "" if line.parameters is None else f"{line.parameters / 65:.2f}",
-        "–" if ours is None or theirs is None else f"{ours.value / theirs.value:.2f}",
+        "–"
+        if parameters is None or base_parameters is None
+        else f"{parameters.value / base_parameters.value:.2f}",
     )
 
 
-def _here(scale: Scale, made: TrainingRow) -> str:
-    """What the row changes in this scale's base, without the names of sections."""
-    changes = [c for c in made.changes if c not in scale.base.changes and "average_last" not in c]
+def _changes_text(scale: Scale, training_row: TrainingRow) -> str:
+    """Return the row's changes to this scale's base, without the section names of the keys."""
+    changes = [c for c in training_row.changes if c not in scale.base.changes and "average_last" not in c]
     return ", ".join(change.partition(".")[2] for change in changes)
 
 
-def _shape(made: TrainingRow) -> str:
-    config = made.configuration()
+def _base_text(training_row: TrainingRow) -> str:
+    config = training_row.configuration()
     model = config.model
     return (
         f"N={model.encoder_layers}, d_model={model.d_model}, d_ff={model.d_ff}, h={model.heads}, "
@@ -114,19 +119,19 @@ def _shape(made: TrainingRow) -> str:
 
 
 def _direction(paper: float, ours: float) -> str:
-    here = _sign(ours)
-    if here == _sign(paper, _EQUAL_IN_PAPER):
+    sign = _sign(ours)
+    if sign == _sign(paper, _EQUAL_IN_PAPER):
         return "agrees"
-    return "differs" if here else "too close"
+    return "differs" if sign else "too close"
 
 
 def _sign(difference: float, equal: float = _EQUAL_HERE) -> int:
-    """Return 0 for a difference within `equal`, both as they are printed."""
+    """Return the sign of a difference, 0 if it is within `equal` after rounding as in the table."""
     return 0 if abs(round(difference, 1)) <= equal else 1 if difference > 0 else -1
 
 
 def _claims(results: Results) -> list[Claim]:
-    """What section 6.2 concludes from the table."""
+    """Return the conclusions of section 6.2 as claims."""
     worse, better = -1, 1
     return [
         _claim(results, "(A) A single head is worse than several", [("table3-a-h1", worse)]),
@@ -154,43 +159,47 @@ def _claim(results: Results, text: str, expected: list[tuple[str, int]]) -> Clai
     missing = results.missing(row_name("base"), *names)
     if missing:
         return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    held, said = True, []
+    holds, comparisons = True, []
     for preset, sign in expected:
         difference = results.difference(row_name(preset), row_name("base"), BLEU)
         if difference is None:
-            held, words = held and sign < 0, "diverged"
+            holds, comparison = holds and sign < 0, "diverged"
         else:
-            held &= _sign(difference.value) == sign
-            words = f"{difference.text(1, sign=True)} BLEU"
+            holds &= _sign(difference.value) == sign
+            comparison = f"{difference.text(1, sign=True)} BLEU"
         paper = variation(preset).bleu - TABLE_3[0].bleu
-        said.append(f"{variation(preset).label} {words} (paper {paper:+.1f})")
+        comparisons.append(f"{variation(preset).label} {comparison} (paper {paper:+.1f})")
     seeds = min(len(results.records[name]) for name in (row_name("base"), *names))
-    many = f"{seeds} seed{'s' if seeds > 1 else ''}"
-    because = f"Against base ({results.scale.name}, {many}): {'; '.join(said)}."
-    return Claim(text, decide(held), because if held else because + _likelier(results, expected))
+    seed_count = f"{seeds} seed{'s' if seeds > 1 else ''}"
+    because = f"Against base ({results.scale.name}, {seed_count}): {'; '.join(comparisons)}."
+    return Claim(text, decide(holds), because if holds else because + _lower_perplexity(results, expected))
 
 
-def _likelier(results: Results, expected: list[tuple[str, int]]) -> str:
-    """Name rows that should have been better and are so in perplexity, which moves less by chance than BLEU."""
-    base = results.mean(row_name("base"), PERPLEXITY)
-    if base is None:
+def _lower_perplexity(results: Results, expected: list[tuple[str, int]]) -> str:
+    """Return a sentence on rows expected to be better that are so in perplexity, which is less noisy than BLEU."""
+    base_perplexity = results.mean(row_name("base"), PERPLEXITY)
+    if base_perplexity is None:
         return ""
-    found = {preset: results.mean(row_name(preset), PERPLEXITY) for preset, sign in expected if sign > 0}
-    lower = "; ".join(
+    perplexities = {
+        preset: results.mean(row_name(preset), PERPLEXITY) for preset, sign in expected if sign > 0
+    }
+    rows_text = "; ".join(
         f"{variation(preset).label} {mean.value:.2f}"
-        for preset, mean in found.items()
-        if mean is not None and mean.value < base.value
+        for preset, mean in perplexities.items()
+        if mean is not None and mean.value < base_perplexity.value
     )
-    return lower and f" Perplexity is lower, though: {lower} (base {base.value:.2f})."
+    return rows_text and f" Perplexity is lower, though: {rows_text} (base {base_perplexity.value:.2f})."
 
 
 def _dropout_claim(results: Results) -> Claim:
-    """Dropout can't help against overfitting where there is none: the loss without it still falls at the end."""
+    """Return the claim on dropout, not testable if the loss without it still falls at the end: no overfitting."""
     without = "table3-d-drop0"
     claim = _claim(results, "(D) Dropout is very helpful in avoiding overfitting", [(without, -1)])
     curves = [record.result.get("curve", []) for record in results.records[without]]
-    falls = all(curve and curve[-1]["loss"] == min(point["loss"] for point in curve) for curve in curves)
-    if claim.status != "not confirmed here" or not falls:
+    still_falling = all(
+        curve and curve[-1]["loss"] == min(point["loss"] for point in curve) for curve in curves
+    )
+    if claim.status != "not confirmed here" or not still_falling:
         return claim
     because = (
         f"{claim.because} Without it the development loss still fell at the end: nothing was overfitted."
@@ -204,11 +213,11 @@ def _chart(results: Results) -> Chart:
         shown = [
             line for line in TABLE_3[1:] if results.difference(row_name(line.preset), row_name("base"), BLEU)
         ]
-        for place, line in enumerate(shown):
-            found = results.difference(row_name(line.preset), row_name("base"), BLEU)
-            assert found is not None
-            axis.errorbar(found.value, place, xerr=found.half or 0.0, fmt="o", color="C0", capsize=2)
-            axis.plot(line.bleu - TABLE_3[0].bleu, place, "x", color="C3")
+        for y, line in enumerate(shown):
+            difference = results.difference(row_name(line.preset), row_name("base"), BLEU)
+            assert difference is not None
+            axis.errorbar(difference.value, y, xerr=difference.half or 0.0, fmt="o", color="C0", capsize=2)
+            axis.plot(line.bleu - TABLE_3[0].bleu, y, "x", color="C3")
         axis.axvline(0, color="0.7", linewidth=1)
         labels = [f"({line.group}) {line.label}" if line.group else line.label for line in shown]
         axis.set_yticks(range(len(shown)), labels, fontsize=8)

@@ -1,4 +1,4 @@
-"""Two questions with the same rows: is a learning rate that rises first needed, and normalization before or after?"""
+"""Two experiments on the same rows: the need for learning-rate warm-up, and pre-norm against post-norm."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ BLEU = "dev.bleu"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """Both kinds of normalization with and without; the rate peaks as the base's, then falls to 0."""
+    """Return pre-norm and post-norm rows with and without warm-up; the rate decays linearly from base's peak to 0."""
     file, changes = scale.base.file, scale.base.changes
     base = Config.load(file, changes)
     peak = base.schedule.peak or base.model.d_model**-0.5 * base.schedule.warmup**-0.5
-    made = []
+    training_rows = []
     for name, label in _LABELS.items():
         warmup = 0 if "none" in name else base.schedule.warmup
-        row = (
+        overrides = (
             f"model.norm={name.rsplit('-', 1)[1]}",
             "schedule.name=linear",
             f"schedule.peak={peak:.6f}",
             f"schedule.warmup={warmup}",
             "training.average_last=1",
         )
-        made.append(TrainingRow(name, label, scale.name, file, replaced(changes, row)))
-    return made
+        training_rows.append(TrainingRow(name, label, scale.name, file, replaced(changes, overrides)))
+    return training_rows
 
 
 def table(results: Results) -> Table:
-    """Lay the four rows out."""
+    """Return the table of the four rows."""
     return Table(
         f"Normalization and warm-up ({results.scale.about})",
         ("training", "dev PPL", "dev BLEU"),
@@ -52,7 +52,7 @@ def table(results: Results) -> Table:
 
 
 def find(results: Results) -> Finding:
-    """Post-norm needs it; pre-norm hardly."""
+    """Compare training with and without warm-up, for post-norm and pre-norm."""
     return Finding(
         [table(results)],
         charts(results),
@@ -66,35 +66,35 @@ def find(results: Results) -> Finding:
 
 
 def compare(results: Results, text: str, better: str, worse: str) -> Claim:
-    """Claim that one row has a higher development BLEU than another; one that diverged has none."""
+    """Return the claim that row `better` has a higher development BLEU than `worse`; diverged counts as lower."""
     missing = results.missing(better, worse)
     if missing:
         return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
     first, second = results.mean(better, BLEU), results.mean(worse, BLEU)
-    held = first is not None and (second is None or first.value > second.value)
+    holds = first is not None and (second is None or first.value > second.value)
     because = (
         f"Dev BLEU {results.cell(better, BLEU)} against {results.cell(worse, BLEU)} ({results.scale.name})."
     )
-    return Claim(text, decide(held), because)
+    return Claim(text, decide(holds), because)
 
 
 def charts(results: Results) -> list[Chart]:
-    """Draw development loss against steps, where there is something to draw."""
-    found = {row.label: record for row in results.rows if (record := results.first(row.name)) is not None}
+    """Return the chart of development loss against steps, if any row is recorded."""
+    records = {row.label: record for row in results.rows if (record := results.first(row.name)) is not None}
 
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
-        for label, record in found.items():
+        for label, record in records.items():
             points = record.result.get("curve", [])
             axis.plot([p["step"] for p in points], [p["loss"] for p in points], label=label)
         axis.set(xlabel="step", ylabel="development loss (nats a subword)")
         axis.legend(frameon=False, fontsize=8)
 
-    return [Chart(f"warm-up-{results.scale.name}", "Development loss against steps", draw)] if found else []
+    return [Chart(f"warm-up-{results.scale.name}", "Development loss against steps", draw)] if records else []
 
 
 def find_order(results: Results) -> Finding:
-    """Pre-norm trains where post-norm doesn't; with warm-up and few layers post-norm is no worse."""
+    """Compare pre-norm and post-norm, with and without warm-up."""
     return Finding(
         [table(results)],
         charts(results),

@@ -1,4 +1,4 @@
-"""Cross-attention over words, alignments read off it, and the picture."""
+"""Word-level cross-attention, alignments extracted from it, and its plot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def attention(weights: list[list[float]]) -> CrossAttention:
-    """One layer with two equal heads."""
+    """Return attention of one layer with two identical heads."""
     rows, columns = len(weights), len(weights[0])
     array = np.array([[weights, weights]], np.float32)
     return CrossAttention(
@@ -61,7 +61,7 @@ def test_overlap_loses_no_byte_however_the_text_is_cut(words: list[str], cuts: s
 
 
 def test_subwords_become_words_by_sum_over_columns_and_mean_over_rows() -> None:
-    # Two target subwords of one word over a source word of two subwords, another, and the end symbol.
+    # Target: one word of two subwords. Source: a word of two subwords, a word of one, and the end symbol.
     weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.0, 0.0, 0.0, 1.0]], np.float32)
     joined = _by_words(
         weights[None, None],
@@ -102,7 +102,7 @@ def test_the_best_rule_is_the_one_with_the_fewest_errors() -> None:
     assert error_rate(found, gold, Rule(0)) == 1.0
 
 
-def test_the_picture_is_a_png(tmp_path: Path) -> None:
+def test_the_plot_is_a_png(tmp_path: Path) -> None:
     file = tmp_path / "attention.png"
     found = attention([[0.2, 0.1, 0.7], [0.1, 0.8, 0.1]])
     draw_cross_attention(found, file, title="both layers")

@@ -1,4 +1,4 @@
-"""Alignments from two directions, attribution, calibration, and the commands that show all this."""
+"""Symmetrized alignments, attribution, calibration, text and HTML output of traces, and the commands for them."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ BACKWARD = frozenset({(0, 0), (1, 1), (1, 2), (3, 4)})
     [
         ("intersection", set()),
         ("grow-diag", {(1, 2), (2, 1)}),
-        # (4, 3) is no neighbor of what has grown; both of its words are free, and then (3, 4)'s are, too.
+        # (4, 3) isn't a neighbor of any link so far, but both of its words are unaligned; so are those of (3, 4).
         ("grow-diag-final", {(1, 2), (2, 1), (4, 3), (3, 4)}),
         ("grow-diag-final-and", {(1, 2), (2, 1), (4, 3), (3, 4)}),
         ("union", {(1, 2), (2, 1), (4, 3), (3, 4)}),
     ],
 )
-def test_two_directions_are_joined_as_by_hand(method: str, added: set[tuple[int, int]]) -> None:
+def test_symmetrization_by_hand(method: str, added: set[tuple[int, int]]) -> None:
     assert symmetrize(FORWARD, BACKWARD, method) == {(0, 0), (1, 1)} | added
 
 
@@ -93,17 +93,17 @@ def test_final_takes_half_free_links_and_final_and_does_not() -> None:
     ("text", "rule"),
     [("mean", Rule()), ("2", Rule(1)), ("2.1+1", Rule(1, 0, 1)), ("mean+1", Rule(shift=1))],
 )
-def test_a_rule_is_read(text: str, rule: Rule) -> None:
+def test_a_rule_is_parsed(text: str, rule: Rule) -> None:
     assert Rule.parse(text, 2, 2) == rule
 
 
 @pytest.mark.parametrize("text", ["", "0", "3", "1.3", "first", "1+2"])
-def test_what_is_no_rule_is_said(text: str) -> None:
+def test_an_invalid_rule_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="rule: expected"):
         Rule.parse(text, 2, 2)
 
 
-def test_the_shift_takes_the_step_that_reads_the_word() -> None:
+def test_the_shift_selects_the_step_whose_input_is_the_word() -> None:
     predicting, reading = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[[1, 0]]
     one = CrossAttention(("a", "b", "</s>"), ("x", "y"), predicting[None, None], reading[None, None])
     assert align(one, Rule()) == {(0, 0), (1, 1)}
@@ -152,7 +152,7 @@ def test_gradient_times_input_is_the_slope_along_the_embedding(tracer: Tracer) -
 
 
 def test_rollout_by_hand() -> None:
-    """One layer, two source tokens, two steps: ½(A + I), then half of C E for the states, which begin with nothing."""
+    """One layer, two source tokens, two steps: E = ½ (A + I), and decoder states ½ C E, as they start at 0."""
     encoder = np.array([[[[0.0, 1.0], [0.5, 0.5]]]], np.float32)
     decoder = np.array([[[[1.0, 0.0], [0.2, 0.8]]]], np.float32)
     cross = np.array([[[[1.0, 0.0], [0.0, 1.0]]]], np.float32)
@@ -211,7 +211,7 @@ def test_kept_tokens_by_hand() -> None:
     assert kept_tokens([2, 1], [1, 2]).count(True) <= 1
 
 
-def test_confidence_of_a_model_is_of_all_its_tokens(tracer: Tracer) -> None:
+def test_calibration_covers_all_tokens(tracer: Tracer) -> None:
     scored = tracer.translator.score(ENGLISH, GERMAN)
     told = teacher_forced(tracer.translator, ENGLISH, GERMAN)
     assert told.n == sum(len(one.pieces) for one in scored)
@@ -331,7 +331,7 @@ def test_heads_prints_and_writes(run: Path, files: tuple[Path, Path], tmp_path: 
     assert len(record["gates"]["gates"]) == 12
     code, out, err = call("heads", run, "--miniature", "--limit", 8, "--json")
     assert code == 0, err
-    assert 0 < json.loads(out)["parts"][0]["sentences"] <= 8  # the model reads no more than 40 subwords
+    assert 0 < json.loads(out)["parts"][0]["sentences"] <= 8  # the model's maximum length is 40 subwords
     for wrong, message in [([], "either --source"), (["--source", source, "--retune", 3], "--train-source")]:
         code, _, err = call("heads", run, *wrong)
         assert code == 2

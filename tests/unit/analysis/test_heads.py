@@ -1,4 +1,4 @@
-"""Heads planted by hand are found, random ones are at chance, and importance and pruning measure what they name."""
+"""Head roles on planted and random heads; importance and pruning against independent computations."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from headwise.analysis.heads.measuring import Annotated, PartReport, measure_hea
 from headwise.analysis.heads.pruning import (
     HardConcreteGates,
     Tuning,
+    fine_tune,
     learn_gates,
     pruning_curve,
     random_order,
     removal_order,
-    train_on,
 )
 from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
 from headwise.analysis.heads.summary import draw_heads
@@ -73,9 +73,9 @@ def annotated(pairs: list[MiniaturePair]) -> list[Annotated]:
 
 
 class Planted:
-    """A model whose first encoder layer attends as it is told: head 0 and head 1 by functions of the sentence.
+    """A model whose first encoder layer has planted attention: heads 0 and 1 follow functions of the sentence.
 
-    A function gives for each query the key with weight 1, both counted in subwords.
+    A function returns, for each query, the key with weight 1, both as subword positions.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Planted:
 
 
 def _spans(pieces: list[str]) -> list[list[int]]:
-    """Places of each word's subwords."""
+    """Return the subword positions of each word."""
     spans: list[list[int]] = []
     for place, piece in enumerate(pieces):
         if piece.startswith("▁") or not spans:
@@ -159,7 +159,7 @@ def test_a_head_on_the_previous_token_is_found(translator: Translator, pairs: li
     assert first.offset == -1
     assert first.position.rate == pytest.approx(
         1 - len(sentences) / rows
-    )  # each sentence's first token sees itself
+    )  # each sentence's first token attends to itself
     assert "position -1" in first.roles
     assert first.entropy.rate == 0.0
     assert first.confidence.rate == 1.0
@@ -221,7 +221,7 @@ def test_random_heads_are_at_chance(pairs: list[MiniaturePair]) -> None:
             )
 
 
-def test_a_causal_part_is_asked_only_for_what_it_sees() -> None:
+def test_a_causal_part_has_no_links_to_later_words() -> None:
     links = LinkCounts(causal=True)
     weights = np.zeros((1, 1, 3, 3), np.float32)
     weights[0, 0, 2, 0] = 1.0
@@ -322,11 +322,11 @@ def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(
     )
 
 
-def test_training_on_lowers_the_loss_of_a_pruned_model(translator: Translator, encoded: Pairs) -> None:
+def test_fine_tuning_lowers_the_loss_of_a_pruned_model(translator: Translator, encoded: Pairs) -> None:
     model = copy.deepcopy(translator.model)
     with gated(model, without(model, head_places(model)[:6])):
         before = loss(model, encoded)
-        train_on(model, encoded, Tuning(steps=30, rate=1e-3, sentences=6))
+        fine_tune(model, encoded, Tuning(steps=30, rate=1e-3, sentences=6))
         assert loss(model, encoded) < before - 0.05
     assert not model.training
 
@@ -356,7 +356,7 @@ def test_the_expected_number_of_open_gates_is_the_share_of_draws(translator: Tra
     assert float(opened) == pytest.approx(float(gates.expected_open()), abs=4 * math.sqrt(12 * 0.25 / 3000))
 
 
-def test_words_without_a_place_in_the_model_are_left_out(translator: Translator) -> None:
+def test_empty_and_too_long_pairs_are_left_out(translator: Translator) -> None:
     assert Pairs.encode(translator, ["", "a", "a " * 200], ["x", "", "y"]).sources == []
     kept = Pairs.encode(translator, [ENGLISH[0]], [GERMAN[0]])
     assert kept.sources[0][-1] == EOS

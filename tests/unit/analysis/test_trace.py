@@ -1,4 +1,4 @@
-"""The trace equals an independent forward pass, its own search, and forced decoding; interventions do what they say."""
+"""Traces against an independent forward pass, the search and forced decoding; interventions; products of a head."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_an_ensemble_is_refused(tracer: Tracer) -> None:
 # ------------------------------------------------------------------------------------------------ interventions
 
 
-def places() -> st.SearchStrategy[Intervention]:
+def interventions() -> st.SearchStrategy[Intervention]:
     number = st.one_of(st.none(), st.integers(0, 20))
     parts = st.sampled_from(["encoder", "decoder", "cross"])
     plain = st.builds(Intervention, st.sampled_from(["silence", "uniform"]), parts, number, number)
@@ -193,8 +193,8 @@ def places() -> st.SearchStrategy[Intervention]:
     return st.one_of(plain, amount, said, one)
 
 
-@given(places())
-def test_an_intervention_is_read_as_it_is_written(intervention: Intervention) -> None:
+@given(interventions())
+def test_an_intervention_is_parsed_as_it_is_written(intervention: Intervention) -> None:
     assert Intervention.parse(str(intervention)) == intervention
 
 
@@ -211,7 +211,7 @@ def test_an_intervention_is_read_as_it_is_written(intervention: Intervention) ->
         "prefix:",
     ],
 )
-def test_what_is_no_intervention_is_said(text: str) -> None:
+def test_an_invalid_intervention_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="intervention"):
         Intervention.parse(text)
 
@@ -224,7 +224,9 @@ def test_what_is_no_intervention_is_said(text: str) -> None:
         ("word:40:Hund", "expected a number up to"),
     ],
 )
-def test_an_intervention_on_what_is_not_there_is_refused(tracer: Tracer, text: str, message: str) -> None:
+def test_an_intervention_on_a_missing_head_or_word_is_refused(
+    tracer: Tracer, text: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         tracer.trace(TEXT, parse_interventions([text]))
 
@@ -284,7 +286,7 @@ def test_what_each_change_does_to_a_row(tracer: Tracer, trace: Trace) -> None:
     assert not np.allclose(shuffled, rows("shuffle:cross.1.1@6"), atol=1e-3)
 
 
-def test_words_and_beginnings_are_forced(tracer: Tracer) -> None:
+def test_words_and_prefixes_are_forced(tracer: Tracer) -> None:
     began = tracer.trace(TEXT, parse_interventions(["prefix:Zwei Hunde"]))
     assert began.text.startswith("Zwei Hunde")
     said = began.text.split()
@@ -292,7 +294,7 @@ def test_words_and_beginnings_are_forced(tracer: Tracer) -> None:
     assert changed.text.split()[:3] == [*said[:2], "Schnee"]
 
 
-def test_nothing_is_left_behind_and_requests_do_not_meet(tracer: Tracer, trace: Trace) -> None:
+def test_concurrent_interventions_do_not_affect_each_other_or_the_model(tracer: Tracer, trace: Trace) -> None:
     changes = ["silence:cross.*.*", "shuffle:encoder.*.*@1", "uniform:decoder.*.*", ""]
     wanted = [tracer.trace(TEXT, parse_interventions([change])).hypotheses for change in changes]
     with ThreadPoolExecutor(4) as pool:

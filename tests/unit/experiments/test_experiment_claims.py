@@ -1,4 +1,4 @@
-"""What the measured claims compute, against what is known exactly."""
+"""The measurements behind claims, against exact values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headwise.models.build import build_model
 
 
 def test_the_softmaxs_state_is_its_definition() -> None:
-    """Uniform over n: entropy log n, Jacobian (I - 1/n) / n with norm √(n - 1) / n; a spike: no gradient at all."""
+    """Uniform over n: entropy log n, Jacobian (I - 1/n) / n with norm √(n - 1) / n; one-hot: gradient 0."""
     state = sqrt_dk.softmax_state(torch.full((3, 5), 0.2, dtype=torch.float64))
     assert state["largest"] == pytest.approx(0.2)
     assert state["entropy"] == pytest.approx(math.log(5))
@@ -72,7 +72,7 @@ def test_a_tagger_learns_in_a_few_steps() -> None:
 
 
 @pytest.mark.parametrize("positions", ["none", "rotary", "sinusoidal", "alibi"])
-def test_a_tagger_sees_no_later_token(positions: str) -> None:
+def test_a_tagger_is_causal(positions: str) -> None:
     model = extrapolation.Tagger(positions, 16, 16, 2)
     tokens = torch.randint(8, (1, 12))
     changed = tokens.clone()
@@ -112,7 +112,7 @@ def test_compounds_are_split_and_rejoined() -> None:
     counted = [
         bleu([split_compounds(s) for s in half], [split_compounds(s) for s in right], tokenize="none").score
     ]
-    assert counted[0] > bleu(half, right, tokenize="none").score  # half a compound has its points
+    assert counted[0] > bleu(half, right, tokenize="none").score  # half a compound gets credit
 
 
 def test_calibration_error_is_its_definition() -> None:
@@ -121,7 +121,7 @@ def test_calibration_error_is_its_definition() -> None:
 
 
 def test_minutes_of_a_run_reach_to_its_last_step(tmp_path: Path) -> None:
-    """100 tokens a step at 1,000 and 500 a second: 10 s, then 10 s for half as many steps, whoever stopped it."""
+    """100 tokens per step at 1,000 and 500 tokens per second: 10 s for 100 steps, then 15 s for 75 steps."""
     metrics = [
         {"kind": "train", "step": 100, "target_tokens_per_second": 1000.0, "seconds": 10.5},
         {"kind": "dev", "step": 100, "loss": 3.0, "bleu": 5.0, "seconds": 10.5},
@@ -134,13 +134,13 @@ def test_minutes_of_a_run_reach_to_its_last_step(tmp_path: Path) -> None:
     assert [(p["step"], p["minutes"] * 60) for p in points] == [(100, 10.0), (175, 25.0)]
 
 
-def test_a_run_too_short_for_a_speed_has_the_minutes_of_the_clock(tmp_path: Path) -> None:
+def test_a_run_without_a_logged_speed_has_wall_clock_minutes(tmp_path: Path) -> None:
     line = {"kind": "dev", "step": 40, "loss": 3.0, "seconds": 6.0}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     assert curve(tmp_path, target_tokens=4_000) == [{"step": 40, "minutes": 0.1, "loss": 3.0}]
 
 
-def test_minutes_to_a_score_lie_between_validations() -> None:
+def test_minutes_to_a_score_are_interpolated_between_validations() -> None:
     points = [{"minutes": 2.0, "bleu": 10.0, "step": 1}, {"minutes": 4.0, "bleu": 20.0, "step": 2}]
     assert minutes_to(points, 5.0) == 1.0
     assert minutes_to(points, 15.0) == 3.0

@@ -1,4 +1,4 @@
-"""What tables and claims say of records: made up here, so that it is known what they must say."""
+"""Tables and claims computed from synthetic records, whose findings are known."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ pytestmark = pytest.mark.usefixtures("at_the_root")
 BASE = 40.0
 
 
-def evidence(experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]) -> Results:
-    """Row -> seed -> result."""
+def synthetic_results(
+    experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]
+) -> Results:
+    """Return results from synthetic records: row -> seed -> result."""
     records = {
         name: [Record(name, scale.name, seed, "", "", result) for seed, result in seeds.items()]
         for name, seeds in results.items()
@@ -37,7 +39,7 @@ def variations(
     scale: str = "multi30k",
     perplexity: Mapping[str, float] = MappingProxyType({}),
 ) -> Finding:
-    """Table 3 of a base with 40 and 50 BLEU, and of rows that differ from it by so much with seeds 1, 2."""
+    """Return Table 3's finding: base has 40 and 50 BLEU with seeds 1 and 2, the other rows differ from it as given."""
     results = {
         table3.row_name(line.preset): {
             seed: {
@@ -52,11 +54,11 @@ def variations(
         }
         for line in TABLE_3
     }
-    return table3.find(evidence(table3.EXPERIMENT, SCALES[scale], results))
+    return table3.find(synthetic_results(table3.EXPERIMENT, SCALES[scale], results))
 
 
 def cells(finding: Finding, label: str) -> dict[str, str]:
-    """The row of the first table whose name ends so."""
+    """Return the row of the first table whose first cell ends with `label`, by column."""
     (table, *_) = finding.tables
     (row,) = [row for row in table.rows if row[0].endswith(label)]
     return dict(zip(table.columns, row, strict=True))
@@ -72,7 +74,12 @@ def claim(finding: Finding, words: str) -> Claim:
     [
         ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.9, "agrees"),
         ("table3-a-h1", "h = 1, d_k = d_v = 512", 0.9, "differs"),
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.2, "too close"),  # minus nearly nothing confirms nothing
+        (
+            "table3-a-h1",
+            "h = 1, d_k = d_v = 512",
+            -0.2,
+            "too close",
+        ),  # a small negative difference confirms nothing
         ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.34, "too close"),  # printed as -0.3
         ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", 0.4, "agrees"),
         ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", -0.4, "differs"),
@@ -133,7 +140,7 @@ def test_the_rate_goes_with_the_width_unless_a_row_has_its_own() -> None:
             by_width = base.schedule.peak * (base.model.d_model / config.model.d_model) ** 0.5
             own = scale.rates.get(line.preset)
             assert config.schedule.peak == pytest.approx(own or by_width, rel=1e-3)
-            if own:  # and the reader is told
+            if own:  # the table's note states it
                 assert f"{own:g}" in variations({"base": [0.0]}, name).tables[0].note
     assert table3.row("big", SCALES["wmt14"]).configuration().schedule.peak is None  # the paper's formula
 
@@ -156,7 +163,7 @@ def test_the_best_system_is_named_and_ties_are_no_win() -> None:
             for name in names
             for kind in ("", "time-")
         }
-        return table2.find(evidence(table2.EXPERIMENT, SCALES["multi30k"], results))
+        return table2.find(synthetic_results(table2.EXPERIMENT, SCALES["multi30k"], results))
 
     beaten = claim(finding({"transformer": 38.0, "luong": 39.0}), "of its size")
     assert beaten.status == "not confirmed here"
@@ -173,7 +180,7 @@ def test_the_best_system_is_named_and_ties_are_no_win() -> None:
         (["det → head", "rare word"], "det → head", "confirmed here"),
         (["offset -1", "rare word"], None, "confirmed here"),
         ([], "det → head", "not confirmed here"),
-        ([], None, "not testable at this scale"),  # no trees, so hardly a role to find
+        ([], None, "not testable at this scale"),  # without trees, few roles can be detected
     ],
 )
 def test_roles_are_not_testable_without_trees(roles: list[str], relation: str | None, status: str) -> None:
@@ -185,5 +192,5 @@ def test_roles_are_not_testable_without_trees(roles: list[str], relation: str | 
     maps = {part: [[[[1000]]]] for part in PARTS}  # (layers, heads, query, key)
     result = {"heads": [head], "sentences": 1, "source": ["a"], "target": ["b"], "maps": maps}
     scale = SCALES["multi30k"]
-    finding = figures.find(evidence(figures.EXPERIMENT, scale, {"figures-attention": {1: result}}))
+    finding = figures.find(synthetic_results(figures.EXPERIMENT, scale, {"figures-attention": {1: result}}))
     assert claim(finding, "Heads learn").status == status

@@ -1,4 +1,4 @@
-"""Operations by formula against what torch counts, and the measurements of single layers against their definitions."""
+"""Operations by formula against torch's counts, and measurements of single layers against their definitions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from paths import CONFIGS
 SHIPPED = sorted(CONFIGS.glob("multi30k*.yaml"))
 
 
-@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # told whenever oneDNN is switched off
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # emitted whenever oneDNN is disabled
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_the_formula_counts_what_torch_counts(file: Path) -> None:
-    """A forward pass over two sentence pairs, without oneDNN, whose fused LSTM can't be looked into."""
+    """A forward pass over two sentence pairs, without oneDNN, because operations in its fused LSTM aren't counted."""
     config = Config.load(file).model
     model = build_model(config, 23, 23).eval()
     source, target = torch.randint(4, 23, (2, 7)), torch.randint(4, 23, (2, 5))
@@ -53,12 +53,14 @@ def test_training_costs_three_forward_passes() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "d"), [(64, 16), (128, 32)])
 def test_a_layers_formula_is_what_it_computes(kind: str, n: int, d: int) -> None:
-    blocks = 2 if kind == "restricted" else 1  # each block of 32 queries sees 62 keys, for 31 that count
+    blocks = (
+        2 if kind == "restricted" else 1
+    )  # a query computes scores of its block's 62 keys, and 31 are unmasked
     assert counted(kind, n, d) == blocks * KINDS[kind].flops(n, d)
 
 
 def test_kept_memory_is_counted_in_bytes() -> None:
-    """An exponential keeps its result, in float32: 4 bytes each, and nothing twice."""
+    """An exponential saves its result, in float32: 4 bytes per element, each storage counted once."""
 
     class Twice(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -82,7 +84,7 @@ def test_attention_keeps_all_pairs_and_a_window_does_not() -> None:
 
 def test_a_chain_counts_operations_that_wait() -> None:
     x = torch.zeros(3, requires_grad=True)
-    assert longest_chain(x + 1) == 2  # the addition, and what gathers its gradient
+    assert longest_chain(x + 1) == 2  # the addition, and the node that accumulates the gradient
     assert longest_chain((x + 1) + ((x + 1) + 1)) == 4
     lengths = [
         longest_chain(Recurrent(8, unrolled=True)(torch.zeros(1, n, 8, requires_grad=True)))
@@ -96,8 +98,10 @@ def test_paths_are_those_of_table_1() -> None:
     found = measure_paths(seed=1, lengths=lengths, radius=4)["layers"]
     assert found["self-attention"] == found["recurrent"] == [1, 1, 1]
     assert found["convolutional"] == [2, 3, 4]  # the smallest L with 3^L >= n
-    assert found["convolutional, contiguous"] == [-(-(n - 1) // 2) for n in lengths]  # two positions a layer
-    assert found["restricted"] == [-(-(n - 1) // 3) for n in lengths]  # three positions a layer
+    assert found["convolutional, contiguous"] == [
+        -(-(n - 1) // 2) for n in lengths
+    ]  # two positions per layer
+    assert found["restricted"] == [-(-(n - 1) // 3) for n in lengths]  # three positions per layer
 
 
 def test_the_unrolled_recurrence_is_the_fused_one() -> None:

@@ -1,4 +1,4 @@
-"""The paper's tables against a second transcript of them, and our models against the parameters that it prints."""
+"""The paper's tables against a second transcript, and the models' parameter counts against the printed ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwise.experiments.harness.paper import (
 )
 from headwise.models.counting import parameter_formula
 
-# Typed off the paper row by row, as it is printed: the rows of Table 3 without their settings.
+# Transcribed from the paper row by row: the rows of Table 3 without their settings.
 PRINTED_3 = """
 base 4.92 25.8 65
 A 5.29 24.9
@@ -99,14 +99,14 @@ def test_tables_1_and_4_have_the_papers_rows() -> None:
     ("size", "name"), [("base", "Transformer (base model)"), ("big", "Transformer (big)")]
 )
 def test_the_printed_cost_is_time_times_devices_times_their_speed(size: str, name: str) -> None:
-    """How the paper estimates its costs (section 6.1), to the two digits that it prints."""
+    """The paper's cost estimate (section 6.1), to the two digits that it prints."""
     cost = next(row.flops for row in TABLE_2 if row.name == name)
     assert cost == pytest.approx(HOURS[size] * 3600 * DEVICES * DEVICE_FLOPS, rel=0.02)
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE_3 if row.parameters], ids=lambda row: row.preset)
 def test_our_parameter_counts_are_the_papers(row: object) -> None:
-    """Within 1 % and the rounding to millions: big with the printed vocabulary, the others with the implied one."""
+    """Equal within 1 % plus rounding to millions: big with the printed vocabulary, the others with the implied one."""
     from headwise.experiments.harness.paper import Variation
 
     assert isinstance(row, Variation)

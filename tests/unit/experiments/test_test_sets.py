@@ -1,4 +1,4 @@
-"""Both kinds of BLEU on a test set, in each form that a model's text may have."""
+"""Both kinds of BLEU on a test set, for each text format of a model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GERMAN = ["Die Nord-Süd-Achse ist nicht hier, sondern dort.", 'Er sagt: "Ja, He
 FRENCH_LINES = ["L'axe nord-sud n'est pas ici.", "Il dit : « Oui, monsieur ! »"]
 
 
-def written(folder: Path, target: list[str], **changes: object) -> TestSet:
+def write_test_set(folder: Path, target: list[str], **changes: object) -> TestSet:
     for name, lines in (("test.en", SOURCES), ("test.xx", target)):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return TestSet(folder / "test.en", folder / "test.xx", **changes)  # type: ignore[arg-type]
 
 
 def test_stanfords_form_is_for_the_model_and_plain_text_for_sacrebleu(tmp_path: Path) -> None:
-    test = written(tmp_path, GERMAN, form="stanford", compounds=True)
+    test = write_test_set(tmp_path, GERMAN, form="stanford", compounds=True)
     sources, references = test.pairs()
     assert sources[0] == "The North ##AT##-##AT## South axis isn &apos;t here ."
     assert references == [to_stanford(line, "de") for line in GERMAN]
@@ -35,14 +35,14 @@ def test_stanfords_form_is_for_the_model_and_plain_text_for_sacrebleu(tmp_path: 
     wrong = [references[0].replace("Süd", "Ost"), references[1]]
     scored = test.scores(wrong)
     plain = [GERMAN[0].replace("Süd", "Ost"), GERMAN[1]]
-    assert scored["bleu"] == bleu(plain, GERMAN).to_json()  # sacreBLEU on what a reader would see
-    # The paper's: in Stanford's form both sides have been tokenized and split already.
+    assert scored["bleu"] == bleu(plain, GERMAN).to_json()  # sacreBLEU on detokenized text
+    # The paper's BLEU: in Stanford's format both sides are already tokenized and split.
     assert scored["tokenized_bleu"] == bleu(wrong, references, tokenize="none").to_json()
     assert "tok:none" in scored["tokenized_bleu"]["signature"]
 
 
 def test_plain_text_is_tokenized_for_the_papers_bleu_alone(tmp_path: Path) -> None:
-    test = written(tmp_path, FRENCH_LINES, form="plain", languages=("en", "fr"))
+    test = write_test_set(tmp_path, FRENCH_LINES, form="plain", languages=("en", "fr"))
     assert test.pairs() == (SOURCES, FRENCH_LINES)
     scored = test.scores([FRENCH_LINES[0].replace("ici", "là"), FRENCH_LINES[1]])
     assert (
@@ -55,7 +55,7 @@ def test_plain_text_is_tokenized_for_the_papers_bleu_alone(tmp_path: Path) -> No
 
 
 def test_given_text_stays_as_it_is(tmp_path: Path) -> None:
-    test = written(tmp_path, GERMAN)
+    test = write_test_set(tmp_path, GERMAN)
     assert test.pairs() == (SOURCES, GERMAN)
     scored = test.scores([GERMAN[0], "etwas ganz anderes, das nicht da steht"])
     hypotheses = [GERMAN[0], "etwas ganz anderes, das nicht da steht"]

@@ -1,1 +1,1 @@
-"""What the heads of a model do, how much each matters, and what is left without some."""
+"""Attention heads: their roles, their importance, and pruning."""

@@ -1,8 +1,8 @@
-"""How much each head matters: what the loss loses without it, by trying and by gradient (Michel et al. 2019).
+"""Head importance by masking and by gradient (Michel et al. 2019).
 
-By trying: the mean negative log-likelihood per target token with the head silenced, less that of the whole model. By
-gradient: the mean over sentences of |∂L/∂ξ| at ξ = 1, where ξ multiplies the head's attention weights, and so its
-output, and L is the sentence's negative log-likelihood (equation 3 there), divided by target tokens.
+Masking: the increase of the mean negative log-likelihood per target token when the head is masked. Gradient: the mean
+over sentences of |∂L/∂ξ| at ξ = 1, where ξ multiplies the head's attention weights, and so its output, and L is the
+sentence's negative log-likelihood (equation 3 there), divided by its number of target tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BATCH_TOKENS = 4096
 
 @dataclass(frozen=True, order=True)
 class HeadPlace:
-    """Where a head is; layers and heads count from 0."""
+    """Location of a head: part, layer and head, the latter two counted from 0."""
 
     part: Part
     layer: int
@@ -41,43 +41,43 @@ class HeadPlace:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sentence pairs as ids for forced decoding: sources end with the end symbol, targets have no symbols."""
+    """Sentence pairs as ids for forced decoding: sources end with the end symbol, targets have no special symbols."""
 
     sources: list[list[int]]
     targets: list[list[int]]
 
     @classmethod
     def encode(cls, translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> Pairs:
-        """Encode texts, leaving out pairs that are empty or longer than the model can read."""
-        subwords, room = translator.subwords, translator.model.max_length
-        rows = [
+        """Encode sentence pairs; those with an empty side or longer than the model's maximum length are left out."""
+        subwords, max_length = translator.subwords, translator.model.max_length
+        pairs = [
             (source, target)
             for source, target in zip(
                 ([*subwords.encode_source(text), EOS] for text in sources),
                 map(subwords.encode_target, targets),
                 strict=True,
             )
-            if len(source) > 1 and target and max(len(source), len(target) + 1) <= room
+            if len(source) > 1 and target and max(len(source), len(target) + 1) <= max_length
         ]
-        return cls([source for source, _ in rows], [target for _, target in rows])
+        return cls([source for source, _ in pairs], [target for _, target in pairs])
 
     def batches(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
-        """Yield source, its mask, target input, target output and its mask, in batches of similar length."""
+        """Yield batches of pairs of similar length: source, its mask, target input, target output and its mask."""
         lengths = [max(len(s), len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)]
-        for rows in batches(lengths, _BATCH_TOKENS):
-            source, mask = padded([self.sources[row] for row in rows], PAD, device)
-            inputs, _ = padded([[BOS, *self.targets[row]] for row in rows], PAD, device)
-            outputs, real = padded([[*self.targets[row], EOS] for row in rows], PAD, device)
+        for indices in batches(lengths, _BATCH_TOKENS):
+            source, mask = padded([self.sources[index] for index in indices], PAD, device)
+            inputs, _ = padded([[BOS, *self.targets[index]] for index in indices], PAD, device)
+            outputs, real = padded([[*self.targets[index], EOS] for index in indices], PAD, device)
             yield source, mask, inputs, outputs, real
 
     @property
     def tokens(self) -> int:
-        """Target tokens, end symbols included."""
+        """Number of target tokens, end symbols included."""
         return sum(len(target) + 1 for target in self.targets)
 
 
 def head_places(model: Seq2Seq) -> list[HeadPlace]:
-    """Return every head of a model, part by part and layer by layer."""
+    """Return the locations of all heads of a model, by part and layer."""
     return [
         HeadPlace(part, layer, head)
         for part, attentions in attention_parts(model).items()
@@ -88,41 +88,41 @@ def head_places(model: Seq2Seq) -> list[HeadPlace]:
 
 @contextmanager
 def gated(model: Seq2Seq, gates: Mapping[Part, Iterable[Tensor]]) -> Iterator[None]:
-    """Multiply each head's attention weights by its gate inside this context.
+    """Context manager that multiplies each head's attention weights by its gate.
 
-    `gates` hold for each part one tensor a layer, (heads,) or (batch, heads). Probes set before are called first.
+    `gates` holds one tensor per layer for each part, (heads,) or (batch, heads). Probes set earlier are called first.
     """
-    before: list[tuple[Probed, Probe | None]] = []
+    saved_probes: list[tuple[Probed, Probe | None]] = []
 
     def probe(attention: Probed, gate: Tensor) -> Probe:
         earlier = attention.probe
-        wide = gate[..., :, None, None]
+        factor = gate[..., :, None, None]
 
         def multiply(weights: Tensor) -> Tensor:
-            return (weights if earlier is None else earlier(weights)) * wide.to(weights.dtype)
+            return (weights if earlier is None else earlier(weights)) * factor.to(weights.dtype)
 
         return multiply
 
     try:
         for part, attentions in attention_parts(model).items():
             for attention, gate in zip(attentions, gates.get(part, ()), strict=False):
-                before.append((attention, attention.probe))
+                saved_probes.append((attention, attention.probe))
                 attention.probe = probe(attention, gate)
         yield
     finally:
-        for attention, earlier in reversed(before):
+        for attention, earlier in reversed(saved_probes):
             attention.probe = earlier
 
 
 def without(model: Seq2Seq, removed: Sequence[HeadPlace]) -> dict[Part, list[Tensor]]:
-    """Return gates of 1, and of 0 for the heads removed."""
+    """Return gates for `gated`: 0 for the removed heads, 1 for all others."""
     device = next(model.parameters()).device
     gates: dict[Part, list[Tensor]] = {
         part: [torch.ones(heads_of(attention), device=device) for attention in attentions]
         for part, attentions in attention_parts(model).items()
     }
-    for place in removed:
-        gates[place.part][place.layer][place.head] = 0.0
+    for head in removed:
+        gates[head.part][head.layer][head.head] = 0.0
     return gates
 
 
@@ -131,28 +131,30 @@ def loss(model: Seq2Seq, pairs: Pairs) -> float:
     """Return the mean negative log-likelihood per target token, in nats."""
     total = 0.0
     for source, mask, inputs, outputs, real in pairs.batches(next(model.parameters()).device):
-        gains = token_log_probs(model, source, mask, inputs, outputs)
-        total -= float(gains[real].double().sum())
+        log_probs = token_log_probs(model, source, mask, inputs, outputs)
+        total -= float(log_probs[real].double().sum())
     return total / pairs.tokens
 
 
 def importance_by_masking(translator: Translator, pairs: Pairs) -> dict[HeadPlace, float]:
-    """Return what the loss rises by (nats per target token) when one head alone is silenced."""
+    """Return, for each head, how much the loss rises (nats per target token) when this head alone is masked."""
     model = private_copy(translator.model)
-    whole = loss(model, pairs)
-    found = {}
-    for place in head_places(model):
-        with gated(model, {place.part: without(model, [place])[place.part]}):
-            found[place] = loss(model, pairs) - whole
-    return found
+    full_loss = loss(model, pairs)
+    importance = {}
+    for head in head_places(model):
+        with gated(model, {head.part: without(model, [head])[head.part]}):
+            importance[head] = loss(model, pairs) - full_loss
+    return importance
 
 
 def importance_by_gradient(translator: Translator, pairs: Pairs) -> dict[HeadPlace, float]:
-    """Return the mean over sentences of |∂L/∂ξ|, L in nats per target token of the sentence."""
+    """Return, for each head, the mean over sentences of |∂L/∂ξ|, L in nats per target token of the sentence."""
     model = private_copy(translator.model)
     parts = attention_parts(model)
     totals: dict[Part, NDArray[np.float64]] = {
-        part: np.zeros((len(found), heads_of(found[0]))) for part, found in parts.items() if found
+        part: np.zeros((len(attentions), heads_of(attentions[0])))
+        for part, attentions in parts.items()
+        if attentions
     }
     with torch.enable_grad():
         for source, mask, inputs, outputs, real in pairs.batches(next(model.parameters()).device):
@@ -164,12 +166,12 @@ def importance_by_gradient(translator: Translator, pairs: Pairs) -> dict[HeadPla
                 for part, total in totals.items()
             }
             with gated(model, gates):
-                gains = token_log_probs(model, source, mask, inputs, outputs)
-            each = -(gains * real).sum(1) / real.sum(1)  # (batch,)
-            flat = [gate for layers in gates.values() for gate in layers]
-            slopes = iter(torch.autograd.grad(each.sum(), flat))
+                log_probs = token_log_probs(model, source, mask, inputs, outputs)
+            sentence_losses = -(log_probs * real).sum(1) / real.sum(1)  # (batch,)
+            all_gates = [gate for layers in gates.values() for gate in layers]
+            gradients = iter(torch.autograd.grad(sentence_losses.sum(), all_gates))
             for part, layers in gates.items():
-                totals[part] += np.stack([next(slopes).abs().sum(0).cpu().numpy() for _ in layers])
+                totals[part] += np.stack([next(gradients).abs().sum(0).cpu().numpy() for _ in layers])
     sentences = len(pairs.sources)
     return {
         HeadPlace(part, layer, head): float(total[layer, head]) / sentences

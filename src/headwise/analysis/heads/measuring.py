@@ -1,4 +1,4 @@
-"""Measuring the heads of a model on text: attention recorded by forced decoding, sentence by sentence, then counted."""
+"""Measurement of a model's heads on text: attention is recorded by forced decoding and counted by sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BATCH_TOKENS = 2048
 
 @dataclass(frozen=True)
 class Annotated:
-    """A sentence with what is known of it: words, (dependent, head, relation) and (pronoun, antecedent) links."""
+    """A sentence with gold annotation: (dependent, head, relation) edges and (pronoun, antecedent) links of words."""
 
     sentence: Sentence
     edges: tuple[tuple[int, int, str], ...] = ()
@@ -35,12 +35,12 @@ class Annotated:
 
     @classmethod
     def of(cls, text: str) -> Annotated:
-        """Take a text without annotation; its words are what stands between spaces."""
+        """Make a sentence without annotation; words are separated by whitespace."""
         return cls(Sentence.of(text))
 
     @classmethod
     def of_tree(cls, tree: Tree, *, tokenized: bool = False, lowercase: bool = False) -> Annotated:
-        """Take a gold tree; `tokenized` puts a space between all words and `lowercase` lowers them for the model."""
+        """Make a sentence from a gold tree; `tokenized` puts a space between all words, `lowercase` lower-cases."""
         text, words = " ".join(tree.words) if tokenized else tree.text, tree.words
         if lowercase:
             text, words = text.lower(), tuple(word.lower() for word in words)
@@ -49,7 +49,7 @@ class Annotated:
 
 @dataclass(frozen=True)
 class PartReport:
-    """All heads of one part, the best head for each relation, and how many sentences were read."""
+    """Measurements of one part: all its heads, the best head for each relation, and the number of sentences."""
 
     part: Part
     heads: tuple[HeadRoles, ...]
@@ -65,24 +65,24 @@ def measure_heads(
     *,
     frequencies: tuple[Counter[int], Counter[int]] | None = None,
 ) -> list[PartReport]:
-    """Measure every head while the model says the targets.
+    """Measure every head by forced decoding of the targets.
 
-    `frequencies` of source and of target ids are those found here unless given.
+    `frequencies` of source and target ids, for the rare-word role, are counted in these sentences by default.
 
-    Parts that the model lacks are left out. Raises `ConfigError` for an ensemble, and where there is no sentence.
+    Parts that the model lacks are left out. Raises `ConfigError` for an ensemble, or if there is no sentence.
     """
     if isinstance(translator.model, Ensemble):
         raise ConfigError("heads: expected one model, found an ensemble of several")
     if not sources:
         raise ConfigError("heads: expected at least one sentence, found none")
     subwords = translator.subwords
-    source_ids = [[*subwords.encode_source(one.sentence.text), EOS] for one in sources]
-    target_ids = [subwords.encode_target(one.sentence.text) for one in targets]
-    room = translator.model.max_length
+    source_ids = [[*subwords.encode_source(annotated.sentence.text), EOS] for annotated in sources]
+    target_ids = [subwords.encode_target(annotated.sentence.text) for annotated in targets]
+    max_length = translator.model.max_length
     kept = [
         n
         for n, (s, t) in enumerate(zip(source_ids, target_ids, strict=True))
-        if max(len(s), len(t) + 1) <= room
+        if max(len(s), len(t) + 1) <= max_length
     ]
     kept = [n for n in kept if len(source_ids[n]) > 1 and target_ids[n]]
     source_counts, target_counts = frequencies or (
@@ -90,30 +90,30 @@ def measure_heads(
         Counter(token for ids in target_ids for token in [BOS, *ids]),
     )
     counts: dict[Part, tuple[TokenCounts, LinkCounts, LinkCounts]] = {}
-    for number, attention in _recorded(translator, source_ids, target_ids, kept):
-        source, target = sources[number], targets[number]
+    for index, attention in _recorded(translator, source_ids, target_ids, kept):
+        source, target = sources[index], targets[index]
         for part, weights in attention.items():
             causal = part == "decoder"
             if part not in counts:
                 counts[part] = (TokenCounts(causal), LinkCounts(causal=causal), LinkCounts(causal=causal))
             tokens, links, pronouns = counts[part]
             if causal:
-                tokens.add(weights, [target_counts[i] for i in [BOS, *target_ids[number]]], end=0)
+                tokens.add(weights, [target_counts[i] for i in [BOS, *target_ids[index]]], end=0)
             else:
-                seen = [source_counts[i] for i in source_ids[number]]
-                rows = weights[:, :, :-1] if part == "encoder" else weights
-                tokens.add(rows, [*seen[:-1], np.inf], end=-1)
+                key_frequencies = [source_counts[i] for i in source_ids[index]]
+                query_rows = weights[:, :, :-1] if part == "encoder" else weights
+                tokens.add(query_rows, [*key_frequencies[:-1], np.inf], end=-1)
             if part == "cross":
                 continue
-            one = target if causal else source
+            annotated = target if causal else source
             # The decoder's first column is the start symbol, the encoder's last the end symbol: neither is a word.
-            inside = weights[:, :, 1:, 1:] if causal else weights[:, :, :-1, :-1]
-            ids = target_ids[number] if causal else source_ids[number][:-1]
+            token_weights = weights[:, :, 1:, 1:] if causal else weights[:, :, :-1, :-1]
+            ids = target_ids[index] if causal else source_ids[index][:-1]
             pieces = (subwords.target_pieces if causal else subwords.source_pieces)(ids)
-            over_words = _by_words(inside, one.sentence, pieces)
-            links.add(over_words, one.edges)
-            refer = [(pronoun, noun, "coreference") for pronoun, noun in one.coreference]
-            pronouns.add(over_words, refer, both=False)
+            word_weights = _by_words(token_weights, annotated.sentence, pieces)
+            links.add(word_weights, annotated.edges)
+            antecedents = [(pronoun, noun, "coreference") for pronoun, noun in annotated.coreference]
+            pronouns.add(word_weights, antecedents, both=False)
     return [_report(part, *counts[part]) for part in PARTS if part in counts]
 
 
@@ -123,8 +123,8 @@ def _report(part: Part, tokens: TokenCounts, links: LinkCounts, pronouns: LinkCo
     return PartReport(
         part,
         tuple(head_roles(tokens, links, pronouns)),
-        tuple(found for found in relations if found is not None),
-        tuple(found for found in coreference if found is not None),
+        tuple(rate for rate in relations if rate is not None),
+        tuple(rate for rate in coreference if rate is not None),
         links.sentences or tokens.sentences,
     )
 
@@ -133,25 +133,25 @@ def _report(part: Part, tokens: TokenCounts, links: LinkCounts, pronouns: LinkCo
 def _recorded(
     translator: Translator, sources: Sequence[list[int]], targets: Sequence[list[int]], kept: Sequence[int]
 ) -> Iterator[tuple[int, dict[Part, NDArray[np.float32]]]]:
-    """Yield each kept sentence's attention, without padding, in batches of similar length."""
+    """Yield the index and the attention, without padding, of each kept pair; batches are of similar length."""
     model = translator.model
     device = next(model.parameters()).device
     lengths = [max(len(sources[n]), len(targets[n]) + 1) for n in kept]
-    for places in batches(lengths, _BATCH_TOKENS):
-        numbers = [kept[place] for place in places]
-        source, mask = padded([sources[n] for n in numbers], PAD, device)
-        inputs, _ = padded([[BOS, *targets[n]] for n in numbers], PAD, device)
+    for positions in batches(lengths, _BATCH_TOKENS):
+        indices = [kept[position] for position in positions]
+        source, mask = padded([sources[n] for n in indices], PAD, device)
+        inputs, _ = padded([[BOS, *targets[n]] for n in indices], PAD, device)
         with recording(model) as records:
             model(source, mask, inputs)
-        for row, number in enumerate(numbers):
-            sizes = {"source": len(sources[number]), "target": len(targets[number]) + 1}
+        for row, index in enumerate(indices):
+            sizes = {"source": len(sources[index]), "target": len(targets[index]) + 1}
             shapes = {
                 "encoder": ("source", "source"),
                 "decoder": ("target", "target"),
                 "cross": ("target", "source"),
             }
             yield (
-                number,
+                index,
                 {
                     part: weights[:, :, : sizes[shapes[part][0]], : sizes[shapes[part][1]]]
                     for part, weights in stacked(records, row).items()
@@ -160,7 +160,7 @@ def _recorded(
 
 
 def _by_words(weights: NDArray[np.float32], sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float32]:
-    """Go from tokens to the sentence's words: the sum over columns, the mean over rows."""
+    """Aggregate token weights into words: sum over columns, mean over rows."""
     shared = overlap(sentence, pieces)  # (words, pieces)
     columns = shared / np.maximum(shared.sum(axis=0), 1)
     rows = (shared > 0) / np.maximum((shared > 0).sum(axis=1, keepdims=True), 1)

@@ -1,7 +1,7 @@
-"""What is left when heads are removed: a curve by order of importance, with re-tuning, and learned gates.
+"""Head pruning: BLEU curves by order of removal, with optional fine-tuning, and learned hard-concrete gates.
 
 The gates are those of Voita et al. 2019 (section 6.1), from Louizos et al. 2018: each head is multiplied by a
-hard-concrete variable, and the loss of training goes on with λ times the expected number of open gates added to it.
+hard-concrete variable, and training continues with λ times the expected number of open gates added to the loss.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _TEMPERATURE, _LOW, _HIGH = 2 / 3, -0.1, 1.1  # β, γ and ζ of Louizos et al. 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a model is trained on: so many steps of Adam on random batches of the pairs."""
+    """Configuration of fine-tuning: `steps` steps of Adam on random batches of the sentence pairs."""
 
     steps: int = 100
     rate: float = 1e-4
-    sentences: int = 64  # a batch
+    sentences: int = 64  # per batch
     label_smoothing: float = 0.1
     seed: int = 1
 
 
 @dataclass(frozen=True)
 class PruningPoint:
-    """BLEU with so many heads removed."""
+    """A point of a pruning curve: BLEU with `removed` heads, a `share` of all, removed."""
 
     removed: int
     share: float
@@ -47,15 +47,15 @@ class PruningPoint:
 
 
 def removal_order(importance: dict[HeadPlace, float]) -> list[HeadPlace]:
-    """Return the heads, the least important first; equal ones in the order of the model."""
-    return sorted(importance, key=lambda place: (importance[place], place))
+    """Return the heads sorted by importance, the least important first; ties in the order of the model."""
+    return sorted(importance, key=lambda head: (importance[head], head))
 
 
 def random_order(model: Seq2Seq, seed: int) -> list[HeadPlace]:
-    """Return the heads in an order that depends on the seed alone."""
-    places = head_places(model)
-    Random(seed).shuffle(places)
-    return places
+    """Return the heads in a random order, determined by the seed."""
+    heads = head_places(model)
+    Random(seed).shuffle(heads)
+    return heads
 
 
 def pruning_curve(
@@ -68,10 +68,10 @@ def pruning_curve(
     beam: int = 1,
     tuning: tuple[Tuning, Pairs] | None = None,
 ) -> list[PruningPoint]:
-    """Translate with ever more heads removed, in the order given, and score (sacreBLEU's default).
+    """Return BLEU (sacreBLEU's default) against the number of heads removed in the given order.
 
-    `points` are spread evenly from none to all. With `tuning`, each pruned model is trained on for a while on the
-    pairs, with its heads removed, before it translates. The translator's own model is left as it is.
+    There is a point without removal, and `points` more, evenly spaced up to all heads. With `tuning`, each pruned model
+    is fine-tuned on the pairs, with its heads removed, before it translates. The translator's own model isn't modified.
     """
     curve = []
     for step in range(points + 1):
@@ -80,38 +80,40 @@ def pruning_curve(
         replica.model = copy.deepcopy(translator.model)
         with gated(replica.model, without(replica.model, order[:count])):
             if tuning is not None and count:
-                train_on(replica.model, tuning[1], tuning[0])
+                fine_tune(replica.model, tuning[1], tuning[0])
             score = _bleu(replica, sources, references, beam)
         curve.append(PruningPoint(count, count / len(order), score))
     return curve
 
 
-def train_on(model: Seq2Seq, pairs: Pairs, tuning: Tuning, gates: HardConcreteGates | None = None) -> None:
-    """Train a model (and gates) on for some steps; afterwards it is in evaluation mode again.
+def fine_tune(model: Seq2Seq, pairs: Pairs, tuning: Tuning, gates: HardConcreteGates | None = None) -> None:
+    """Fine-tune a model, and gates if given; afterwards the model is in evaluation mode.
 
-    Raises `TrainingError` where the loss stops being a number.
+    Raises `TrainingError` if a gradient isn't finite.
     """
-    draw = Random(tuning.seed)
+    generator = Random(tuning.seed)
     parameters = [*model.parameters(), *([] if gates is None else gates.parameters())]
     optimizer = torch.optim.Adam(model.parameters(), lr=tuning.rate, betas=(0.9, 0.98), eps=1e-9)
     if gates is not None:
         optimizer.add_param_group({"params": list(gates.parameters()), "lr": gates.rate})
-    rows = range(len(pairs.sources))
+    indices = range(len(pairs.sources))
     device = next(model.parameters()).device
     model.train()
     with torch.random.fork_rng(), torch.enable_grad():
         torch.manual_seed(tuning.seed)
         for step in range(tuning.steps):
-            chosen = draw.sample(rows, min(tuning.sentences, len(rows)))
-            some = Pairs([pairs.sources[row] for row in chosen], [pairs.targets[row] for row in chosen])
+            sample = generator.sample(indices, min(tuning.sentences, len(indices)))
+            batch = Pairs(
+                [pairs.sources[index] for index in sample], [pairs.targets[index] for index in sample]
+            )
             optimizer.zero_grad()
-            for source, mask, inputs, outputs, real in some.batches(device):
+            for source, mask, inputs, outputs, real in batch.batches(device):
                 with gated(model, {} if gates is None else gates.draw()):
                     hidden = model(source, mask, inputs)[real]  # (target tokens, d_model)
                 total, _ = smoothed_cross_entropy(
                     hidden, model.output_weight, outputs[real], tuning.label_smoothing
                 )
-                (total / some.tokens).backward()
+                (total / batch.tokens).backward()
             if gates is not None:
                 (gates.weight * gates.expected_open()).backward()
             if not all(p.grad is None or bool(p.grad.isfinite().all()) for p in parameters):
@@ -124,7 +126,7 @@ def train_on(model: Seq2Seq, pairs: Pairs, tuning: Tuning, gates: HardConcreteGa
 
 @dataclass(frozen=True)
 class GateResult:
-    """What training with gates left: each head's gate, BLEU with them, and BLEU of the model before."""
+    """Result of training with gates: each head's gate, BLEU with the gates, and BLEU of the original model."""
 
     gates: dict[HeadPlace, float]
     weight: float
@@ -133,8 +135,8 @@ class GateResult:
 
     @property
     def open(self) -> list[HeadPlace]:
-        """The heads whose gates aren't closed."""
-        return [place for place, gate in self.gates.items() if gate > 0]
+        """The heads whose gates are open (above 0)."""
+        return [head for head, gate in self.gates.items() if gate > 0]
 
 
 def learn_gates(
@@ -149,25 +151,25 @@ def learn_gates(
     parts: Sequence[Part] = (),
     beam: int = 1,
 ) -> GateResult:
-    """Train a copy of the model on with gates, then score it with the gates as they settled.
+    """Fine-tune a copy of the model with gates, then score it with the deterministic gates.
 
-    `weight` is what an expected open gate costs, beside a loss in nats per target token; `gate_rate` is the learning
-    rate of the gates.
+    `weight` is the penalty per expected open gate, added to a loss in nats per target token; `gate_rate` is the
+    learning rate of the gates.
     """
     replica = copy.copy(translator)
     replica.model = copy.deepcopy(translator.model)
     gates = HardConcreteGates(replica.model, weight, gate_rate, parts)
-    train_on(replica.model, pairs, tuning, gates)
-    settled = gates.settled()
-    with gated(replica.model, settled):
-        after = _bleu(replica, sources, references, beam)
-    values = {
+    fine_tune(replica.model, pairs, tuning, gates)
+    final_gates = gates.deterministic()
+    with gated(replica.model, final_gates):
+        bleu_after = _bleu(replica, sources, references, beam)
+    gate_values = {
         HeadPlace(part, layer, head): float(gate)
-        for part, layers in settled.items()
+        for part, layers in final_gates.items()
         for layer, heads in enumerate(layers)
         for head, gate in enumerate(heads)
     }
-    return GateResult(values, weight, after, _bleu(translator, sources, references, beam))
+    return GateResult(gate_values, weight, bleu_after, _bleu(translator, sources, references, beam))
 
 
 def _bleu(translator: Translator, sources: Sequence[str], references: Sequence[str], beam: int) -> float:
@@ -178,45 +180,45 @@ def _bleu(translator: Translator, sources: Sequence[str], references: Sequence[s
 class HardConcreteGates(nn.Module):
     """A gate g = clamp(s (ζ - γ) + γ, 0, 1) for every head, s = sigmoid((log u - log(1 - u) + log α) / β), u uniform.
 
-    Closed and open exactly with positive probability each. P(g > 0) = sigmoid(log α - β log(-γ / ζ)).
+    A gate is exactly 0 and exactly 1 with positive probability each. P(g > 0) = sigmoid(log α - β log(-γ / ζ)).
     """
 
     def __init__(self, model: Seq2Seq, weight: float, rate: float = 0.1, parts: Sequence[Part] = ()) -> None:
-        """`weight` is λ of an expected open gate; `parts` restricts which heads have gates (all, unless named)."""
+        """`weight` is λ, the penalty per expected open gate; `parts` are the parts with gates (all by default)."""
         super().__init__()
         self.weight = weight
         self.rate = rate
         device = next(model.parameters()).device
         shapes = {
-            part: (len(found), heads_of(found[0]))
-            for part, found in attention_parts(model).items()
-            if found and (not parts or part in parts)
+            part: (len(attentions), heads_of(attentions[0]))
+            for part, attentions in attention_parts(model).items()
+            if attentions and (not parts or part in parts)
         }
         self.log_alpha = nn.ParameterDict(
             {part: nn.Parameter(torch.full(shape, 2.0, device=device)) for part, shape in shapes.items()}
         )
 
     def expected_open(self) -> Tensor:
-        """Return the expected number of gates that aren't 0."""
+        """Return the expected number of open gates (above 0)."""
         shift = _TEMPERATURE * math.log(-_LOW / _HIGH)
         return torch.stack([torch.sigmoid(part - shift).sum() for part in self.log_alpha.values()]).sum()
 
     def draw(self) -> dict[Part, Tensor]:
-        """Return a random draw of all gates, (layers, heads) for each part."""
-        drawn: dict[Part, Tensor] = {}
+        """Return a random sample of all gates, (layers, heads) for each part."""
+        sample: dict[Part, Tensor] = {}
         for part, logits in self._parts():
             uniform = torch.rand_like(logits).clamp(1e-6, 1 - 1e-6)
             concrete = torch.sigmoid((uniform.log() - (1 - uniform).log() + logits) / _TEMPERATURE)
-            drawn[part] = _stretched(concrete)
-        return drawn
+            sample[part] = _stretch(concrete)
+        return sample
 
-    def settled(self) -> dict[Part, Tensor]:
-        """Return the gates without noise (Louizos et al. 2018, equation 13)."""
-        return {part: _stretched(torch.sigmoid(logits.detach())) for part, logits in self._parts()}
+    def deterministic(self) -> dict[Part, Tensor]:
+        """Return the deterministic gates, without noise (Louizos et al. 2018, equation 13)."""
+        return {part: _stretch(torch.sigmoid(logits.detach())) for part, logits in self._parts()}
 
     def _parts(self) -> Iterator[tuple[Part, Tensor]]:
         return ((part, self.log_alpha[part]) for part in PARTS if part in self.log_alpha)
 
 
-def _stretched(concrete: Tensor) -> Tensor:
+def _stretch(concrete: Tensor) -> Tensor:
     return (concrete * (_HIGH - _LOW) + _LOW).clamp(0, 1)

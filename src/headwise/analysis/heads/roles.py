@@ -1,8 +1,8 @@
-"""What each head of one part does, measured: where it looks, at whom, and how sharply (Voita et al. 2019, section 5).
+"""Roles of the heads of one part: positional, syntactic, coreference, rare word (Voita et al. 2019, section 5).
 
-Every number stands beside what chance or the best rule without a head gives, and beside the number of cases. Where
-the best of many is reported (a relation's best head, a head's best relation, the best fixed offset), it is chosen on
-every other sentence and measured on the rest.
+Every rate comes with its baselines (chance, or the best rule without a head) and the number of cases. The best of
+many (a relation's best head, a head's best relation, the best fixed offset) is selected on every other sentence and
+measured on the rest.
 
 Shapes: L layers, H heads, R rows (queries), C columns (keys), W words.
 """
@@ -18,25 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 POSITIONAL = 0.9  # share of argmaxes at one offset (Voita et al. 2019, section 5.1)
-ABOVE = 0.1  # that a head must be more accurate than the best fixed offset (section 5.2), and three standard errors
+ABOVE = 0.1  # margin over the best fixed offset (section 5.2), or three standard errors if they are larger
 RARE = 0.5  # share of argmaxes at the least frequent token
-FEWEST = 20  # cases below which a head gets no role
+FEWEST = 20  # cases; with fewer, a head gets no role
 
 
-_REACH = 2048  # positions
-Case = tuple[int, int, float, NDArray[np.bool_]]  # sentence, offset, chance, found (L, H)
+_REACH = 2048  # largest offset between query and key, in positions
+Case = tuple[int, int, float, NDArray[np.bool_]]  # sentence, offset, chance, correct (L, H)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of n cases, and the baselines beside it, by name."""
+    """A rate over n cases, with its baselines by name."""
 
     rate: float
     baselines: dict[str, float]
     n: int
 
     def beats_baselines(self, by: float) -> bool:
-        """Whether it exceeds every baseline by this much, and by three of the baseline's standard errors."""
+        """Whether, with enough cases, the rate exceeds every baseline by `by` and by three standard errors of it."""
         return self.n >= FEWEST and all(
             self.rate >= base + max(by, 3 * math.sqrt(base * (1 - base) / self.n))
             for base in self.baselines.values()
@@ -45,10 +45,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class RelationRate:
-    """How often the word attended to most is the one that a gold link names.
+    """How often a head's largest weight is on the word of the gold link.
 
-    `direction`: `dependent` where a dependent's row is asked for its head, `head` for the reverse. `layer` and `head`
-    count from 0. Baselines: `offset`, the best fixed distance, and `chance`.
+    `direction`: `dependent` if the dependent is the query and its head the gold key, `head` for the reverse. `layer`
+    and `head` count from 0. Baselines: `offset`, the best fixed offset, and `chance`.
     """
 
     relation: str
@@ -56,22 +56,22 @@ class RelationRate:
     layer: int
     head: int
     found: Rate
-    offset: int  # of the baseline
+    offset: int  # the baseline's
 
     @property
     def name(self) -> str:
-        """The relation and who is asked for whom, as `nsubj → head` or `head → nsubj`."""
+        """The relation and its direction from query to key, as `nsubj → head` or `head → nsubj`."""
         return f"{self.relation} → head" if self.direction == "dependent" else f"head → {self.relation}"
 
 
 @dataclass(frozen=True)
 class HeadRoles:
-    """One head's numbers; `roles` are those whose thresholds it passes, in words.
+    """Measurements of one head; `roles` names those whose thresholds it passes.
 
-    position: share of argmaxes at `offset`, key minus query; chance: a random key. rare: argmax is a least frequent
-    token. entropy: mean of a row's entropy in nats; baseline `uniform`. confidence: mean of a row's largest weight;
-    baseline `uniform`. end: mean weight on the source's end symbol, or the decoder's start symbol.
-    relation, coreference: the best of the gold ones, None without gold.
+    position: share of argmaxes at `offset`, key minus query; chance: a random key. rare: share of argmaxes on a least
+    frequent token. entropy: mean entropy of a row in nats; baseline `uniform`. confidence: mean of a row's largest
+    weight; baseline `uniform`. end: mean weight on the source's end symbol, or the decoder's start symbol.
+    relation, coreference: the best gold relation, None without gold annotation.
     """
 
     layer: int
@@ -89,7 +89,7 @@ class HeadRoles:
 
 @dataclass
 class TokenCounts:
-    """Sums over sentences of what needs no gold annotation; `add` one sentence at a time."""
+    """Accumulator of the measurements that need no gold annotation; `add` takes one sentence at a time."""
 
     causal: bool = False
     sentences: int = 0
@@ -107,9 +107,9 @@ class TokenCounts:
     end: NDArray[np.float64] | float = 0.0
 
     def add(self, weights: NDArray[np.float32], frequencies: Sequence[float], *, end: int) -> None:
-        """Count one sentence: weights (L, H, R, C), how frequent each column's token is, and `end`'s column.
+        """Add one sentence: weights (L, H, R, C), the frequency of each column's token, and `end`, a symbol's column.
 
-        Causal rows see the columns up to their own, and the first, which sees only itself, isn't counted.
+        A causal row attends to the columns up to its own; the first one, which has only itself, isn't counted.
         """
         self.sentences += 1
         first = 1 if self.causal else 0
@@ -120,27 +120,29 @@ class TokenCounts:
             self.offsets = np.zeros((*weights.shape[:2], 2 * _REACH + 1), np.int64)
         heads = np.ogrid[: weights.shape[0], : weights.shape[1]]
         for row in range(first, rows):
-            seen = row + 1 if self.causal else columns
-            here = weights[:, :, row, :seen].astype(np.float64)  # (L, H, seen)
-            best = here.argmax(-1)
-            self.chances[_REACH - row : _REACH - row + seen] += 1 / seen
-            self.offsets[*heads, best - row + _REACH] += 1
-            least = counts[:seen] == counts[:seen].min()
-            self.rare = self.rare + least[best]
-            self.rare_chance += least.mean()
-            self.entropy = self.entropy - (here * np.log(np.where(here > 0, here, 1.0))).sum(-1)
-            self.entropy_uniform += np.log(seen)
-            self.confidence = self.confidence + here.max(-1)
-            self.confidence_uniform += 1 / seen
-            self.end = self.end + here[..., end]
+            visible = row + 1 if self.causal else columns
+            row_weights = weights[:, :, row, :visible].astype(np.float64)  # (L, H, visible)
+            argmax = row_weights.argmax(-1)
+            self.chances[_REACH - row : _REACH - row + visible] += 1 / visible
+            self.offsets[*heads, argmax - row + _REACH] += 1
+            is_rarest = counts[:visible] == counts[:visible].min()
+            self.rare = self.rare + is_rarest[argmax]
+            self.rare_chance += is_rarest.mean()
+            self.entropy = self.entropy - (
+                row_weights * np.log(np.where(row_weights > 0, row_weights, 1.0))
+            ).sum(-1)
+            self.entropy_uniform += np.log(visible)
+            self.confidence = self.confidence + row_weights.max(-1)
+            self.confidence_uniform += 1 / visible
+            self.end = self.end + row_weights[..., end]
             self.rows += 1
 
 
 class LinkCounts:
-    """Whether heads find gold links between words; `add` one sentence at a time, in order."""
+    """Accumulator of how well heads follow gold links between words; `add` takes one sentence at a time, in order."""
 
     def __init__(self, *, causal: bool = False) -> None:
-        """A causal part is asked only for links to words that it sees."""
+        """For a causal part, links to later words aren't counted."""
         self.causal = causal
         self.sentences = 0
         self.cases: dict[tuple[str, str], list[Case]] = defaultdict(list)
@@ -148,53 +150,59 @@ class LinkCounts:
     def add(
         self, weights: NDArray[np.float32], links: Iterable[tuple[int, int, str]], *, both: bool = True
     ) -> None:
-        """Count one sentence: weights (L, H, W, W) over words, and (dependent, head, relation) with words from 0.
+        """Add one sentence: weights (L, H, W, W) over words, and (dependent, head, relation) with words from 0.
 
-        The answer is the word with the largest weight, the asked word itself left out. With `both`, heads are asked
-        for their dependents, too.
+        A head's prediction is the word with the largest weight, the query itself excluded. With `both`, links are
+        counted from the syntactic head to the dependent, too.
         """
         words = weights.shape[2]
         for dependent, head, relation in links:
-            asked = [("dependent", dependent, head)] + ([("head", head, dependent)] if both else [])
-            for direction, query, answer in asked:
-                seen = query + 1 if self.causal else words
-                if answer >= seen or seen < 2:
+            directions = [("dependent", dependent, head)] + ([("head", head, dependent)] if both else [])
+            for direction, query, gold in directions:
+                visible = query + 1 if self.causal else words
+                if gold >= visible or visible < 2:
                     continue
-                row = weights[:, :, query, :seen].copy()
+                row = weights[:, :, query, :visible].copy()
                 row[:, :, query] = -1.0
-                case = (self.sentences, answer - query, 1 / (seen - 1), row.argmax(-1) == answer)
+                case = (self.sentences, gold - query, 1 / (visible - 1), row.argmax(-1) == gold)
                 self.cases[relation, direction].append(case)
         self.sentences += 1
 
     def relation(self, key: tuple[str, str]) -> RelationRate | None:
-        """Score the best head for a relation: chosen on sentences 0, 2, …, measured on 1, 3, …"""
-        choosing, measuring = self._halves(key)
-        if not choosing or not measuring:
+        """Return the rate of the best head for a relation: selected on sentences 0, 2, …, measured on 1, 3, …
+
+        None if either half has no case.
+        """
+        selection, evaluation = self._halves(key)
+        if not selection or not evaluation:
             return None
-        totals = np.sum([found for *_, found in choosing], axis=0)  # (L, H)
+        totals = np.sum([correct for *_, correct in selection], axis=0)  # (L, H)
         layer, head = np.unravel_index(int(totals.argmax()), totals.shape)
-        return self._rate(key, choosing, measuring, int(layer), int(head))
+        return self._rate(key, selection, evaluation, int(layer), int(head))
 
     def best_of_head(
         self, layer: int, head: int, relations: Iterable[tuple[str, str]]
     ) -> RelationRate | None:
-        """Score one head's best relation: the one that exceeds the fixed offset most where it is chosen."""
+        """Return the rate of one head's best relation: that with the largest gain over the fixed offset in selection.
+
+        None if no relation has enough cases.
+        """
         best: tuple[float, tuple[str, str]] | None = None
         for key in relations:
-            choosing, _ = self._halves(key)
-            if len(choosing) < FEWEST:
+            selection, _ = self._halves(key)
+            if len(selection) < FEWEST:
                 continue
-            rate = np.mean([found[layer, head] for *_, found in choosing])
-            gain = float(rate) - self._offset(choosing)[1] / len(choosing)
+            rate = np.mean([correct[layer, head] for *_, correct in selection])
+            gain = float(rate) - self._offset(selection)[1] / len(selection)
             if best is None or gain > best[0]:
                 best = (gain, key)
         if best is None:
             return None
-        choosing, measuring = self._halves(best[1])
-        return self._rate(best[1], choosing, measuring, layer, head) if measuring else None
+        selection, evaluation = self._halves(best[1])
+        return self._rate(best[1], selection, evaluation, layer, head) if evaluation else None
 
     def relations(self, fewest: int = FEWEST) -> list[tuple[str, str]]:
-        """Return the relations with enough cases in each half, the most frequent first."""
+        """Return the relations with at least `fewest` cases in each half, the most frequent first."""
         keys = [key for key in self.cases if min(map(len, self._halves(key))) >= fewest]
         return sorted(keys, key=lambda key: (-len(self.cases[key]), key))
 
@@ -204,37 +212,42 @@ class LinkCounts:
 
     @staticmethod
     def _offset(cases: Sequence[Case]) -> tuple[int, int]:
-        """Return the most frequent offset and how often it is right."""
+        """Return the most frequent offset and its number of cases."""
         return Counter(offset for _, offset, *_ in cases).most_common(1)[0]
 
     def _rate(
-        self, key: tuple[str, str], choosing: Sequence[Case], measuring: Sequence[Case], layer: int, head: int
+        self,
+        key: tuple[str, str],
+        selection: Sequence[Case],
+        evaluation: Sequence[Case],
+        layer: int,
+        head: int,
     ) -> RelationRate:
-        offset = self._offset(choosing)[0]
+        offset = self._offset(selection)[0]
         baselines = {
-            "offset": float(np.mean([case[1] == offset for case in measuring])),
-            "chance": float(np.mean([case[2] for case in measuring])),
+            "offset": float(np.mean([case[1] == offset for case in evaluation])),
+            "chance": float(np.mean([case[2] for case in evaluation])),
         }
-        rate = float(np.mean([case[3][layer, head] for case in measuring]))
-        return RelationRate(*key, layer, head, Rate(rate, baselines, len(measuring)), offset)
+        rate = float(np.mean([case[3][layer, head] for case in evaluation]))
+        return RelationRate(*key, layer, head, Rate(rate, baselines, len(evaluation)), offset)
 
 
 def head_roles(
     tokens: TokenCounts, links: LinkCounts | None = None, coreference: LinkCounts | None = None
 ) -> list[HeadRoles]:
-    """Turn the counts of one part into each head's numbers and roles, layer by layer."""
+    """Return the measurements and roles of each head of one part, layer by layer."""
     assert tokens.offsets is not None, "count at least one sentence"
     layers, heads = tokens.offsets.shape[:2]
     relations = [] if links is None else links.relations()
     pronouns = [] if coreference is None else coreference.relations()
-    found = []
+    results = []
     for layer in range(layers):
         for head in range(heads):
             offset = int(tokens.offsets[layer, head].argmax()) - _REACH
             relation = None if links is None else links.best_of_head(layer, head, relations)
-            refers = None if coreference is None else coreference.best_of_head(layer, head, pronouns)
-            found.append(_head(tokens, layer, head, offset, relation, refers))
-    return found
+            antecedent = None if coreference is None else coreference.best_of_head(layer, head, pronouns)
+            results.append(_head(tokens, layer, head, offset, relation, antecedent))
+    return results
 
 
 def _head(
@@ -247,13 +260,13 @@ def _head(
 ) -> HeadRoles:
     n = tokens.rows
 
-    def rate(total: NDArray | float, name: str = "", base: float = 0.0) -> Rate:
+    def rate(total: NDArray | float, name: str = "", baseline: float = 0.0) -> Rate:
         assert isinstance(total, np.ndarray)
-        return Rate(float(total[layer, head]) / n, {name: base / n} if name else {}, n)
+        return Rate(float(total[layer, head]) / n, {name: baseline / n} if name else {}, n)
 
     assert tokens.offsets is not None
-    place = offset + _REACH
-    position = rate(tokens.offsets[:, :, place], "chance", float(tokens.chances[place]))
+    index = offset + _REACH
+    position = rate(tokens.offsets[:, :, index], "chance", float(tokens.chances[index]))
     rare = rate(tokens.rare, "chance", tokens.rare_chance)
     roles = []
     if position.rate >= POSITIONAL and n >= FEWEST:

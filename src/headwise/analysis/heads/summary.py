@@ -1,4 +1,4 @@
-"""One picture that sums up what a model's heads do."""
+"""Summary plot of a model's heads."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _TITLES = {
 def draw_heads(
     reports: Sequence[PartReport], file: Path, importance: dict[HeadPlace, float] | None = None
 ) -> None:
-    """Draw a cell for each head: its role or what comes nearest to one, how sure it is, and what it is worth (PNG).
+    """Draw a cell for each head as PNG: its roles, or its most frequent offset, its confidence and its importance.
 
-    The shade is the mean of the largest weight; the last line of a cell, where importance was measured, what the loss
-    rises by without the head.
+    The shade is the mean largest weight; the last line of a cell, if importance was measured, is the increase of the
+    loss without the head.
     """
     layers = max(head.layer for report in reports for head in report.heads) + 1
     heads = max(head.head for report in reports for head in report.heads) + 1
@@ -54,16 +54,16 @@ def _draw(axis: Axes, report: PartReport, importance: dict[HeadPlace, float] | N
         shade[head.layer][head.head] = head.confidence.rate
     axis.imshow(shade, cmap="Blues", vmin=0, vmax=1.6, aspect="auto")
     for head in report.heads:
-        nearest = f"{head.position.rate:.0%} at {head.offset:+d}"
+        label = f"{head.position.rate:.0%} at {head.offset:+d}"
         if head.roles:
-            nearest = "\n".join(head.roles[:2])
-        worth = (
+            label = "\n".join(head.roles[:2])
+        head_importance = (
             "" if importance is None else importance.get(HeadPlace(report.part, head.layer, head.head), 0.0)
         )
         axis.text(
             head.head,
             head.layer,
-            nearest + (f"\n{worth:+.3f}" if isinstance(worth, float) else ""),
+            label + (f"\n{head_importance:+.3f}" if isinstance(head_importance, float) else ""),
             ha="center",
             va="center",
             fontsize=7.5,

@@ -44,7 +44,7 @@ def command(
         raise ConfigError(
             f"patches: expected either --row or --image, found {'neither' if row is None else 'both'}"
         )
-    from headwise.analysis.patches import Looked, draw_looked, draw_words
+    from headwise.analysis.patches import ClassifiedImage, draw_attention, draw_words
     from headwise.analysis.viewer import TASKS, open_viewer
     from headwise.images.sets import read_image
 
@@ -61,8 +61,8 @@ def command(
         pixels, truth, title = held.pixels, held.truth, f"held-out image {row} ({held.truth})"
     if config.task == "image_classification":
         view = viewer.view(pixels, "")
-        assert isinstance(view.seen, Looked)
-        draw_looked(view.seen, pixels, viewer.classes, out, title=title)
+        assert isinstance(view.seen, ClassifiedImage)
+        draw_attention(view.seen, pixels, viewer.classes, out, title=title)
         best = int(view.seen.probabilities.argmax())
         right = "" if truth is None else f" (it is {truth})"
         said = f"{viewer.classes[best]}, probability {view.seen.probabilities[best]:.3f}{right}"

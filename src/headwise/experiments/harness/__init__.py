@@ -1,1 +1,1 @@
-"""What all experiments share: rows, runs, records, statistics, and the report that is made of them."""
+"""Shared code of the experiments: rows, runs, records, statistics, and the report."""

@@ -1,8 +1,8 @@
-"""Compounds at hyphens, as the paper counted its BLEU for German, and the form of Stanford's WMT 2014 text.
+"""Compound splitting at hyphens, as for the paper's German BLEU, and the format of Stanford's WMT 2014 text.
 
-Stanford's text is tokenized as Moses does it, with quotes as entities, and has a hyphen inside a word as a token of its
-own, `##AT##-##AT##`. The paper's BLEU was computed after such a split of both sides ("compound splitting"), which gives
-points for half a compound.
+Stanford's text is tokenized like Moses, with quotes as entities, and a hyphen inside a word is a token of its own,
+`##AT##-##AT##`. The paper's BLEU was computed after splitting hypotheses and references in this way ("compound
+splitting"), which gives credit for half a compound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPLIT = re.compile(r" ?##AT##-##AT## ?")
 
 
 def split_compounds(line: str) -> str:
-    """Write every hyphen that stands inside a word as a token of its own; text already split stays as it is."""
+    """Make every hyphen inside a word a token of its own; text that is already split is unchanged."""
     return _INSIDE.sub(rf"\1 {_MARK} \2", rejoin_compounds(line))
 
 
@@ -28,10 +28,10 @@ def rejoin_compounds(line: str) -> str:
 
 
 def to_stanford(line: str, language: str) -> str:
-    """Write plain text in Stanford's form; raises `ConfigError` for a language that Moses has no rules for here."""
+    """Convert plain text to Stanford's format; raises `ConfigError` for a language without Moses rules."""
     return _BETWEEN_LETTERS.sub(f" {_MARK} ", tokenize(line, language, escape=True))
 
 
 def from_stanford(line: str, language: str) -> str:
-    """Write text in Stanford's form plainly, as sacreBLEU wants it; raises as `to_stanford` does."""
+    """Convert Stanford's format to plain text, as sacreBLEU expects it; raises as `to_stanford` does."""
     return detokenize(rejoin_compounds(line), language)

@@ -1,4 +1,4 @@
-"""What rows would cost on the machine at hand, before they start: parameters, operations, and a timed step."""
+"""Cost estimates of rows on this machine: parameters, operations, and training time from a timed step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headwise.models.counting import parameter_count, training_flops
 from headwise.nn.device import find_device, find_precision
 from headwise.training.loss import smoothed_cross_entropy
 
-_PROBE_TOKENS = 1024  # of each side in a timed step
-_FILLED = 0.9  # of a batch's budget: the rest is padding
+_PROBE_TOKENS = 1024  # tokens per side in a timed step
+_FILLED = 0.9  # share of a batch's token budget that isn't padding
 
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate for a job that isn't recorded yet; `minutes` is None for a row that isn't trained."""
+    """Cost estimate of a job; only `job` and `command` are known if it is `recorded` or its row isn't trained."""
 
     job: RowJob
     command: str
@@ -36,18 +36,20 @@ class Cost:
 
 
 def parameters(config: Config) -> int:
-    """Count the parameters of the model that a configuration asks for, without memory for it."""
+    """Return the number of parameters of a configuration's model, without allocating it."""
     with torch.device("meta"):
         return parameter_count(build_model(config.model, config.subwords.size, config.subwords.size))
 
 
 def estimates(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None]) -> list[Cost]:
-    """Estimate every job: each model that is to be trained is built and timed once, on made-up sentences."""
-    timed: dict[str, float] = {}
-    return [_estimate(job, place, timed, say) for job in jobs]
+    """Return the estimates of all jobs; each model to be trained is built and timed once, on random tokens."""
+    seconds_by_model: dict[str, float] = {}
+    return [_estimate(job, place, seconds_by_model, say) for job in jobs]
 
 
-def _estimate(job: RowJob, place: Place, timed: dict[str, float], say: Callable[[str], None]) -> Cost:
+def _estimate(
+    job: RowJob, place: Place, seconds_by_model: dict[str, float], say: Callable[[str], None]
+) -> Cost:
     row = job.row
     command = shlex.join(row.command(job.seed, place))
     if job.record(place.results) is not None:
@@ -57,11 +59,11 @@ def _estimate(job: RowJob, place: Place, timed: dict[str, float], say: Callable[
     config = row.configuration(job.seed).with_overrides(place.machine.changes())
     sentence = place.scale.sentence
     model = f"{config.model.model_dump_json()} {config.subwords.size}"
-    if model not in timed:
+    if model not in seconds_by_model:
         say(f"timing {row.name}")
-        timed[model] = _seconds_a_token(config, sentence)
+        seconds_by_model[model] = _seconds_per_token(config, sentence)
     tokens = _FILLED * config.batch.tokens * config.batch.accumulate * config.training.max_steps
-    minutes = tokens / _FILLED * timed[model] / 60 / place.machine.processes
+    minutes = tokens / _FILLED * seconds_by_model[model] / 60 / place.machine.processes
     if config.training.max_minutes is not None and minutes > config.training.max_minutes:
         tokens *= config.training.max_minutes / minutes
         minutes = config.training.max_minutes
@@ -75,8 +77,8 @@ def _estimate(job: RowJob, place: Place, timed: dict[str, float], say: Callable[
     )
 
 
-def _seconds_a_token(config: Config, sentence: int) -> float:
-    """Time a forward and a backward pass; the second of two, as the first one warms up."""
+def _seconds_per_token(config: Config, sentence: int) -> float:
+    """Time a forward and a backward pass, per token; the second of two, because the first is a warm-up."""
     device = find_device(config.training.device)
     threads = torch.get_num_threads()
     if config.training.threads:
@@ -102,7 +104,7 @@ def _seconds_a_token(config: Config, sentence: int) -> float:
 
 
 def table(costs: Sequence[Cost]) -> Table:
-    """Lay estimates out, with their sum."""
+    """Return the table of the estimates, with their sum."""
     rows = [
         (
             cost.job.row.name,
@@ -110,7 +112,7 @@ def table(costs: Sequence[Cost]) -> Table:
             "" if cost.parameters is None else f"{cost.parameters / 1e6:,.2f} M",
             "" if cost.tokens is None else f"{cost.tokens / 1e6:,.1f} M",
             "" if cost.flops is None else f"{cost.flops:.1e}",
-            _time(cost),
+            _time_cell(cost),
         )
         for cost in costs
     ]
@@ -124,14 +126,14 @@ def table(costs: Sequence[Cost]) -> Table:
     )
 
 
-def _time(cost: Cost) -> str:
+def _time_cell(cost: Cost) -> str:
     if cost.recorded:
         return "recorded already"
     return "measured, not trained" if cost.minutes is None else duration(cost.minutes)
 
 
 def duration(minutes: float) -> str:
-    """Write minutes so that a person can judge them: `0.4 min`, `3.2 h`, `12 days`, `2.1 years`."""
+    """Format minutes in a readable unit: `0.4 min`, `3.2 h`, `12.0 days`, `2.1 years`."""
     for limit, unit, size in ((90, "min", 1), (48 * 60, "h", 60), (2 * 365 * 1440, "days", 1440)):
         if minutes < limit:
             return f"{minutes / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What an experiment gives back: tables, charts, and for each claim a plain sentence."""
+"""Results of an experiment: tables, charts, and claims with their status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Status = Literal["confirmed here", "not confirmed here", "not testable at this s
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as they are printed; the first column is text, the others are aligned to the right."""
+    """A table of formatted cells; the first column is left-aligned, the others are right-aligned."""
 
     title: str
     columns: tuple[str, ...]
@@ -25,13 +25,13 @@ class Table:
     note: str = ""
 
     def text(self) -> str:
-        """Lay the table out for a terminal."""
+        """Format the table as plain text for a terminal."""
         cells = [self.columns, *self.rows]
-        widths = [max(len(row[place]) for row in cells) for place in range(len(self.columns))]
+        widths = [max(len(row[index]) for row in cells) for index in range(len(self.columns))]
         lines = [
             "  ".join(
-                cell.ljust(width) if not place else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+                cell.ljust(width) if not index else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
             for row in cells
         ]
@@ -39,16 +39,16 @@ class Table:
         return "\n".join([self.title, *lines, *([self.note] if self.note else [])])
 
     def markdown(self) -> str:
-        """Write the table in Markdown."""
-        heads = [*("---" for _ in self.columns[:1]), *("---:" for _ in self.columns[1:])]
-        rows = [self.columns, heads, *self.rows]
+        """Format the table in Markdown."""
+        separators = [*("---" for _ in self.columns[:1]), *("---:" for _ in self.columns[1:])]
+        rows = [self.columns, separators, *self.rows]
         lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
         return "\n".join([f"**{self.title}**", "", *lines, *(["", self.note] if self.note else [])])
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture: `draw` fills an empty figure; `text` says in words what it shows."""
+    """A chart: `draw` draws into an empty figure; `text` describes it (caption and alternative text)."""
 
     name: str
     text: str
@@ -67,32 +67,32 @@ class Chart:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper or the field says, whether it was found here, and the numbers that decide it."""
+    """A claim of the paper or the field, whether it is confirmed here, and the numbers that decide it."""
 
     text: str
     status: Status
     because: str
 
     def sentence(self) -> str:
-        """Say all of it in one line."""
+        """Return text, status and reason in one line."""
         return f"{self.text}: {self.status}. {self.because}"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """All that an experiment found at one scale."""
+    """All results of an experiment at one scale."""
 
     tables: Sequence[Table] = ()
     charts: Sequence[Chart] = ()
     claims: Sequence[Claim] = ()
 
 
-def decide(held: bool) -> Status:
-    """Turn a yes or no into a status."""
-    return "confirmed here" if held else "not confirmed here"
+def decide(holds: bool) -> Status:
+    """Return the status of a claim that does or doesn't hold."""
+    return "confirmed here" if holds else "not confirmed here"
 
 
 def plain(axis: Axes) -> Axes:
-    """Take away the frame's upper and right side."""
+    """Hide the top and right spines; returns the axis."""
     axis.spines[["top", "right"]].set_visible(False)
     return axis

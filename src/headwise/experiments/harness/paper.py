@@ -1,7 +1,7 @@
 """The tables of "Attention Is All You Need" (Vaswani et al. 2017) as data, exactly as printed.
 
-Nothing here is ours: every number is the paper's, rounded as the paper rounds it. None stands for a blank cell.
-Several summaries in circulation misquote these tables, so a test holds this file against a second transcript.
+Every number is the paper's, rounded as in the paper. None stands for a blank cell. Several published summaries
+misquote these tables, so a test compares this file with a second transcript.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ class LayerType:
 
     name: str
     complexity: str  # operations of one layer
-    sequential: str  # operations that wait for each other
-    path: str  # longest way between two positions
+    sequential: str  # minimum number of sequential operations
+    path: str  # maximum path length between two positions
 
 
 TABLE_1 = (
@@ -31,7 +31,7 @@ TABLE_1 = (
 class System:
     """A row of Table 2: BLEU on newstest2014, and training cost in floating-point operations.
 
-    The two Transformers have one cost each, printed across both columns; it stands in `flops`.
+    The two Transformers have one cost each, printed across both columns; it is in `flops`.
     """
 
     name: str
@@ -58,15 +58,15 @@ TABLE_2 = (
 
 @dataclass(frozen=True)
 class Variation:
-    """A row of Table 3, on newstest2013: one beam search, no averaging of checkpoints.
+    """A row of Table 3, on newstest2013: beam search, no checkpoint averaging.
 
-    `preset` is the row's name in `headwise.config.presets`; `parameters` are millions, where the paper prints them.
+    `preset` is the row's name in `headwise.config.presets`; `parameters` are millions, None if the paper prints none.
     """
 
     preset: str
-    group: str  # the letter that the table gives to rows that vary one thing
+    group: str  # the table's letter for rows that vary the same hyperparameter
     label: str
-    perplexity: float  # a subword
+    perplexity: float  # per subword
     bleu: float
     parameters: int | None = None
 
@@ -119,7 +119,7 @@ TABLE_4 = (
     Parser("Dyer et al. (2016)", "generative", 93.3),
 )
 
-# Section 5.2: eight NVIDIA P100, for each of which footnote 5 counts 9.5 TFLOPS in single precision.
+# Section 5.2: eight NVIDIA P100 GPUs; footnote 5 assumes 9.5 TFLOPS each, in single precision.
 DEVICES, DEVICE_FLOPS = 8, 9.5e12
 HOURS = {"base": 12, "big": 84}  # 100,000 and 300,000 steps; 3.5 days
 

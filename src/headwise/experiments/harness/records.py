@@ -1,7 +1,7 @@
-"""Recorded results: one small JSON file for each row and seed, with everything needed to make it again.
+"""Recorded results: one small JSON file per row and seed, with everything needed to reproduce it.
 
-A record lies at `results/SCALE/ROW.seedN.json`; what doesn't depend on the scale lies under `measured`. It counts
-only for the row it was made by: `identity` is a digest of all that the row's result depends on.
+The path of a record is `results/SCALE/ROW.seedN.json`; SCALE is `measured` if the result doesn't depend on the scale.
+A record is valid only for the row that made it: `identity` is a digest of everything that the row's result depends on.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headwise.errors import DataError
 from headwise.files import write_text
 from headwise.parsing.json_text import read_json
 
-_INNERMOST = re.compile(r"\[[^\[\]{}\"]*\]")  # lists of numbers, which go on one line
+_INNERMOST = re.compile(r"\[[^\[\]{}\"]*\]")  # innermost lists, written on one line
 
 
 @dataclass(frozen=True)
 class Record:
-    """A finished row: `result` holds its numbers, `recipe` hardware, versions, and checksums."""
+    """The record of a finished row: `result` holds its numbers, `recipe` the hardware, versions and checksums."""
 
     row: str
     scale: str
@@ -44,12 +44,12 @@ class Record:
 
 
 def record_file(results: Path, scale: str, row: str, seed: int) -> Path:
-    """Say where a row's record lies."""
+    """Return the path of a row's record."""
     return results / scale / f"{row}.seed{seed}.json"
 
 
 def read_record(file: Path) -> Record | None:
-    """Read a record, None where there is none; raises `DataError` naming a file that isn't one."""
+    """Read a record, None if there is no file; raises `DataError` if the file isn't a record."""
     if not file.exists():
         return None
     tree = read_json(file, expected="the record of a result")
@@ -60,24 +60,24 @@ def read_record(file: Path) -> Record | None:
 
 
 def write_record(record: Record, results: Path) -> Path:
-    """Write a record in its place, whole or not at all."""
+    """Write a record to its path atomically; returns the path."""
     file = record_file(results, record.scale, record.row, record.seed)
     text = json.dumps(asdict(record), indent=1, ensure_ascii=False)
-    text = _INNERMOST.sub(lambda found: " ".join(found[0].split()), text)
+    text = _INNERMOST.sub(lambda match: " ".join(match[0].split()), text)
     write_text(file, text + "\n")
     return file
 
 
 def digest(values: Any) -> str:
-    """Return 12 hexadecimal digits that identify JSON values."""
+    """Return a digest of JSON values, 12 hexadecimal digits."""
     canonical = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 def environment() -> dict[str, Any]:
-    """Describe this machine, what else it is doing, and the code, for a record's recipe.
+    """Return the hardware, the machine's load and the versions, for a record's recipe.
 
-    `load` is the mean number of processes that wanted a processor in the last minute, where the system tells it.
+    `load` is the load average of the last minute, if the system reports it.
     """
     import torch
 
@@ -112,18 +112,18 @@ def _load() -> dict[str, float]:
 
 
 def _commit() -> str | None:
-    """Return the commit of a checkout, with `+` where files were changed since; None outside of one."""
-    here = Path(__file__).parent
+    """Return the checkout's commit, with `+` if files have uncommitted changes; None outside a checkout."""
+    folder = Path(__file__).parent
     try:
-        commit = _git(here, "rev-parse", "--short=12", "HEAD")
-        changed = _git(here, "status", "--porcelain", "--untracked-files=no", "--", str(here.parents[1]))
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changes = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", str(folder.parents[1]))
     except (OSError, subprocess.CalledProcessError):
         return None
-    return commit + ("+" if changed else "")
+    return commit + ("+" if changes else "")
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=20
     )
-    return done.stdout.strip()
+    return process.stdout.strip()

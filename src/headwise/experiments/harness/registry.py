@@ -1,4 +1,4 @@
-"""All experiments by name. To add one, write its file and a line here; the file has an `EXPERIMENT`."""
+"""Registry of experiments. To add one, write a module with an `EXPERIMENT` and add it to `NAMES`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwise.experiments.harness.rows import Row
 from headwise.experiments.harness.statistics import Mean, mean
 from headwise.experiments.scales.scale import Scale
 
-# Name -> (module, and what of it unless EXPERIMENT; one line of help), in the order of the report.
+# Name -> (module, or module:attribute if it isn't EXPERIMENT; line of help), in the order of the report.
 NAMES = {
     "table1": (
         "headwise.experiments.table1",
@@ -46,34 +46,34 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Results:
-    """What is recorded for an experiment at one scale: the records of each row, by seed."""
+    """The recorded results of an experiment at one scale: the records of each row, in the order of seeds."""
 
     scale: Scale
     rows: Sequence[Row]
     records: dict[str, list[Record]]
 
     def missing(self, *names: str) -> list[str]:
-        """Return those of the rows that have no record yet."""
+        """Return the names of the rows that have no record yet."""
         return [name for name in names if not self.records.get(name)]
 
     def mean(self, name: str, path: str) -> Mean | None:
-        """Average a number of a row over its seeds; None where the row has no record, or diverged."""
+        """Return the mean of a row's number over seeds; None if the row has no record, or all its seeds diverged."""
         values = self.values(name, path)
         return mean(list(values.values())) if values else None
 
     def values(self, name: str, path: str) -> dict[int, float]:
-        """Return a number of a row by seed, without the seeds that diverged."""
+        """Return a row's number by seed, without the seeds that diverged."""
         records = self.records.get(name, [])
         return {r.seed: r.number(path) for r in records if "diverged" not in r.result}
 
     def difference(self, name: str, other: str, path: str) -> Mean | None:
-        """Average a row's number less another row's over the seeds that both have."""
-        ours, theirs = self.values(name, path), self.values(other, path)
-        both = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-        return mean(both) if both else None
+        """Return the mean difference of a row's number and another row's over the seeds that both have."""
+        first, second = self.values(name, path), self.values(other, path)
+        differences = [first[seed] - second[seed] for seed in first if seed in second]
+        return mean(differences) if differences else None
 
     def cell(self, name: str, path: str, digits: int = 2) -> str:
-        """Write a row's mean for a table; `–` where there is none, `diverged` where training did."""
+        """Format a row's mean for a table; `–` if there is no record, `diverged` if training diverged."""
         value = self.mean(name, path)
         if value is not None:
             return value.text(digits)
@@ -87,7 +87,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One question: the rows that answer it, and what they say."""
+    """An experiment: `rows` makes its rows at a scale, `find` evaluates their results."""
 
     name: str
     title: str
@@ -97,10 +97,10 @@ class Experiment:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Import an experiment; raises `ConfigError` naming the nearest one."""
+    """Import an experiment by name; raises `ConfigError` with the closest name."""
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(NAMES)}, report"
+        closest = difflib.get_close_matches(name, NAMES, n=1)
+        hint = f"did you mean {closest[0]}?" if closest else f"known: {', '.join(NAMES)}, report"
         raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} ({hint})")
     module, _, attribute = NAMES[name][0].partition(":")
     return getattr(importlib.import_module(module), attribute or "EXPERIMENT")

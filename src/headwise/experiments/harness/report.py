@@ -1,4 +1,4 @@
-"""The report: docs/reproduction.md and an HTML page, made from the recorded results alone."""
+"""The report: docs/reproduction.md and an HTML page, generated from the recorded results alone."""
 
 from __future__ import annotations
 
@@ -36,44 +36,47 @@ code { font-size: 0.85em; overflow-wrap: anywhere; }
 
 
 def write_report(results: Path, docs: Path) -> list[Path]:
-    """Write reproduction.md, reproduction.html and their images; returns the files. Raises `DataError` for a record
-    that can't be read.
+    """Write reproduction.md, reproduction.html and their images; returns the files.
+
+    Raises `DataError` for a record that can't be read.
     """
-    found = list(_findings(results))
+    sections = list(_sections(results))
     charts = [
-        chart for _, results, finding in found if any(results.records.values()) for chart in finding.charts
+        chart for _, results, finding in sections if any(results.records.values()) for chart in finding.charts
     ]
     images = {chart.name: chart.save(docs / _IMAGES) for chart in charts}
-    for leftover in sorted((docs / _IMAGES).glob("*.png")):
-        if leftover.stem not in images:
-            leftover.unlink()
+    for stale_image in sorted((docs / _IMAGES).glob("*.png")):
+        if stale_image.stem not in images:
+            stale_image.unlink()
     markdown, page = docs / "reproduction.md", docs / "reproduction.html"
-    write_text(markdown, _markdown(found))
-    write_text(page, _html(found))
+    write_text(markdown, _markdown(sections))
+    write_text(page, _html(sections))
     return [markdown, page, *images.values()]
 
 
-Found = tuple[Experiment, Results, Finding]
+Section = tuple[Experiment, Results, Finding]
 
 
-def _findings(results: Path) -> Iterator[Found]:
-    """Yield every experiment at every scale that has a record, or once at the smallest where none has."""
+def _sections(results: Path) -> Iterator[Section]:
+    """Yield every experiment at every scale with a record of that scale, or only at the smallest if there is none."""
     for name in NAMES:
         experiment = find_experiment(name)
-        found = [collect(experiment, scale, results) for scale in SCALES.values()]
-        there = [one for one in found if _of_its_scale(one)]
-        shown: list[Finding] = []
-        for one in there or found[:1]:
-            finding = experiment.find(one)
-            yield experiment, one, _news(finding, shown)
-            shown.append(finding)
+        results_by_scale = [collect(experiment, scale, results) for scale in SCALES.values()]
+        recorded = [
+            scale_results for scale_results in results_by_scale if _has_record_of_scale(scale_results)
+        ]
+        earlier_findings: list[Finding] = []
+        for scale_results in recorded or results_by_scale[:1]:
+            finding = experiment.find(scale_results)
+            yield experiment, scale_results, _without_repeats(finding, earlier_findings)
+            earlier_findings.append(finding)
 
 
-def _news(finding: Finding, shown: Sequence[Finding]) -> Finding:
-    """Leave out what a smaller scale's section shows already, because it doesn't depend on the scale."""
-    tables = [table for earlier in shown for table in earlier.tables]
-    charts = [chart.name for earlier in shown for chart in earlier.charts]
-    claims = [claim for earlier in shown for claim in earlier.claims]
+def _without_repeats(finding: Finding, earlier_findings: Sequence[Finding]) -> Finding:
+    """Return a finding without what a smaller scale's section shows already, because it is the same at every scale."""
+    tables = [table for earlier in earlier_findings for table in earlier.tables]
+    charts = [chart.name for earlier in earlier_findings for chart in earlier.charts]
+    claims = [claim for earlier in earlier_findings for claim in earlier.claims]
     return Finding(
         [table for table in finding.tables if table not in tables],
         [chart for chart in finding.charts if chart.name not in charts],
@@ -81,42 +84,42 @@ def _news(finding: Finding, shown: Sequence[Finding]) -> Finding:
     )
 
 
-def _of_its_scale(results: Results) -> bool:
-    """Whether something is recorded that belongs to this very scale."""
+def _has_record_of_scale(results: Results) -> bool:
+    """Whether a row that depends on the scale is recorded at this scale."""
     return any(results.records[row.name] for row in results.rows if row.folder == results.scale.name)
 
 
 def _heading(experiment: Experiment, results: Results) -> str:
-    everywhere = all(
+    same_at_every_scale = all(
         isinstance(row, MeasuredRow) and row.folder != results.scale.name for row in results.rows
     )
-    return experiment.title if everywhere else f"{experiment.title} ({results.scale.name})"
+    return experiment.title if same_at_every_scale else f"{experiment.title} ({results.scale.name})"
 
 
-def _records(found: Sequence[Found]) -> list[Record]:
+def _records(sections: Sequence[Section]) -> list[Record]:
     records = {
         (record.scale, record.row, record.seed): record
-        for _, results, _ in found
+        for _, results, _ in sections
         for recorded in results.records.values()
         for record in recorded
     }
     return [records[key] for key in sorted(records)]
 
 
-def _claims(found: Sequence[Found]) -> list[tuple[str, Claim]]:
-    """All claims with their headings."""
+def _claims(sections: Sequence[Section]) -> list[tuple[str, Claim]]:
+    """Return all claims with their sections' headings."""
     return [
         (_heading(experiment, results), claim)
-        for experiment, results, finding in found
+        for experiment, results, finding in sections
         for claim in finding.claims
     ]
 
 
-def _claim_table(found: Sequence[Found]) -> Table:
+def _claim_table(sections: Sequence[Section]) -> Table:
     return Table(
         "Every claim, in one sentence",
         ("claim", "found", "because", "from"),
-        tuple((claim.text, claim.status, claim.because, heading) for heading, claim in _claims(found)),
+        tuple((claim.text, claim.status, claim.because, heading) for heading, claim in _claims(sections)),
     )
 
 
@@ -124,14 +127,14 @@ def _recipe_table(records: Sequence[Record]) -> Table:
     return Table(
         "Every number's recipe",
         ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware", "command"),
-        tuple(_recipe(record) for record in records),
+        tuple(_recipe_row(record) for record in records),
         "Identity: digest of the row's configuration. Data: checksum of the training text. A `+` after a commit: with "
         "changes that weren't committed. Load: processes that wanted a processor at its end, itself "
         "included. BLEU signatures are in the records.",
     )
 
 
-def _recipe(record: Record) -> tuple[str, ...]:
+def _recipe_row(record: Record) -> tuple[str, ...]:
     recipe = record.recipe
     hardware, version = recipe.get("hardware", {}), recipe.get("version", {})
     machine = ", ".join(
@@ -152,9 +155,9 @@ def _recipe(record: Record) -> tuple[str, ...]:
     )
 
 
-def _markdown(found: Sequence[Found]) -> str:
-    parts = ["# The paper, run again", _ABOUT, "## What was found", _left(_claim_table(found))]
-    for experiment, results, finding in found:
+def _markdown(sections: Sequence[Section]) -> str:
+    parts = ["# The paper, run again", _ABOUT, "## What was found", _left_aligned(_claim_table(sections))]
+    for experiment, results, finding in sections:
         parts.append(f"## {_heading(experiment, results)}")
         parts.append(f"`{_command(experiment, results)}`")
         if not any(results.records.values()):
@@ -165,12 +168,12 @@ def _markdown(found: Sequence[Found]) -> str:
             f"![{chart.text}]({_IMAGES}/{chart.name}.png)\n\n*{chart.text}.*" for chart in finding.charts
         ]
         parts.append("\n".join(f"- {claim.sentence()}" for claim in finding.claims))
-    parts += ["## Recipes", _left(_recipe_table(_records(found)))]
+    parts += ["## Recipes", _left_aligned(_recipe_table(_records(sections)))]
     return "\n\n".join(parts) + "\n"
 
 
-def _left(table: Table) -> str:
-    """Markdown of a table of sentences: every column to the left, without a title."""
+def _left_aligned(table: Table) -> str:
+    """Return a table in Markdown with all columns left-aligned and without its title."""
     return table.markdown().replace("---:", "---").partition("\n\n")[2]
 
 
@@ -179,10 +182,10 @@ def _command(experiment: Experiment, results: Results) -> str:
     return f"headwise reproduce {experiment.name}{f' --scale {scale}' if scale else ''}"
 
 
-def _html(found: Sequence[Found]) -> str:
+def _html(sections: Sequence[Section]) -> str:
     parts = ["<h1>The paper, run again</h1>", f"<p>{_inline(_ABOUT)}</p>", "<h2>What was found</h2>"]
-    parts.append(_html_table(_claim_table(found), words=True))
-    for experiment, results, finding in found:
+    parts.append(_html_table(_claim_table(sections), words=True))
+    for experiment, results, finding in sections:
         parts.append(f"<h2>{_inline(_heading(experiment, results))}</h2>")
         parts.append(f"<p><code>{html.escape(_command(experiment, results))}</code></p>")
         if not any(results.records.values()):
@@ -193,7 +196,7 @@ def _html(found: Sequence[Found]) -> str:
         parts.append(
             "<ul>" + "".join(f"<li>{_inline(claim.sentence())}</li>" for claim in finding.claims) + "</ul>"
         )
-    parts += ["<h2>Recipes</h2>", _html_table(_recipe_table(_records(found)), words=True)]
+    parts += ["<h2>Recipes</h2>", _html_table(_recipe_table(_records(sections)), words=True)]
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -204,17 +207,17 @@ def _html(found: Sequence[Found]) -> str:
 
 
 def _html_table(table: Table, *, words: bool = False) -> str:
-    """Write a table in a box that scrolls by itself; one of words has every column to the left."""
-    heads = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in table.columns)
-    rows = "".join(
+    """Return a table as HTML in a scrollable region; with `words`, all columns are left-aligned."""
+    header_cells = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in table.columns)
+    body_rows = "".join(
         "<tr>" + "".join(f"<td>{_inline(cell)}</td>" for cell in row) + "</tr>\n" for row in table.rows
     )
     note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
     caption = f"<caption>{_inline(table.title)}</caption>"
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(table.title, quote=True)}">'
-        f"<table{' class=words' if words else ''}>{caption}<thead><tr>{heads}</tr></thead>\n"
-        f"<tbody>{rows}</tbody></table></div>{note}"
+        f"<table{' class=words' if words else ''}>{caption}<thead><tr>{header_cells}</tr></thead>\n"
+        f"<tbody>{body_rows}</tbody></table></div>{note}"
     )
 
 
@@ -224,6 +227,6 @@ def _html_chart(chart: Chart) -> str:
 
 
 def _inline(text: str) -> str:
-    """Escape, and set what stands between backquotes as code."""
+    """Escape HTML, and mark text between backquotes as code."""
     parts = html.escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))

@@ -1,8 +1,7 @@
-"""A row of a table: one training or one measurement, named, repeatable, and recorded when it is finished.
+"""A row of a table: a named, reproducible training run or measurement, recorded when it is finished.
 
-A `TrainingRow` is one `headwise train` command and the scoring of the run that it leaves. A `MeasuredRow` is a
-function of its settings. Both know their identity, so that a finished row isn't run again, and a row that has
-become another is.
+A `TrainingRow` is one `headwise train` command and the scoring of its run. A `MeasuredRow` is a function of its
+settings. Each row has an identity, so that a finished row isn't run again, but a row whose settings have changed is.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from headwise.processes import child_environment, python_command
 if TYPE_CHECKING:
     from headwise.experiments.scales.scale import Scale
 
-MEASURED = "measured"  # in the place of a scale's name
+MEASURED = "measured"  # instead of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
 _INTERRUPTED = 130  # exit code of `headwise train`
-# Keys that say where and how often, not what is computed.
+# Keys of `training` that don't change what is computed: hardware and logging.
 _ELSEWHERE = ("device", "threads", "precision", "log_every", "tensorboard")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine brings: keys of `training` that may differ from it to the next, and processes to train in."""
+    """Settings of this machine: keys of `training` that depend on it, and the number of training processes."""
 
     device: str | None = None
     threads: int | None = None
@@ -43,13 +42,13 @@ class Machine:
 
     def changes(self) -> list[str]:
         """Return overrides of the configuration."""
-        given = {"device": self.device, "threads": self.threads}
-        return [f"training.{key}={value}" for key, value in given.items() if value is not None]
+        settings = {"device": self.device, "threads": self.threads}
+        return [f"training.{key}={value}" for key, value in settings.items() if value is not None]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where rows run and where their records lie."""
+    """The scale that rows run at, and the folders of their runs and records."""
 
     scale: Scale
     runs: Path
@@ -63,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Row(ABC):
-    """One line of a table; `name` is unique at its scale."""
+    """One row of a table; `name` is unique within its scale."""
 
     name: str
     label: str
@@ -71,32 +70,32 @@ class Row(ABC):
     @property
     @abstractmethod
     def folder(self) -> str:
-        """Name of the folder that its records lie in."""
+        """Name of the folder of its records."""
 
     @abstractmethod
     def identity(self, seed: int) -> str:
-        """Digest of everything that the result depends on."""
+        """Return a digest of everything that the result depends on."""
 
     @abstractmethod
     def command(self, seed: int, place: Place) -> list[str]:
-        """Return the command that makes this row alone."""
+        """Return the command that runs this row alone."""
 
     @abstractmethod
     def run(self, seed: int, place: Place) -> dict[str, Any]:
-        """Make the row; returns the result. Raises a `HeadwiseError` where it can't be made."""
+        """Run the row; returns the result. Raises a `HeadwiseError` if it can't be run."""
 
 
 def replaced(changes: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
-    """Return overrides with others after them, without those whose key is given anew."""
-    anew = {change.partition("=")[0] for change in by}
-    return (*(change for change in changes if change.partition("=")[0] not in anew), *by)
+    """Return the overrides `changes` followed by `by`, without those whose key `by` overrides."""
+    replaced_keys = {change.partition("=")[0] for change in by}
+    return (*(change for change in changes if change.partition("=")[0] not in replaced_keys), *by)
 
 
 @dataclass(frozen=True)
 class TrainingRow(Row):
-    """A configuration file and what this row changes in it.
+    """A training run: a configuration file and overrides.
 
-    `scored` rows are scored at the end, on the scale's test set or on the one of that name.
+    If `scored`, the run is scored at the end, on the scale's test set or on its other test set named `test`.
     """
 
     scale: str
@@ -110,11 +109,11 @@ class TrainingRow(Row):
         return self.scale
 
     def configuration(self, seed: int = 1) -> Config:
-        """Load the configuration as the command will."""
+        """Load the configuration with the overrides, as the command does."""
         return Config.load(self.config, [*self.changes, f"training.seed={seed}"])
 
     def identity(self, seed: int) -> str:  # noqa: D102
-        # Defaults are left out, so that a key that is new to the configuration doesn't make old results others'.
+        # Defaults are excluded, so that a new configuration key doesn't invalidate old results.
         tree = self.configuration(seed).model_dump(mode="json", exclude_defaults=True)
         for key in _ELSEWHERE:
             tree.get("training", {}).pop(key, None)
@@ -128,14 +127,14 @@ class TrainingRow(Row):
     def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
         processes = place.machine.processes
         changes = [*self.changes, *place.machine.changes(), f"training.seed={seed}"]
-        start = ["headwise"]
+        program = ["headwise"]
         if processes > 1:
-            start = ["torchrun", "--nproc-per-node", str(processes), "-m", "headwise"]
-            # The same tokens a step, spread over the processes.
+            program = ["torchrun", "--nproc-per-node", str(processes), "-m", "headwise"]
+            # The same number of tokens per step, divided among the processes.
             tokens = self.configuration(seed).batch.tokens
             changes = [c for c in changes if not c.startswith("batch.tokens=")]
             changes.append(f"batch.tokens={-(-tokens // processes)}")
-        return [*start, "train", "-c", self.config, *changes, "-o", str(place.run(self.name, seed))]
+        return [*program, "train", "-c", self.config, *changes, "-o", str(place.run(self.name, seed))]
 
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
         from headwise.experiments.harness.scoring import curve, score_run
@@ -156,15 +155,15 @@ class TrainingRow(Row):
         return result | score_run(run, place.scale.test_set(self.test), threads=threads, device=device)
 
     def _train(self, command: list[str]) -> dict[str, Any]:
-        """Train in a process of its own, whose report goes on to our stderr; returns its last line of JSON.
+        """Train in a child process, forwarding its standard error; returns its last line of output, parsed as JSON.
 
-        A loss that isn't finite any more is a result, too: `{"diverged": sentence}`.
+        Diverged training is a result, too: `{"diverged": message}`.
         """
         module, *arguments = command
         program = python_command(
             "-m", "torch.distributed.run" if module == "torchrun" else module, *arguments
         )
-        last = ""
+        last_line = ""
         with subprocess.Popen(
             [*program, "--json"],
             env=child_environment(),
@@ -176,26 +175,26 @@ class TrainingRow(Row):
             assert process.stderr is not None
             for line in process.stderr:
                 sys.stderr.write(line)
-                last = line.strip() or last
-            printed = process.stdout.read()
+                last_line = line.strip() or last_line
+            output = process.stdout.read()
         if process.returncode in (_INTERRUPTED, -2):
             raise KeyboardInterrupt
-        if process.returncode and _DIVERGED.search(last):
-            return {"diverged": last.removeprefix("headwise: error: ")}
+        if process.returncode and _DIVERGED.search(last_line):
+            return {"diverged": last_line.removeprefix("headwise: error: ")}
         if process.returncode:
             raise TrainingError(
                 f"row {self.name}: expected training to end well, found exit code {process.returncode} from "
-                f"`{shlex.join(command)}` ({last})"
+                f"`{shlex.join(command)}` ({last_line})"
             )
-        return parse_json(printed.strip().split("\n")[-1], f"row {self.name}", finite=False)
+        return parse_json(output.strip().split("\n")[-1], f"row {self.name}", finite=False)
 
 
 @dataclass(frozen=True)
 class MeasuredRow(Row):
     """A measurement: `measure(seed=…, **settings)` returns the result.
 
-    One that depends on the scale names it in `scale` and gets the `place`, too. `trained` are the rows whose runs it
-    looks into: where these become others, so does it.
+    If it depends on the scale, `scale` is the scale's name and `measure` also gets `place`. `trained` are the rows
+    whose runs it measures: their identities are part of its own.
     """
 
     measure: Callable[..., dict[str, Any]]
@@ -214,8 +213,8 @@ class MeasuredRow(Row):
 
     def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
         scale = [] if self.scale == MEASURED else ["--scale", self.scale]
-        chosen = ["--rows", self.name, "--seeds", str(seed)]
-        return ["headwise", "reproduce", self.experiment, *scale, *chosen]
+        selection = ["--rows", self.name, "--seeds", str(seed)]
+        return ["headwise", "reproduce", self.experiment, *scale, *selection]
 
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
         if self.scale == MEASURED:

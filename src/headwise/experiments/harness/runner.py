@@ -1,4 +1,4 @@
-"""Runs the rows of an experiment: those that aren't recorded yet, in this process's share, one after the other."""
+"""Runner of an experiment's rows: runs the jobs of this process's shard that have no record yet, one by one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from headwise.files import hold
 
 @dataclass(frozen=True)
 class RowJob:
-    """One row with one seed."""
+    """A row with a seed."""
 
     row: Row
     seed: int
 
     def record(self, results: Path) -> Record | None:
-        """Return the record of this very job, None where there is none or it was made by another row of the name."""
+        """Return the job's record, None if there is none or if its identity is another one."""
         record = read_record(record_file(results, self.row.folder, self.row.name, self.seed))
         return record if record is not None and record.identity == self.row.identity(self.seed) else None
 
@@ -39,39 +39,39 @@ def plan(
     seeds: Sequence[int] = (),
     shard: tuple[int, int] = (1, 1),
 ) -> list[RowJob]:
-    """List the jobs of an experiment: rows that match a pattern, each seed, and every n-th of them from the i-th on.
+    """Return the jobs of an experiment: the rows that match a pattern in `rows`, with each seed.
 
-    Raises `ConfigError` for a pattern that matches nothing.
+    `shard` (i, n) selects every n-th job, starting with the i-th. Raises `ConfigError` for a pattern without a match.
     """
-    known = list(experiment.rows(scale))
+    all_rows = list(experiment.rows(scale))
     for pattern in rows:
-        if not any(fnmatch.fnmatchcase(row.name, pattern) for row in known):
+        if not any(fnmatch.fnmatchcase(row.name, pattern) for row in all_rows):
             raise ConfigError(
-                f"--rows: expected a name or pattern of {', '.join(row.name for row in known)}, found {pattern!r}"
+                f"--rows: expected a name or pattern of {', '.join(row.name for row in all_rows)}, found {pattern!r}"
             )
-    chosen = [row for row in known if not rows or any(fnmatch.fnmatchcase(row.name, p) for p in rows)]
-    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds) for row in chosen]
+    selected = [row for row in all_rows if not rows or any(fnmatch.fnmatchcase(row.name, p) for p in rows)]
+    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds) for row in selected]
     number, count = shard
     return jobs[number - 1 :: count]
 
 
 def run(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None]) -> None:
-    """Make every job that has no record yet, and record it; one that another process is making is left to it."""
+    """Run and record every job that has no record yet; a job that another process is running is skipped."""
     for job in jobs:
         if job.record(place.results) is not None:
             say(f"{job.row.name} (seed {job.seed}): recorded already")
             continue
-        held = place.runs / place.scale.name / f".{job.row.name}.seed{job.seed}"
+        lock = place.runs / place.scale.name / f".{job.row.name}.seed{job.seed}"
         try:
-            with hold(held):
-                _make(job, place, say)
+            with hold(lock):
+                _run_job(job, place, say)
         except TrainingError as error:
             if "another process" not in str(error):
                 raise
             say(f"{job.row.name} (seed {job.seed}): another process is at it")
 
 
-def _make(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
+def _run_job(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
     row, seed = job.row, job.seed
     command = shlex.join(row.command(seed, place))
     say(f"$ {command}")
@@ -87,7 +87,7 @@ def _make(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
 
 
 def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence[int] = ()) -> Results:
-    """Gather what is recorded for an experiment; without `seeds`, of any of the first ten seeds."""
+    """Return the recorded results of an experiment, of `seeds` or, by default, of seeds 1 to 10."""
     rows = list(experiment.rows(scale))
     records = {
         row.name: [
@@ -101,7 +101,7 @@ def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence
 
 
 def rounded(value: Any) -> Any:
-    """Keep six significant digits of every number, which is more than any of them can be trusted to."""
+    """Round every float in nested values to six significant digits, more than any of them is accurate to."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):

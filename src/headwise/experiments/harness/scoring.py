@@ -1,4 +1,4 @@
-"""What a trained run is worth: both kinds of BLEU, perplexity, calibration, speed of decoding, and its curve."""
+"""Scoring of a trained run: both kinds of BLEU, perplexity, calibration, decoding speed, and its training curve."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from headwise.models.weights import read_recipe
 from headwise.text.tokens.subwords import BOS, EOS, PAD, Subwords
 from headwise.training.monitor import read_metrics
 
-_BINS = 10  # of the confidence, for calibration
+_BINS = 10  # confidence bins for calibration
 
 
 def curve(run: Path, target_tokens: int) -> list[dict[str, float]]:
-    """Return each validation with the minutes of training before it, validations not counted.
+    """Return the validations of a run, each with the minutes of training before it, without time for validation.
 
-    The minutes are added up from the recorded speeds, the last of which holds on to the end of a run that ends between
-    two of them; all steps are taken to have the mean number of tokens.
+    Minutes are computed from the logged speeds; after the last logged speed, that speed is assumed to the end of the
+    run. Every step is assumed to have the mean number of tokens.
     """
     records = read_metrics(run / "metrics.jsonl")
-    tokens = target_tokens / max((r["step"] for r in records), default=1)  # of a step
+    tokens = target_tokens / max((r["step"] for r in records), default=1)  # per step
     seconds, before, speed, points = 0.0, 0, 0.0, []
     for record in records:
         if record["kind"] == "train":
@@ -38,28 +38,31 @@ def curve(run: Path, target_tokens: int) -> list[dict[str, float]]:
             seconds += tokens * (record["step"] - before) / speed
             before = record["step"]
         elif record["kind"] == "dev":
-            kept = {key: record[key] for key in ("loss", "bleu") if key in record}
-            since = tokens * (record["step"] - before) / speed if speed else record["seconds"]
-            points.append({"step": record["step"], "minutes": (seconds + since) / 60, **kept})
+            scores = {key: record[key] for key in ("loss", "bleu") if key in record}
+            seconds_since = tokens * (record["step"] - before) / speed if speed else record["seconds"]
+            points.append({"step": record["step"], "minutes": (seconds + seconds_since) / 60, **scores})
     return points
 
 
 def minutes_to(points: Sequence[dict[str, float]], bleu: float) -> float | None:
-    """Return the minutes after which development BLEU first reached `bleu`, on straight lines between validations."""
-    before = {"minutes": 0.0, "bleu": 0.0}
+    """Return the minutes until development BLEU first reaches `bleu`, interpolated linearly between validations."""
+    previous = {"minutes": 0.0, "bleu": 0.0}
     for point in points:
         if "bleu" not in point:
             continue
         if point["bleu"] >= bleu:
-            rise = point["bleu"] - before["bleu"]
-            share = (bleu - before["bleu"]) / rise if rise > 0 else 1.0
-            return before["minutes"] + share * (point["minutes"] - before["minutes"])
-        before = point
+            rise = point["bleu"] - previous["bleu"]
+            share = (bleu - previous["bleu"]) / rise if rise > 0 else 1.0
+            return previous["minutes"] + share * (point["minutes"] - previous["minutes"])
+        previous = point
     return None
 
 
 def score_run(run: Path, test: TestSet, *, threads: int = 0, device: str = "auto") -> dict[str, Any]:
-    """Translate and score a test set with a run (see `TestSet.scores`); raises as reading and translating do."""
+    """Score a run on a test set (see `TestSet.scores`), with its calibration and decoding speed.
+
+    Raises the errors of reading and translating.
+    """
     if threads:
         torch.set_num_threads(threads)
     translator = Translator.load(run, device=device)
@@ -92,20 +95,20 @@ def score_run(run: Path, test: TestSet, *, threads: int = 0, device: str = "auto
 def measure_calibration(
     translator: Translator, sources: Sequence[str], references: Sequence[str]
 ) -> dict[str, Any]:
-    """Measure how often the likeliest next subword over the references is right, against its probability."""
+    """Return the teacher-forced calibration on the references: accuracy of the likeliest subword by its probability."""
     model, subwords = translator.model, translator.subwords
     pairs = _encoded(subwords, sources, references, model.max_length)
-    confidences, right = [], []
-    for rows in batches([max(len(s), len(t)) for s, t in pairs], BATCH_TOKENS):
-        sure, correct = _predictions(model, [pairs[row] for row in rows])
-        confidences += sure.tolist()
-        right += correct.tolist()
-    found = calibration(confidences, right, _BINS)
+    confidences, is_correct = [], []
+    for indices in batches([max(len(s), len(t)) for s, t in pairs], BATCH_TOKENS):
+        confidence, correct = _predictions(model, [pairs[index] for index in indices])
+        confidences += confidence.tolist()
+        is_correct += correct.tolist()
+    measured = calibration(confidences, is_correct, _BINS)
     return {
-        "error": found.error,
-        "counts": [part.n for part in found.bins],
-        "confidence": [part.confidence for part in found.bins],
-        "accuracy": [part.accuracy for part in found.bins],
+        "error": measured.error,
+        "counts": [bin_.n for bin_ in measured.bins],
+        "confidence": [bin_.confidence for bin_ in measured.bins],
+        "accuracy": [bin_.accuracy for bin_ in measured.bins],
     }
 
 
@@ -116,20 +119,20 @@ def _encoded(
         ([*subwords.encode_source(source), EOS], [*subwords.encode_target(reference), EOS])
         for source, reference in zip(sources, references, strict=True)
     ]
-    fitting = [(s, t) for s, t in pairs if max(len(s), len(t)) <= longest]
-    if not fitting:
+    short_enough = [(s, t) for s, t in pairs if max(len(s), len(t)) <= longest]
+    if not short_enough:
         raise CheckpointError(f"calibration: expected a sentence of at most {longest} subwords, found none")
-    return fitting
+    return short_enough
 
 
 def _predictions(
     model: Seq2Seq, pairs: Sequence[tuple[list[int], list[int]]]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return for every target token the highest probability, and whether its subword was the right one."""
+    """Return, for every target token, the highest probability and whether its subword is the gold one."""
     device = next(model.parameters()).device
     source, mask = padded([source for source, _ in pairs], SYMBOLS.pad, device)
     inputs, real = padded([[BOS, *target[:-1]] for _, target in pairs], PAD, device)
     outputs, _ = padded([target for _, target in pairs], PAD, device)
     hidden = model(source, mask, inputs)[real]  # (target tokens, d_model)
-    sure, choice = model.project(hidden).float().softmax(dim=-1).max(dim=-1)
-    return sure.cpu(), (choice == outputs[real]).cpu()
+    confidence, predicted = model.project(hidden).float().softmax(dim=-1).max(dim=-1)
+    return confidence.cpu(), (predicted == outputs[real]).cpu()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Two-sided 95 % quantiles of Student's distribution by degrees of freedom (any table of it; 1.960 in the limit).
+# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom (from any table; the limit is 1.960).
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
@@ -19,13 +19,13 @@ class Mean:
     count: int
 
     def text(self, digits: int = 2, sign: bool = False) -> str:
-        """Write it as `25.80 ± 0.31`, or without an interval where there is one seed."""
+        """Format the mean as `25.80 ± 0.31`, or without an interval for a single seed."""
         value = f"{self.value:{'+' if sign else ''}.{digits}f}"
         return value if self.half is None else f"{value} ± {self.half:.{digits}f}"
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """Average one or more values; the interval is t · s / √n."""
+    """Return the mean of one or more values; half its interval is t · s / √n."""
     assert values, "a mean of nothing"
     count = len(values)
     middle = sum(values) / count
@@ -37,7 +37,7 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the exponent b of y ~ x^b by least squares on logarithms."""
+    """Return the exponent b of y ~ x^b, by least squares on logarithms."""
     u, v = [math.log(value) for value in x], [math.log(value) for value in y]
     mu, mv = sum(u) / len(u), sum(v) / len(v)
     return sum((a - mu) * (b - mv) for a, b in zip(u, v, strict=True)) / sum((a - mu) ** 2 for a in u)

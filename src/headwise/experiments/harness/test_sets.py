@@ -1,8 +1,8 @@
-"""A test set, the form in which a model reads and writes it, and both kinds of BLEU that are counted on it.
+"""Test sets: their files, the model's text format, and both kinds of BLEU.
 
-`given`: the model's text is the text of the files. `stanford`: the files are plain text, while the model knows
-Stanford's form of WMT 2014: tokenized, hyphens inside words written `##AT##-##AT##`, quotes as entities. `plain`:
-model and files have plain text.
+Formats: `given`: the model's text is the text of the files, as it is. `stanford`: the files are plain text, the model's
+text has Stanford's WMT 2014 format: tokenized, hyphens inside words as `##AT##-##AT##`, quotes as entities. `plain`:
+files and model have plain text.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from headwise.text.tokens.moses import plain_punctuation, tokenize
 
 @dataclass(frozen=True)
 class TestSet:
-    """Where a test set lies; `corpus` is its name for `headwise data get`, empty where the scale makes it itself."""
+    """A test set; `corpus` is its name for `headwise data get`, empty if the scale generates its text."""
 
-    __test__ = False  # it is no test of pytest's
+    __test__ = False  # tells pytest that this class isn't a test
 
     source: Path
     target: Path
     languages: tuple[str, str] = ("en", "de")
     form: Literal["given", "stanford", "plain"] = "given"
-    compounds: bool = False  # whether the paper's BLEU splits compounds at hyphens here
+    compounds: bool = False  # whether compounds are split at hyphens for the paper's BLEU
     corpus: str = ""
 
     def check(self) -> None:
-        """Raise `DataError` saying how to get it where it isn't there."""
+        """Raise `DataError`, with the command that downloads the test set, if a file is missing."""
         for file in (self.source, self.target):
             if not file.exists():
                 raise DataError(f"{file}: there is no such file; `headwise data get {self.corpus}` brings it")
 
     def read(self) -> tuple[list[str], list[str]]:
-        """Return the lines of both files; raises `DataError` as reading does."""
+        """Return the lines of both files; raises `DataError` if they can't be read."""
         pairs = list(read_pairs(pair_files(self.source, self.target)))
         sources = [pair.source.decode("utf-8", "replace") for pair in pairs]
         return sources, [pair.target.decode("utf-8", "replace") for pair in pairs]
 
     def pairs(self) -> tuple[list[str], list[str]]:
-        """Return sources and references in the model's form."""
+        """Return sources and references in the model's format."""
         sides = self.read()
         if self.form != "stanford":
             return sides
@@ -56,11 +56,11 @@ class TestSet:
         return source, target
 
     def scores(self, hypotheses: Sequence[str]) -> dict[str, Any]:
-        """Score translations in the model's form.
+        """Score translations in the model's format.
 
-        `bleu` and `chrf` are sacreBLEU's on plain text against the file's own references. `tokenized_bleu` is BLEU as
-        the paper counted it: on text tokenized as Moses does, compounds split where it says so; given text is taken
-        as it is.
+        `bleu` and `chrf` are sacreBLEU's scores of plain text against the file's references. `tokenized_bleu` is BLEU
+        as in the paper: on Moses-tokenized text, with compounds split if `compounds` is set; text of format `given` is
+        scored as it is.
         """
         references, language = self.read()[1], self.languages[1]
         if self.form == "given":
@@ -68,9 +68,9 @@ class TestSet:
         if self.form == "stanford":
             hypotheses = [from_stanford(line, language) for line in hypotheses]
         plain = score_translations(hypotheses, references).to_json()
-        sides = ([self._as_the_paper(line) for line in side] for side in (hypotheses, references))
+        sides = ([self._paper_tokenized(line) for line in side] for side in (hypotheses, references))
         return plain | {"tokenized_bleu": score_translations(*sides).tokenized_bleu.to_json()}
 
-    def _as_the_paper(self, line: str) -> str:
+    def _paper_tokenized(self, line: str) -> str:
         words = tokenize(plain_punctuation(line), self.languages[1], escape=True)
         return split_compounds(words) if self.compounds else words

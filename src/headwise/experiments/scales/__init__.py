@@ -1,7 +1,7 @@
-"""How large an experiment is: which text, which model is its base, and how long it trains.
+"""Registry of scales: the corpus, the base model and the training budget of experiments.
 
 `tiny` is the built-in miniature corpus and takes minutes; `multi30k` is 29,000 captions and takes hours on a laptop;
-`wmt14` is the paper's own recipe (configs/wmt14). Another scale is another file here, and a word in `SCALES`.
+`wmt14` is the paper's recipe (configs/wmt14). To add a scale, write a module here and add it to `SCALES`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ SCALES = {scale.name: scale for scale in (tiny.SCALE, multi30k.SCALE, wmt14.SCAL
 
 
 def find_scale(name: str) -> Scale:
-    """Return the scale of that name; raises `ConfigError` naming the known ones."""
+    """Return a scale by name; raises `ConfigError` with the closest or all names."""
     if name in SCALES:
         return SCALES[name]
-    near = difflib.get_close_matches(name, SCALES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(SCALES)}"
+    closest = difflib.get_close_matches(name, SCALES, n=1)
+    hint = f"did you mean {closest[0]}?" if closest else f"known: {', '.join(SCALES)}"
     raise ConfigError(f"--scale: expected the name of a scale, found {name!r} ({hint})")

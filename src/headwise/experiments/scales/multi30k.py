@@ -1,4 +1,4 @@
-"""Multi30k, 29,000 captions: the whole takes hours on a laptop."""
+"""Scale `multi30k`: Multi30k, 29,000 captions; all experiments take hours on a laptop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPARISON = Comparison(
     alike=(
         *ALIKE,
         "subwords.size=6000",
-        "subwords.dropout=0.0",  # BPE-dropout, of 2020, is in none of the systems' papers, and slow to learn from
+        "subwords.dropout=0.0",  # BPE-dropout (2020) is in none of the systems' papers, and slows training
         "model.dropout=0.3",
         "batch.tokens=4096",
         "schedule.warmup=400",
@@ -41,8 +41,8 @@ SCALE = Scale(
         corpus="multi30k",
     ),
     minutes=6.0,
-    # With 0.0021 its attention collapses: the first layers look at one place each, the encoder's last one
-    # everywhere; 15 development BLEU after 3,000 steps and 17 after 12,000. With half of it 24 and 38.
+    # With 0.0021 its attention collapses: the first layers attend to one position each, the encoder's last layer
+    # uniformly; 15 development BLEU after 3,000 steps and 17 after 12,000. With half that rate, 24 and 38.
     rates={"big": 0.00106},
-    timed=("training.average_last=3",),  # a quarter of the steps, as at equal parameters
+    timed=("training.average_last=3",),  # averages a quarter of the steps, as at equal parameters
 )

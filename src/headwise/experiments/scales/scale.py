@@ -1,4 +1,4 @@
-"""What a scale is: its text, its base, what it compares, and how long that trains."""
+"""Definition of a scale: its corpus, base recipe, compared systems and training budgets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headwise.experiments.harness.test_sets import TestSet
 
-# Name of an architecture's row -> how a table calls it.
+# Name of an architecture's row -> its label in tables.
 ARCHITECTURES = {
     "sutskever": "recurrent, no attention (Sutskever)",
     "bahdanau": "recurrent, additive attention (Bahdanau)",
@@ -21,7 +21,7 @@ ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A configuration file, `key.sub=value` overrides of it, and the name of another test set than the scale's."""
+    """A configuration file, `key.sub=value` overrides, and the name of a test set other than the scale's."""
 
     file: str
     changes: tuple[str, ...] = ()
@@ -30,13 +30,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One scale's contest.
+    """The comparison of systems at one scale.
 
     Attributes:
-        alike: what every system is given.
+        alike: overrides shared by all systems.
         models: system -> its recipe.
-        rates: system -> peak of its learning rate; none where the configuration's own schedule stays.
-        tried: the rates that `tuning` trains each system with, and for how many steps.
+        rates: system -> its peak learning rate; without one, the configuration's schedule is kept.
+        tried: the peak learning rates that `tuning` trains each system with.
+        steps: training steps of a `tuning` run.
         treatment: `alike` in words, for the report.
     """
 
@@ -48,11 +49,11 @@ class Comparison:
     treatment: str
 
     def systems(self) -> dict[str, Recipe]:
-        """Return each system's recipe with all that is changed in it."""
+        """Return each system's recipe with all its overrides."""
         return {name: self.system(name, self.rates.get(name)) for name in self.models}
 
     def system(self, name: str, rate: float | None) -> Recipe:
-        """Return a system's recipe with another rate."""
+        """Return a system's recipe with a peak learning rate; None keeps the configuration's schedule."""
         model = self.models[name]
         peak = [] if rate is None else [f"schedule.peak={rate:g}"]
         return Recipe(model.file, (*self.alike, *model.changes, *peak))
@@ -60,20 +61,21 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Scale:
-    """Text, configurations and budgets of one scale.
+    """Corpus, configurations and budgets of one scale.
 
     Attributes:
-        comparison: what table 2 compares.
+        about: description of the scale, for the report.
+        comparison: the systems that table 2 compares.
         base: the recipe that table 3 and the claims vary.
-        budget: how long `base` trains, in words.
-        test: scored once, at the end; `other_tests` are those of rows for another pair of languages, by name.
-        minutes: the training time that all systems get where time is what is equal.
-        rates: peak learning rates of rows of table 3 for which base's, by d_model^-0.5, is too high, by preset.
-        timed: what is changed besides in these shorter runs.
-        deep: what is changed in `base` besides for the experiment on depth, whose models are up to eight times as deep.
+        budget: training length of `base` in words, for the report.
+        test: the test set, scored once, at the end; `other_tests` are those of other language pairs, by name.
+        minutes: training time of each system in the comparison at equal training time.
+        rates: by preset, peak learning rates of rows of table 3 for which base's, scaled by d_model^-0.5, is too high.
+        timed: further overrides of the runs at equal training time.
+        deep: further overrides of `base` for the depth experiment, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
         more: further rows of table 2.
-        before: makes the text where it isn't there, for a scale whose text is generated.
+        before: generates the text if it is missing, at a scale whose text is generated.
     """
 
     name: str
@@ -93,15 +95,15 @@ class Scale:
 
     @property
     def systems(self) -> dict[str, Recipe]:
-        """Row of table 2 -> its recipe."""
+        """Recipe of each system of table 2, by name."""
         return self.comparison.systems()
 
     def test_set(self, name: str = "") -> TestSet:
-        """Return the test set of a row."""
+        """Return a test set by name; the scale's own for an empty name."""
         return self.other_tests[name] if name else self.test
 
     def prepare(self, tests: Iterable[str] = ("",)) -> None:
-        """Make sure that the text is there; raises `DataError` saying how to get it."""
+        """Generate the text if the scale's is generated; raises `DataError` if a test set is missing."""
         if self.before is not None:
             self.before(self.test.target)
         for name in sorted(tests):

@@ -1,4 +1,4 @@
-"""The variations of the paper's Table 3 in a base of another size."""
+"""The variations of the paper's Table 3, scaled to a base of another size."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from headwise.errors import ConfigError
 
 
 def scaled_changes(name: str, base: ModelConfig, steps: int) -> list[str]:
-    """Return what row `name` of Table 3 changes in a base of another size: what the paper doubles is doubled.
+    """Return the overrides of row `name` of Table 3 for a base of another size, with the paper's ratios to its base.
 
-    Label smoothing keeps its value and P_drop its ratio. Raises `ConfigError` where a ratio gives no whole number.
+    Label smoothing keeps the paper's value, P_drop the ratio. Raises `ConfigError` if a size isn't a whole number.
     """
     paper, row = preset("base"), preset(name)
     changes = []
     for key in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads"):
         if getattr(row, key) != getattr(paper, key):
-            value = _ratio(name, key, getattr(base, key), getattr(row, key), getattr(paper, key))
+            value = _scaled_size(name, key, getattr(base, key), getattr(row, key), getattr(paper, key))
             changes.append(f"model.{key}={value}")
     for key, size in (("d_k", "key_size"), ("d_v", "value_size")):
         if getattr(row, key) is not None:
-            value = _ratio(name, key, getattr(base, size), getattr(row, size), getattr(paper, size))
+            value = _scaled_size(name, key, getattr(base, size), getattr(row, size), getattr(paper, size))
             changes.append(f"model.{key}={value}")
     if row.dropout != paper.dropout:
         changes.append(f"model.dropout={base.dropout * row.dropout / paper.dropout:.3g}")
@@ -34,9 +34,9 @@ def scaled_changes(name: str, base: ModelConfig, steps: int) -> list[str]:
     return changes
 
 
-def _ratio(name: str, key: str, ours: int, row: int, paper: int) -> int:
-    value, rest = divmod(ours * row, paper)
-    if rest or not value:
+def _scaled_size(name: str, key: str, ours: int, row: int, paper: int) -> int:
+    value, remainder = divmod(ours * row, paper)
+    if remainder or not value:
         raise ConfigError(
             f"{name}: expected a base whose {key} can be scaled by {row}/{paper} to a whole number, found {ours}"
         )

@@ -1,16 +1,16 @@
-"""What the systems of table 2 are given alike at the small scales.
+"""Settings shared by all systems of table 2 at the small scales.
 
-A system's own are its model, at the Transformer's number of parameters, and its learning rate. Everything else is
-written out here for all of them at once, so that a configuration that is tuned for itself lends the comparison
-nothing. Where a scale is small enough, `headwise reproduce tuning` trains every system with the same learning rates
-for the same steps; the rate taken is the one with the lowest development perplexity.
+Each system has its own model, with the Transformer's number of parameters, and its own learning rate. All other
+settings are overridden here for all systems, so that no system profits from a configuration tuned for it alone. If a
+scale is small enough, `headwise reproduce tuning` trains every system with the same learning rates for the same number
+of steps; the rate with the lowest development perplexity is used.
 """
 
 from __future__ import annotations
 
 
 def system_file(name: str) -> str:
-    """Return the configuration of a system, whose parameters are as many as the Transformer's."""
+    """Return the configuration file of a system, whose model has as many parameters as the Transformer."""
     return f"configs/multi30k-en-de{'' if name == 'transformer' else f'-{name}'}.yaml"
 
 

@@ -1,4 +1,4 @@
-"""The built-in miniature corpus: every row takes minutes."""
+"""Scale `tiny`: the built-in miniature corpus; every row takes minutes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TINY_TEXT = (
     "batch.tokens=1024",
 )
 
-# 0.9 million parameters with 2,000 subwords; the tests hold all of them to that.
+# 0.9 million parameters with 2,000 subwords; a test checks this for every system.
 COMPARISON = Comparison(
     alike=(
         *TINY_TEXT,
         *ALIKE,
         "subwords.dropout=0.0",
         "model.d_model=128",
-        "model.dropout=0.0",  # five passes over text that is drawn: there is nothing to overfit
+        "model.dropout=0.0",  # five epochs of generated text: no overfitting
         "schedule.warmup=150",
         "training.max_steps=1200",
         "training.validate_every=200",
@@ -65,7 +65,7 @@ _BASE = (
     *TINY_TEXT,
     "model.d_model=64",
     "model.d_ff=256",
-    "schedule.peak=0.004",  # 53 BLEU; the paper's formula, 0.0072, learns next to nothing here: 3 BLEU
+    "schedule.peak=0.004",  # 53 BLEU; with 0.0072, by the paper's formula, 3 BLEU
     "schedule.warmup=300",
     "training.max_steps=1200",
     "training.validate_every=300",
@@ -74,7 +74,7 @@ _BASE = (
 
 
 def _write_miniature(test: Path) -> None:
-    """Write the miniature corpus beside its test set, where there is none."""
+    """Generate the miniature corpus in the test set's folder, if the test set is missing."""
     from headwise.corpora.synthetic import generate
 
     if not test.exists():

@@ -1,4 +1,4 @@
-"""WMT 2014, the paper's own recipe (configs/wmt14): days on eight GPUs."""
+"""Scale `wmt14`: WMT 2014, the paper's recipe (configs/wmt14); days on eight GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WMT14_FILE = "configs/wmt14/en-de-base.yaml"
 _RECURRENT = ("model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
 _RATE = ("schedule.name=inverse_sqrt",)
 
-# 63 to 64 million parameters with 37,000 subwords, as base has 63.
+# 63 to 64 million parameters with 37,000 subwords; base has 63.
 COMPARISON = Comparison(
     alike=(),
     models={
@@ -80,7 +80,7 @@ COMPARISON = Comparison(
     ),
 )
 
-FRENCH = "en-fr"  # name of the other test set of WMT 2014
+FRENCH = "en-fr"  # name of the other WMT 2014 test set
 
 SCALE = Scale(
     name="wmt14",
