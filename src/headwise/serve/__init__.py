@@ -1,1 +1,1 @@
-"""The page that shows what a model does; the interface behind it."""
+"""The web page that shows what a model computes, and the JSON API behind it."""
