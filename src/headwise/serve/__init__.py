@@ -1,1 +1,1 @@
-"""The web page that shows what a model computes, and the JSON API behind it."""
+"""The web page that shows what a model computes: its JSON API, its files and the server."""

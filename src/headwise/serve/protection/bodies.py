@@ -27,7 +27,7 @@ class CheckedRoute(APIRoute):
     """Route whose request bodies are parsed by `headwise.parsing`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the route's handler, given a request that checks its body."""
+        """Return the route's handler, wrapped so that its request checks the body."""
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:

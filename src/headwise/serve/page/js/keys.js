@@ -34,8 +34,8 @@ export function roving(container, selector) {
   });
   container.addEventListener("focusin", (event) => {
     const all = items();
-    const now = all.find((item) => item === event.target);
-    if (now) for (const item of all) item.setAttribute("tabindex", item === now ? "0" : "-1");
+    const current = all.find((item) => item === event.target);
+    if (current) for (const item of all) item.setAttribute("tabindex", item === current ? "0" : "-1");
   });
 }
 

@@ -58,7 +58,7 @@ export function interventionsPanel({ store, data, say }) {
     "aria-label": "Word",
     dir: "auto",
   });
-  const place = h("input", {
+  const wordNumber = h("input", {
     type: "number",
     min: 1,
     max: 999,
@@ -133,10 +133,12 @@ export function interventionsPanel({ store, data, say }) {
           onsubmit: submit(
             () =>
               word.value.trim() &&
-              add([`word:${Math.max(1, place.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`]),
+              add([
+                `word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`,
+              ]),
           ),
         },
-        field("Word", place),
+        field("Word", wordNumber),
         word,
         h("button", { "data-key": "force-word" }, "Force word"),
       ),

@@ -225,18 +225,18 @@ export function patchesPanel({ store, data }) {
     const map = mapOf(view);
     const value = map.data[r * view.grid[1] + c];
     const amount = h("data", { value, id: "patch" }, chosen === null ? percent(value) : signed(value, 4));
-    const place = h("strong", {}, placed(r, c));
+    const patchName = h("strong", {}, placed(r, c));
     if (chosen !== null) {
       fill(
         readout,
-        place,
+        patchName,
         " adds ",
         amount,
         ` to the ${signed(sum(map.data), 3)} of “${view.words[chosen]}”.`,
       );
     } else {
       const first = view.class_token ? percent(weights(view, store.state)[0]) : null;
-      fill(readout, place, " gets ", amount, first && `, the class token ${first}`, ".");
+      fill(readout, patchName, " gets ", amount, first && `, the class token ${first}`, ".");
     }
   };
 
