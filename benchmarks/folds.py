@@ -1,13 +1,13 @@
-"""Accuracy over all folds of a classification: trained once for each, with or without pretraining on its own text.
+"""Cross-validated accuracy of classification: one training per fold, with or without pretraining on its texts.
 
 Example: python benchmarks/folds.py -c configs/mr-polarity.yaml -o runs/folds
 Example: python benchmarks/folds.py -c configs/mr-polarity.yaml --pretrain configs/mr-polarity-mlm.yaml -o runs/folds
 
-Every fold's model is the last one (an average of checkpoints), after the number of steps that the configuration says:
-nothing is chosen by what is held out. With --pretrain, each fold is begun from masked-language-model training on the
-texts of its training part alone; what is held out isn't read there, either, not even without labels.
+Every fold's model is the final one (an average of checkpoints) after the configured number of steps: nothing is
+selected on the held-out part. With --pretrain, each fold is initialized by masked-language-model training on the texts
+of its training part only; the held-out part isn't read there either, not even without labels.
 
-Prints a line for each fold, and the mean with its standard error. A run that was stopped goes on where it was.
+Prints a line for each fold, and the mean with its standard error. A run that was stopped resumes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
             config = config.with_overrides([f"training.initialize_from={json.dumps(str(start))}"])
         scores = train(config, options.out / f"fold-{fold}", quiet=True).scores
         if not scores:
-            sys.exit(f"folds: stopped in fold {fold}; the same command goes on there")
+            sys.exit(f"folds: stopped in fold {fold}; the same command resumes there")
         accuracies.append(scores["accuracy"])
         print(
             f"fold {fold:>2}  accuracy {scores['accuracy']:6.2f}  macro F1 {scores['macro_f1']:6.2f}",
@@ -60,13 +60,13 @@ def main() -> int:
 
 
 def pretrain(pretraining: Config, config: Config, run: Path) -> Path:
-    """Train on the texts of a fold's training part, a line each; returns the run."""
-    form = LabelledTexts(config.classification, config.data.dev_share)
-    examples = form.read(text_files(config.data))
-    held = form.hold_out(examples).tolist()
+    """Pretrain on the texts of a fold's training part, one per line; return the run."""
+    text_format = LabelledTexts(config.classification, config.data.dev_share)
+    examples = text_format.read(text_files(config.data))
+    held_out = text_format.hold_out(examples).tolist()
     run.mkdir(parents=True, exist_ok=True)
     text = run / "text"
-    lines = [example.text + "\n" for example, out in zip(examples, held, strict=True) if not out]
+    lines = [example.text + "\n" for example, out in zip(examples, held_out, strict=True) if not out]
     if not text.exists():
         text.write_text("".join(lines), encoding="utf-8")
     train(pretraining.with_overrides([f"data.text={json.dumps([str(text)])}"]), run / "run", quiet=True)

@@ -1,12 +1,12 @@
-"""A training step against the length of the sequence, for every kind: its time, and the most memory that it takes.
+"""Time and peak memory of a training step by sequence length, for every kind of attention.
 
 The model is a decoder of two layers (d_model 128, 4 heads, d_ff 512) over 256 symbols, with a source of 8 tokens; a
-step is the forward pass, the loss, the backward pass and Adam. Each measurement has a process of its own, whose peak
-of resident memory is counted from before its first step. Run on a quiet machine, in parts if need be:
+step is the forward pass, the loss, the backward pass and Adam. Each measurement has a process of its own; its memory is
+the increase of peak resident memory over that before the first step. Run on a quiet machine, in parts if need be:
 
     python benchmarks/long_sequences.py --kinds window linear --lengths 512 16384 --json figures.jsonl
 
-adds a line for each measurement to the file and prints the table of all that it holds.
+appends a line for each measurement to the file and prints the table of all measurements in it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Measurement:
 
 
 def model_for(kind: str, length: int) -> Transformer:
-    """Build the model; square roots of the length as the strided kind's distances, for its n √n."""
+    """Build the model; block-sparse attention gets √n as window and stride, for its cost of n √n."""
     root = round(length**0.5)
     config = ModelConfig.model_validate(
         {
@@ -63,7 +63,7 @@ def model_for(kind: str, length: int) -> Transformer:
 
 
 def step(model: Transformer, optimizer: torch.optim.Optimizer, length: int) -> None:
-    """Train once on random symbols."""
+    """Run one training step on random symbols."""
     source, target = torch.randint(4, SYMBOLS, (1, SOURCE)), torch.randint(4, SYMBOLS, (1, length + 1))
     hidden = model(source, torch.ones_like(source, dtype=torch.bool), target[:, :-1])
     loss = functional.cross_entropy(model.project(hidden)[0], target[0, 1:])
@@ -74,12 +74,12 @@ def step(model: Transformer, optimizer: torch.optim.Optimizer, length: int) -> N
 
 
 def measure(pipe: Connection, kind: str, length: int, rounds: int, threads: int) -> None:
-    """Send (seconds, MiB); runs in a process of its own."""
+    """Measure and send (seconds, MiB) through the pipe; runs in a process of its own."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = model_for(kind, length)
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    step(model, optimizer, 16)  # what starting up costs is not counted
+    step(model, optimizer, 16)  # warm-up, not measured
     before, seconds = peak_mib(), []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -89,20 +89,20 @@ def measure(pipe: Connection, kind: str, length: int, rounds: int, threads: int)
 
 
 def peak_mib() -> float:
-    """Most resident memory of this process so far; the system counts in KiB, on macOS in bytes."""
+    """Return the peak resident memory of this process; the system reports KiB, on macOS bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def apart(kind: str, length: int, rounds: int, threads: int) -> Measurement:
-    """Measure in a copy of this process, which has computed nothing and so has nothing to share or to reuse."""
+    """Measure in a fork of this process, which has computed nothing, so that no memory is shared or reused."""
     context = multiprocessing.get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=measure, args=(there, kind, length, rounds, threads))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=measure, args=(sender, kind, length, rounds, threads))
     process.start()
-    there.close()
+    sender.close()
     try:
-        seconds, mib = here.recv()
+        seconds, mib = receiver.recv()
     except EOFError:
         process.join()
         raise SystemExit(f"{kind} at {length}: ended with code {process.exitcode}, out of memory?") from None
@@ -110,12 +110,12 @@ def apart(kind: str, length: int, rounds: int, threads: int) -> Measurement:
     return Measurement(kind, length, seconds, mib, threads, torch.__version__)
 
 
-def table(found: Sequence[Measurement]) -> str:
-    """Write seconds / MiB by kind and length in Markdown; the last measurement of a pair counts, `–` where none is."""
-    cells = {(m.kind, m.length): f"{m.seconds:.2f} s, {m.peak_mib:,.0f} MiB" for m in found}
-    lengths = sorted({m.length for m in found})
+def table(measurements: Sequence[Measurement]) -> str:
+    """Return a Markdown table of time and memory by kind and length, of each the last measurement; `–` if missing."""
+    cells = {(m.kind, m.length): f"{m.seconds:.2f} s, {m.peak_mib:,.0f} MiB" for m in measurements}
+    lengths = sorted({m.length for m in measurements})
     lines = [f"| kind | {' | '.join(f'{n:,}' for n in lengths)} |", "|---" + "|--:" * len(lengths) + "|"]
-    for kind in sorted({m.kind for m in found}):
+    for kind in sorted({m.kind for m in measurements}):
         lines.append(f"| `{kind}` | {' | '.join(cells.get((kind, n), '–') for n in lengths)} |")
     return "\n".join(lines)
 
@@ -132,15 +132,15 @@ def main() -> None:
     parser.add_argument("--reference-up-to", type=int, default=4096, help="it writes all scores out")
     parser.add_argument("--json", type=Path, help="file that measurements are added to, one a line")
     options = parser.parse_args()
-    found = []
+    measurements = []
     if options.json and options.json.exists():
-        found = [Measurement(**json.loads(line)) for line in options.json.read_text().splitlines()]
+        measurements = [Measurement(**json.loads(line)) for line in options.json.read_text().splitlines()]
     for kind in options.kinds:
         for length in options.lengths:
             if kind == "reference" and length > options.reference_up_to:
                 continue
             measured = apart(kind, length, options.rounds, options.threads)
-            found.append(measured)
+            measurements.append(measured)
             print(
                 f"{kind:>17} {length:>6} {measured.seconds:8.2f} s {measured.peak_mib:8.0f} MiB",
                 file=sys.stderr,
@@ -148,7 +148,7 @@ def main() -> None:
             if options.json:
                 with options.json.open("a") as file:
                     file.write(json.dumps(asdict(measured)) + "\n")
-    print(table(found))
+    print(table(measurements))
 
 
 if __name__ == "__main__":

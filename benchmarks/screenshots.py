@@ -1,4 +1,4 @@
-"""Pictures of the page: `python benchmarks/screenshots.py RUN [-o DIR]`; look at them after every change to it."""
+"""Screenshots of the page: `python benchmarks/screenshots.py RUN [-o DIR]`; check them after every change of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen
 
-# Name: width, colors, state, and whether the whole page or only its first screen is drawn.
+# Name: width, color scheme, state, and whether the screenshot has the whole page or only its first screen.
 VIEWS: dict[str, tuple[int, Literal["light", "dark"], dict[str, str], bool]] = {
     "light": (1280, "light", {"stage": "5", "query": "2"}, True),
     "dark": (1280, "dark", {"stage": "5", "query": "2", "word": "t2", "changes": "silence:cross.1.1"}, True),
@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("-o", "--out", type=Path, default=Path("build/screenshots"))
-    parser.add_argument("--text", help="the sentence; the run's first example without")
+    parser.add_argument("--text", help="the sentence; without, the run's first example")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     listener = listen("127.0.0.1", 0)
@@ -51,7 +51,7 @@ def main() -> None:
             expect(page.locator(".head").first).to_be_visible(timeout=30_000)
             expect(page.locator("#evidence [role=status]:visible")).to_have_count(
                 0, timeout=120_000
-            )  # heads are measured
+            )  # the heads have been measured
             expect(page.locator("[aria-busy=true]")).to_have_count(0)
             page.screenshot(path=arguments.out / f"{name}.png", full_page=whole)
             page.close()

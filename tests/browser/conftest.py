@@ -1,4 +1,4 @@
-"""A small model behind a real server, and a real browser before it."""
+"""Fixtures of the browser tests: a small model behind a real server, and a real browser."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from translator_run import ENGLISH, GERMAN, make_run
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-expect.set_options(timeout=60_000)  # a busy machine is slow, and that is no failure
+expect.set_options(timeout=60_000)  # a busy machine is slow, which isn't a failure
 
 TEXT = "A man rides a brown horse."
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything here, and skip it where there is no browser."""
+    """Mark all tests of this folder, and skip them if there is no browser."""
     missing = pytest.mark.skip(reason="there is no Chromium: apt install chromium (docs/page.md)")
     for item in items:
         if Path(__file__).parent in item.path.parents:
@@ -79,7 +79,7 @@ class Served:
 
 @dataclass
 class Visit:
-    """A page that was opened, and what must not happen on it."""
+    """An open page, and the errors and foreign requests that occurred on it."""
 
     page: Page
     address: str
@@ -91,12 +91,12 @@ class Visit:
         return self.page
 
     def settled(self) -> None:
-        """Wait until every panel shows what belongs together."""
-        self.page.wait_for_timeout(180)  # longer than the page waits for more typing
+        """Wait until all panels have loaded."""
+        self.page.wait_for_timeout(180)  # longer than the page's debouncing
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
 
     def table(self, panel: str) -> list[list[str]]:
-        """Return the rows of a panel's table twin, its first row the head."""
+        """Return the rows of the table of a panel's chart; the first row is the header."""
         toggle = self.page.locator(f"#{panel} .tools button", has_text="Table")
         if toggle.get_attribute("aria-pressed") == "false":
             toggle.click()
@@ -104,19 +104,19 @@ class Visit:
         return [row.locator("th, td").all_inner_texts() for row in rows]
 
     def refused(self) -> None:
-        """A request was refused, or not answered, as it should be; the browser's own line about it is forgotten."""
+        """Expect that a request failed, and drop the browser's messages about it."""
         kept = [line for line in self.complaints if not line.startswith("Failed to load resource")]
         assert len(kept) < len(self.complaints)
         self.complaints[:] = kept
 
     def state(self) -> dict[str, Any]:
-        # The address follows a moment later: a timer of the page itself that is longer than that ends after it.
+        # The page updates its fragment by a timer of 60 ms; a longer timer in the page ends after it.
         read = "done([...new URLSearchParams(location.hash.slice(1))])"
         return dict(self.page.evaluate(f"new Promise((done) => setTimeout(() => {read}, 100))"))
 
 
 def number(text: str) -> float:
-    """Read a number as the page writes it."""
+    """Parse a number as the page formats it."""
     return float(text.replace("−", "-").replace("+", "").removesuffix(" %"))
 
 
@@ -162,7 +162,7 @@ def six_sentences(gold: Sequence[frozenset[tuple[int, int]]] | None = None) -> E
 
 @contextmanager
 def serving(*runs: Path, corpus: EvaluationPairs | None = None) -> Iterator[Served]:
-    """Serve runs as long as the block lasts."""
+    """Serve runs inside the block."""
     served = Served([*runs], corpus=corpus)
     served.start()
     try:
@@ -173,23 +173,23 @@ def serving(*runs: Path, corpus: EvaluationPairs | None = None) -> Iterator[Serv
 
 @contextmanager
 def visiting(browser: Browser, served: Served, **options: Any) -> Iterator[Visit]:
-    """Open a fresh page; afterwards it must have asked nobody else and complained about nothing."""
+    """Open a fresh page; at the end check that it sent no foreign requests and logged no errors or warnings."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     page = context.new_page()
     page.set_default_timeout(15_000)
     visit = Visit(page, served.address)
 
-    def said(message: ConsoleMessage) -> None:
+    def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             visit.complaints.append(message.text)
 
-    def asked(request: Request) -> None:
+    def on_request(request: Request) -> None:
         if not request.url.startswith(served.address):
             visit.complaints.append(request.url)
 
-    page.on("console", said)
+    page.on("console", on_console)
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-    page.on("request", asked)
+    page.on("request", on_request)
     try:
         yield visit
     finally:

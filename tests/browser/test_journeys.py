@@ -1,4 +1,4 @@
-"""Using the page: by keyboard alone, by a link, on a phone, without a server, with all kinds of text."""
+"""Use of the page: by keyboard alone, by a link, on a phone, without a server, with all kinds of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from translator_run import ENGLISH, make_run
 
 
 def shown(page: Page) -> list[str]:
-    """Everything that a panel says, for comparing two pages."""
+    """All texts of the panels, to compare two pages."""
     return [panel.inner_text() for panel in page.locator(".panel:visible").all()]
 
 
@@ -53,7 +53,7 @@ def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser, ser
 
 
 def without_hints(text: str) -> list[str]:
-    """Leave out what depends on where the keyboard was."""
+    """Leave out what depends on the keyboard focus."""
     hints = ("looked at", "looks at", "Enter shows", "Point at", "Table")
     return [line for line in text.splitlines() if line.strip() and not any(hint in line for hint in hints)]
 
@@ -155,17 +155,17 @@ def test_axe_finds_nothing(browser: Browser, served: Served, scheme: str) -> Non
     with visiting(browser, served, color_scheme=scheme) as visit:
         page = visit.open(f"text={TEXT}&changes=silence:cross.1.1&query=1&key=1&stage=5&word=t1")
         page.wait_for_timeout(1500)
-        found = [axe(page)]
+        violations = [axe(page)]
         for toggle in page.locator(".panel:visible .tools button", has_text="Table").all():
             toggle.click()
-        found.append(axe(page))
+        violations.append(axe(page))
         page.keyboard.press("?")
-        found.append(axe(page))
+        violations.append(axe(page))
         page.keyboard.press("Escape")
         page.locator(".tour-step").first.click()
         page.wait_for_timeout(500)
-        found.append(axe(page))
-    assert found == [""] * 4
+        violations.append(axe(page))
+    assert violations == [""] * 4
 
 
 def axe(page: Page) -> str:
@@ -218,21 +218,21 @@ def test_too_much_text_is_refused_in_place_and_can_be_mended(visit: Visit) -> No
 
 def test_stale_answers_are_thrown_away(visit: Visit) -> None:
     page = visit.open()
-    held: list[Route] = []
+    delayed: list[Route] = []
 
     def hold(route: Route) -> None:
         if "slow" in (route.request.post_data or ""):
-            held.append(route)
+            delayed.append(route)
         else:
             route.continue_()
 
     page.route("**/api/trace", hold)
     page.locator("#source").fill("slow horse")
     page.wait_for_timeout(400)
-    assert len(held) == 1
+    assert len(delayed) == 1
     page.locator("#source").fill(ENGLISH[1])
     expect(page.locator("#ribbon .source .unit").first).to_have_text("Two")
-    held[0].continue_()
+    delayed[0].continue_()
     page.wait_for_timeout(400)
     expect(page.locator("#ribbon .source .unit").first).to_have_text("Two")
 
@@ -257,7 +257,7 @@ def test_the_server_goes_and_comes_back(browser: Browser, run: Path) -> None:
         visit.refused()
 
 
-# What reaches beyond the screen, and can't be scrolled by itself.
+# The elements that extend beyond the screen and aren't in a scrollable one.
 WIDER = """
 () => [...document.querySelectorAll("main *")]
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)

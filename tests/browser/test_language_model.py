@@ -1,4 +1,4 @@
-"""The view of a language model: its next token equals a forward pass, and drawing follows the definitions."""
+"""The panel of a language model: its next-token distribution equals a forward pass, and sampling its definitions."""
 
 from __future__ import annotations
 

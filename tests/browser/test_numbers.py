@@ -1,4 +1,4 @@
-"""What the page shows is what the model does: every number against one computed another way."""
+"""The numbers on the page equal those of the model, computed independently."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def forward(model: Any, source: list[int], target: list[int]) -> tuple[dict[str,
 
 
 def cross_attentions(model: Any) -> list[MultiHeadAttention]:
-    found = [
+    modules = [
         m
         for name, m in model.named_modules()
         if "cross_attention" in name and isinstance(m, MultiHeadAttention)
     ]
-    assert len(found) == 2
-    return found
+    assert len(modules) == 2
+    return modules
 
 
 def best(translator: Translator, **options: Any) -> tuple[list[int], list[int]]:
-    """The source's ids, and those of the best output, both with the end symbol."""
-    found = translator.translate([TEXT], **options)[0].outputs[0]
-    return [*translator.subwords.encode_source(TEXT), EOS], [*found.tokens, EOS]
+    """The ids of the source and of the best output, both with the end symbol."""
+    output = translator.translate([TEXT], **options)[0].outputs[0]
+    return [*translator.subwords.encode_source(TEXT), EOS], [*output.tokens, EOS]
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -1,4 +1,4 @@
-"""Recurrent and convolutional translators on the page: what they can do is shown, and what they can't isn't offered."""
+"""Recurrent and convolutional translators on the page: it shows only the panels that these models support."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def served(runs: dict[str, Path]) -> Iterator[Served]:
 
 @torch.inference_mode()
 def cross(translator: Translator, target: list[int]) -> np.ndarray:
-    """Cross-attention (layers, target, source) of one pass that is told the target."""
+    """Cross-attention (layers, target, source) of one forward pass with teacher forcing."""
     model = translator.model
     ids = torch.tensor([[*translator.subwords.encode_source(TEXT), EOS]])
     with recording(model) as records:
         model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *target[:-1]]]))  # pyright: ignore[reportCallIssue]
-    found = [
+    layers = [
         torch.cat(entries, dim=2)[0, 0]
         for name, entries in records.items()
         if name.endswith("cross_attention")
     ]
-    return torch.stack(found).numpy()
+    return torch.stack(layers).numpy()
 
 
 def ribbon(visit: Visit) -> np.ndarray:
@@ -67,19 +67,19 @@ def test_translation_alignment_and_beam_are_the_models(
     visit: Visit, runs: dict[str, Path], name: str
 ) -> None:
     translator = Translator.load(runs[name], device="cpu")
-    found = translator.translate([TEXT], n_best=3)[0].outputs
+    outputs = translator.translate([TEXT], n_best=3)[0].outputs
     page = visit.open(f"run={name}&text={TEXT}&over=head&words=false&part=encoder")
-    assert page.locator(".hypothesis > span:first-child").all_inner_texts() == [one.text for one in found]
-    expected = cross(translator, [*found[0].tokens, EOS])
+    assert page.locator(".hypothesis > span:first-child").all_inner_texts() == [one.text for one in outputs]
+    expected = cross(translator, [*outputs[0].tokens, EOS])
     shown = ribbon(visit)
     assert np.abs(shown - expected[0]).max() < SHOWN
     assert np.abs(shown.sum(1) - 1).max() < SHOWN * shown.shape[1]
     page.locator("#ribbon .tools button", has_text="Table").click()
-    # A losing hypothesis has an attention of its own.
+    # A hypothesis that isn't the best has its own attention.
     page.locator(".hypothesis").nth(2).click()
     visit.settled()
     assert "node" in visit.state()
-    assert np.abs(ribbon(visit) - cross(translator, [*found[2].tokens, EOS])[0]).max() < SHOWN
+    assert np.abs(ribbon(visit) - cross(translator, [*outputs[2].tokens, EOS])[0]).max() < SHOWN
 
 
 @pytest.mark.parametrize("name", ATTENDING)

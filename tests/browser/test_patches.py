@@ -1,4 +1,4 @@
-"""The view of a model of images: its numbers equal a pass that is written out here, by pointer, keyboard and link."""
+"""The panel of a vision model: its numbers equal a forward pass written out here, by pointer, keyboard and link."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def served(digits: Path, pairs: Path) -> Iterator[Served]:
 
 @torch.no_grad()
 def attention(model: ImageClassifier, image: Tensor) -> Tensor:
-    """Weights (layers, heads, tokens, tokens) of a normalized image, from their definition."""
+    """Attention weights (layers, heads, tokens, tokens) of a normalized image, from their definition."""
     x = model.vision.patch(functional.unfold(image[None], 2, stride=2).transpose(1, 2))
     table = model.vision.positions.table
     assert model.vision.class_token is not None
     assert table is not None
     x = torch.cat([model.vision.class_token.expand(1, 1, -1), x], dim=1) + table[:17]
-    found = []
+    layers = []
     for layer in model.vision.encoder.layers:
         own, seen = layer.self_attention, layer.around_attention.norm(x)[0]  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue, reportArgumentType]
         q, k = own.query(seen).view(17, 2, 8), own.key(seen).view(17, 2, 8)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
-        found.append((torch.einsum("qhd,khd->hqk", q, k) / 8**0.5).softmax(-1))
+        layers.append((torch.einsum("qhd,khd->hqk", q, k) / 8**0.5).softmax(-1))
         x = layer(x)
-    return torch.stack(found)
+    return torch.stack(layers)
 
 
 def held_out(run: Path, row: int) -> tuple[ImageClassifier, Tensor, np.ndarray, int]:
@@ -133,7 +133,7 @@ def test_any_patch_can_be_asked_by_keyboard_and_by_pointer(visit: Visit, digits:
     assert float(page.locator("#patch").get_attribute("value") or "") == pytest.approx(
         float(expected[0, 0, 0, 2]), abs=1e-6
     )
-    keys.press("Enter")  # that patch looks now
+    keys.press("Enter")  # that patch is the query now
     assert visit.state()["query"] == "2"
     expect(page.locator("#patches .where")).to_contain_text(
         "What row 1, column 2 looked at, in layer 1, head 1"
@@ -244,10 +244,10 @@ def test_words_of_a_caption_meet_patches(visit: Visit, pairs: Path) -> None:
 def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, served: Served, run: str) -> None:
     with visiting(browser, served, color_scheme="dark") as visit:
         page = visit.open(f"run={run}&query=3")
-        found = axe(page)
+        violations = axe(page)
         page.locator("#patches .tools button", has_text="Table").click()
-        found += axe(page)
+        violations += axe(page)
         page.locator("#patches .tools button", has_text="Table").click()
         page.set_viewport_size({"width": 320, "height": 700})
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    assert found == ""
+    assert violations == ""

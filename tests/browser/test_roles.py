@@ -1,4 +1,4 @@
-"""Roles on the page: the badge of a planted head, and what is done to all heads of a role."""
+"""Roles on the page: the badge of a planted head, and interventions on all heads of a role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDTH = 16
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose first encoder head looks one token back, planted: it sees positions alone, and turns them by one."""
+    """A run whose first encoder head attends to the previous token: its query rotates the positions by one."""
     run = make_run(tmp_path_factory.mktemp("runs") / "planted", seed=3, d_k=WIDTH)
     weights = load_file(run / "model.safetensors")
     weights["source_embedding.weight"] *= 0.01

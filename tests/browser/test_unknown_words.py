@@ -1,4 +1,4 @@
-"""Words that the model never saw are marked, for eyes, keyboard and screen reader."""
+"""Unknown words are marked visually, for the keyboard and for screen readers."""
 
 from __future__ import annotations
 

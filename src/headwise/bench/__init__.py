@@ -1,4 +1,4 @@
-"""Benchmarks beside other systems: each system in its own warm process, round by round in turn.
+"""Benchmarks against other systems: each system runs in its own warm process, and rounds alternate between systems.
 
-One file per benchmark (`train`, `decode`, `attention`, `loss`, `start`) and one per peer (`peers`).
+One module per benchmark (`train`, `decode`, `start`, `curves` for attention and the loss) and one per system (`peers`).
 """

@@ -1,4 +1,4 @@
-"""Training batches of a workload: the same for every system, made before the clock starts."""
+"""Training batches of a workload: the same for every system, created before timing starts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 
 def training_batches(workload: Workload, tokens: int, count: int, *, seed: int = 1) -> list[Batch]:
-    """Return the first `count` batches of an epoch, of up to `tokens` source and target tokens; fewer in small text."""
-    lengths = [np.array([len(row) for row in rows]) for rows in (workload.sources, workload.targets)]
+    """Return the first `count` batches of an epoch, of at most `tokens` tokens per side; fewer if text is short."""
+    lengths = [
+        np.array([len(sentence) for sentence in side]) for side in (workload.sources, workload.targets)
+    ]
     plan = plan_batches(lengths[0], lengths[1] + 1, tokens, seed=seed, epoch=0)
-    return [_batch(workload, rows.tolist()) for rows in plan[:count]]
+    return [_batch(workload, examples.tolist()) for examples in plan[:count]]
 
 
-def _batch(workload: Workload, rows: list[int]) -> Batch:
-    sources = [workload.sources[row] for row in rows]
-    targets = [workload.targets[row] for row in rows]
+def _batch(workload: Workload, examples: list[int]) -> Batch:
+    sources = [workload.sources[example] for example in examples]
+    targets = [workload.targets[example] for example in examples]
     source = padded(sources)
     return Batch(
         source=source,
         source_mask=source != PAD,
         target_input=padded([[BOS, *ids] for ids in targets]),
         target_output=padded([[*ids, EOS] for ids in targets]),
-        rows=rows,
-        target_tokens=sum(map(len, targets)) + len(rows),
+        rows=examples,
+        target_tokens=sum(map(len, targets)) + len(examples),
     )

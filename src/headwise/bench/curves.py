@@ -1,8 +1,7 @@
-"""Cost against size: attention by the length of the sentences, the vocabulary's loss by the number of subwords.
+"""Time and memory as functions of size: attention by sequence length, the loss by vocabulary size.
 
-A point is a forward and a backward pass. Every kind has a process of its own that takes its points in rising order,
-so that the highest resident memory so far is that of the point at hand; what was resident before the first is taken
-off.
+A point is a forward and a backward pass. Every kind has its own process, which measures its points in increasing
+order, so that the peak resident memory is that of the current point; the memory before the first point is subtracted.
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ from headwise.bench.pool import Process, Say
 from headwise.bench.report import ReportRow, grid
 from headwise.bench.worker import answering, resident
 
-_ALL_PAIRS = ("reference",)  # kinds that keep every score, and how much they may keep
-_MOST_KEPT = 6 * 2**30  # bytes
-_ENOUGH = 0.5  # seconds of repeating a point in a round
+_ALL_PAIRS = ("reference",)  # kinds of attention that store the scores of all pairs
+_MOST_SCORE_BYTES = 6 * 2**30  # of their scores
+_ROUND_SECONDS = 0.5  # seconds over which a round repeats a point
 _MEBI = 2**20
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement.
+    """A point to measure.
 
     Attributes:
-        task: `attention`, self-attention of `batch` sequences of `length`, causal; or `loss`, of `length` rows.
-        kind: of attention; `fused` or `plain` for the loss.
-        heads, width: of attention; their product is the loss's d_model.
+        task: `attention`: causal self-attention over `batch` sequences of `length` tokens; or `loss`, of `length`
+            target tokens.
+        kind: the kind of attention; `fused` or `plain` for the loss.
+        heads, width: the heads of attention and their dimension; the product is the loss's d_model.
     """
 
     task: str
@@ -49,43 +49,43 @@ class Point:
     threads: int = 1
 
     @property
-    def kept(self) -> int:
-        """Bytes that all scores and their softmax take."""
+    def stored(self) -> int:
+        """Bytes of all scores and their softmax, 0 for kinds that don't store them."""
         if self.task == "loss" or self.kind not in _ALL_PAIRS:
             return 0
         return 3 * 4 * self.batch * self.heads * self.length**2
 
 
 def measure(points: Sequence[Point], rounds: int, say: Say) -> list[ReportRow]:
-    """Measure every point, those of equal size in turn; points whose scores wouldn't fit are left out, saying so.
+    """Measure the points in the given order; those whose scores take too much memory are skipped.
 
-    Raises `BenchError` where a process fails.
+    `say` gets a line for each skipped point. Raises `BenchError` if a process fails.
     """
-    skipped = [point for point in points if point.kept > _MOST_KEPT]
+    skipped = [point for point in points if point.stored > _MOST_SCORE_BYTES]
     for point in skipped:
         say(
-            f"{point.kind}, {point.batch} x {point.length}: skipped, its scores need {point.kept / 2**30:.0f} GiB"
+            f"{point.kind}, {point.batch} x {point.length}: skipped, its scores need {point.stored / 2**30:.0f} GiB"
         )
     points = [point for point in points if point not in skipped]
     curves = dict.fromkeys(map(_curve, points))
     processes = {curve: Process("headwise.bench.curves", curve.kind) for curve in curves}
     try:
-        found = [
+        rows = [
             _row(point, processes[_curve(point)].ask({**asdict(point), "rounds": rounds})) for point in points
         ]
     finally:
         for process in processes.values():
             process.close()
-    return found
+    return rows
 
 
 def _curve(point: Point) -> Point:
-    """What the points of one curve share: all but the size that grows."""
+    """Return the key of a point's curve: the point without the size that varies."""
     return replace(point, vocabulary=0) if point.task == "loss" else replace(point, length=1)
 
 
-def _row(point: Point, found: dict[str, Any]) -> ReportRow:
-    seconds = statistics.median(found["seconds"])
+def _row(point: Point, measured: dict[str, Any]) -> ReportRow:
+    seconds = statistics.median(measured["seconds"])
     tokens = point.batch * point.length
     return ReportRow(
         system=OWN,
@@ -100,17 +100,17 @@ def _row(point: Point, found: dict[str, Any]) -> ReportRow:
         ratio_to_best_peer=None,
         length=point.length,
         vocabulary=point.vocabulary or None,
-        lowest=tokens / max(found["seconds"]),
-        highest=tokens / min(found["seconds"]),
-        peak_memory=found["peak"] / _MEBI,
+        lowest=tokens / max(measured["seconds"]),
+        highest=tokens / min(measured["seconds"]),
+        peak_memory=measured["peak"] / _MEBI,
     )
 
 
 def curves_table(rows: Sequence[ReportRow]) -> str:
-    """Lay rows out with one line for each size, and for each kind its milliseconds and MiB."""
+    """Return a table with one line per size, and the milliseconds and MiB of each kind."""
     kinds = list(dict.fromkeys(row.model for row in rows))
     sizes = list(dict.fromkeys((row.batch, row.length, row.vocabulary) for row in rows))
-    at = {(row.model, row.batch, row.length, row.vocabulary): row for row in rows}
+    by_point = {(row.model, row.batch, row.length, row.vocabulary): row for row in rows}
     columns = [
         ("batch", [str(batch) for batch, _, _ in sizes]),
         ("length", [str(length) for _, length, _ in sizes]),
@@ -121,7 +121,7 @@ def curves_table(rows: Sequence[ReportRow]) -> str:
             ("vocabulary", [f"{vocabulary:,}" for _, _, vocabulary in sizes]),
         ]
     for kind in kinds:
-        of_kind = [at.get((kind, *size)) for size in sizes]
+        of_kind = [by_point.get((kind, *size)) for size in sizes]
         columns.append((f"{kind} ms", [_milliseconds(row) if row else "" for row in of_kind]))
         columns.append((f"{kind} MiB", [f"{row.peak_memory:,.0f}" if row else "" for row in of_kind]))
     return grid(columns)
@@ -156,10 +156,14 @@ def _loss(point: Point) -> Callable[[], None]:
     from headwise.nn.device import PRECISIONS
     from headwise.training.loss import smoothed_cross_entropy
 
-    d_model, rows, dtype = point.heads * point.width, point.batch * point.length, PRECISIONS[point.precision]
-    hidden = torch.randn(rows, d_model, dtype=dtype, device=point.device, requires_grad=True)
+    d_model, tokens, dtype = (
+        point.heads * point.width,
+        point.batch * point.length,
+        PRECISIONS[point.precision],
+    )
+    hidden = torch.randn(tokens, d_model, dtype=dtype, device=point.device, requires_grad=True)
     weight = (torch.randn(point.vocabulary, d_model, device=point.device) * d_model**-0.5).requires_grad_()
-    targets = torch.randint(point.vocabulary, (rows,), device=point.device)
+    targets = torch.randint(point.vocabulary, (tokens,), device=point.device)
 
     def run() -> None:
         if point.kind == "fused":
@@ -172,25 +176,26 @@ def _loss(point: Point) -> Callable[[], None]:
     return run
 
 
-_SUBJECTS = {"attention": _attention, "loss": _loss}
+_TASKS = {"attention": _attention, "loss": _loss}
 
 
-def _serve(order: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+def _serve(first: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+    """Measure the point of the first request, and those of the requests on standard input until it ends."""
     import torch
 
     before = 0
-    for wanted in itertools.chain([order], map(json.loads, sys.stdin)):
-        rounds = wanted.pop("rounds")
-        point = Point(**wanted)
+    for request in itertools.chain([first], map(json.loads, sys.stdin)):
+        rounds = request.pop("rounds")
+        point = Point(**request)
         torch.set_num_threads(point.threads)
         torch.manual_seed(1)
         cuda = point.device != "cpu"
         if not before:
-            _SUBJECTS[point.task](replace(point, length=16, vocabulary=min(point.vocabulary, 100)))()
+            _TASKS[point.task](replace(point, length=16, vocabulary=min(point.vocabulary, 100)))()
             before = resident()
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        run = _SUBJECTS[point.task](point)
+        run = _TASKS[point.task](point)
         run()
         seconds = [_seconds(run, cuda) for _ in range(rounds)]
         peak = torch.cuda.max_memory_allocated() if cuda else max(0, resident(peak=True) - before)
@@ -198,11 +203,11 @@ def _serve(order: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> N
 
 
 def _seconds(run: Callable[[], None], cuda: bool) -> float:
-    """Mean time of as many runs as fill the time of a round."""
+    """Return the mean time of a run, over as many runs as fill a round."""
     import torch
 
     runs, began = 0, time.perf_counter()
-    while not runs or time.perf_counter() - began < _ENOUGH:
+    while not runs or time.perf_counter() - began < _ROUND_SECONDS:
         run()
         if cuda:
             torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Decoding speed: the same weights and sentences in every system, whose outputs are compared with ours in float32."""
+"""Decoding speed of systems with the same weights and sentences; outputs are compared with Headwise's in float32."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headwise.bench.report import ReportRow, rows_of
 from headwise.bench.workload import Workload
 
 _COMPARED = 64  # sentences whose outputs are compared
-_UNTRAINED_LENGTH = 25
-_WARM_UP = 32  # sentences, or a batch of them
+_UNTRAINED_LENGTH = 25  # forced length in tokens for the comparison of an untrained model's outputs
+_WARM_UP = 32  # fewest sentences for warm-up; a batch if that is larger
 
 
 @dataclass(frozen=True)
 class DecodingJob:
-    """How much is decoded: so many sentences in all, in rounds."""
+    """Amount of decoding: the number of sentences in all rounds together, and the number of rounds."""
 
     decoding: Decoding
     sentences: int = 1280
@@ -33,9 +33,9 @@ def bench_decoding(
     job: DecodingJob,
     say: Say,
 ) -> list[ReportRow]:
-    """Decode in every system under every setting; every round has sentences of its own, the same for all systems.
+    """Measure decoding in every system with every setting; each round has its own sentences, the same for all systems.
 
-    Raises `BenchError` where a system fails.
+    Raises `BenchError` if a system fails.
     """
     decoding = asdict(job.decoding)
     rounds = [{"rows": rows, "job": decoding} for rows in _spread(len(workload.sources), job)]
@@ -57,36 +57,36 @@ def bench_decoding(
 
 
 def _spread(available: int, job: DecodingJob) -> list[list[int]]:
-    """Rows of every round, spread evenly over the text; a small text is gone through again and again."""
+    """Return the sentence numbers of every round, spread evenly over the text; a small text is repeated."""
     size = max(1, job.sentences // job.rounds)
     stride = max(1, available // (size * job.rounds))
-    rows = [number * stride % available for number in range(size * job.rounds)]
-    return [rows[number :: job.rounds] for number in range(job.rounds)]
+    sentences = [number * stride % available for number in range(size * job.rounds)]
+    return [sentences[number :: job.rounds] for number in range(job.rounds)]
 
 
 def _agreement(pool: Pool, decoding: Decoding) -> dict[str, float]:
-    """The share of sentences whose output is what our readable search finds in float32.
+    """Return the share of sentences with the same output as Headwise's reference search in float32, by worker.
 
-    A trained model's outputs are compared at their own lengths, as systems count the end symbol of a forced length
-    differently. An untrained model finds no end: there it is greedy search up to the end symbol of a forced length.
+    A trained model's outputs are compared without a forced length, because systems count its end symbol differently.
+    An untrained model never ends an output, so greedy search with a forced length is compared, up to the end symbol.
     """
     strict = replace(decoding, length=None, strict=True, batch=min(decoding.batch, _COMPARED))
     if not pool.workload.trained:
         strict = replace(strict, beam=1, length=_UNTRAINED_LENGTH)
     count = min(_COMPARED, len(pool.workload.sources))
-    order: dict[str, Any] = {"rows": list(range(count)), "job": asdict(strict), "outputs": True}
-    judge = Worker(
+    request: dict[str, Any] = {"rows": list(range(count)), "job": asdict(strict), "outputs": True}
+    reference = Worker(
         find_peer(OWN),
         pool.workload,
         Setting("float32", pool.room.threads),
         replace(pool.job, warm_up={}),
         pool.room.device,
     )
-    expected = judge.ask(order)["outputs"]
-    judge.close()
+    expected = reference.ask(request)["outputs"]
+    reference.close()
     shares = {}
     for worker in pool.workers:
-        found = worker.ask(order)["outputs"]
-        same = sum(a == b[: strict.length and len(a)] for a, b in zip(expected, found, strict=True))
+        outputs = worker.ask(request)["outputs"]
+        same = sum(a == b[: strict.length and len(a)] for a, b in zip(expected, outputs, strict=True))
         shares[f"{worker.peer.name} {worker.setting}"] = same / count
     return shares

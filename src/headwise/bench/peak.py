@@ -1,4 +1,4 @@
-"""What the device can do at best: large matrix products, measured where the program runs."""
+"""Peak performance of the device: FLOP/s of large matrix products."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import time
 
 from headwise.processes import child_environment, python_command
 
-_SIZE = {"cpu": 1024, "cuda": 8192}
-_SECONDS = 1.0
+_SIZE = {"cpu": 1024, "cuda": 8192}  # of square matrices
+_SECONDS = 1.0  # of measuring
 
 
 def matrix_flops(device: str, threads: int, precision: str) -> float:
-    """Return FLOP/s of large matrix products in `precision`, the best of a second of them; measured in a process."""
-    order = json.dumps([device, threads, precision])
-    done = subprocess.run(
-        python_command("-m", "headwise.bench.peak", order),
+    """Return the FLOP/s of the fastest matrix product in `precision` within a second, measured in a new process."""
+    arguments = json.dumps([device, threads, precision])
+    process = subprocess.run(
+        python_command("-m", "headwise.bench.peak", arguments),
         env=child_environment(),
         check=True,
         capture_output=True,
         text=True,
     )
-    return float(json.loads(done.stdout))
+    return float(json.loads(process.stdout))
 
 
 def _measure(device: str, threads: int, precision: str) -> float:

@@ -1,4 +1,4 @@
-"""Workers of several systems, asked for rounds in turn, so that a noisy moment hits all of them alike."""
+"""Pool of worker processes of several systems; rounds alternate between them, so that noise affects all alike."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WORKER = "headwise.bench.worker"
 
 
 class BenchError(HeadwiseError):
-    """A system's process failed."""
+    """Failure of a system's process."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is measured: a task of the worker's, its arguments, a warm-up, and the rounds, which repeat."""
+    """A measurement: the worker's task, its arguments, the request for warm-up, and the requests for the rounds."""
 
     task: str
     arguments: dict[str, Any]
@@ -34,10 +34,10 @@ class Job:
 
 
 class Process:
-    """A process of ours that answers orders: one JSON line each, on its standard input and output."""
+    """Child process that answers requests: one JSON line each, over its standard input and output."""
 
     def __init__(self, module: str, name: str) -> None:
-        """Start `module`; `name` is what messages call it."""
+        """Start `module`; messages call it `name`."""
         self._name = name
         self._process = subprocess.Popen(
             python_command("-m", module),
@@ -47,12 +47,12 @@ class Process:
             text=True,
         )
 
-    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Send one order and wait for its answer; raises `BenchError` where the process fails."""
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request and return its response; raises `BenchError` if the process fails."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:
@@ -60,10 +60,10 @@ class Process:
         if not line:
             code = self._process.wait()
             raise BenchError(f"{self._name}: its process ended with code {code}; see its messages above")
-        answer = parse_object(line, self._name, error=BenchError, finite=False)
-        if "error" in answer:
-            raise BenchError(f"{self._name}: {answer['error']}")
-        return answer
+        response = parse_object(line, self._name, error=BenchError, finite=False)
+        if "error" in response:
+            raise BenchError(f"{self._name}: {response['error']}")
+        return response
 
     def close(self) -> None:
         """End the process."""
@@ -71,13 +71,13 @@ class Process:
 
 
 class Worker(Process):
-    """A process that holds one system under one setting."""
+    """Process that runs one system with one setting."""
 
     def __init__(self, peer: Peer, workload: Workload, setting: Setting, job: Job, device: str) -> None:
-        """Start it and wait until it is warm; raises `BenchError` where it fails."""
+        """Start the process and wait until it is warmed up; raises `BenchError` if it fails."""
         super().__init__(_WORKER, f"{peer.name} {setting}")
         self.peer, self.setting = peer, setting
-        order = {
+        request = {
             "peer": peer.name,
             "task": job.task,
             "workload": str(workload.folder),
@@ -86,13 +86,13 @@ class Worker(Process):
             "warm_up": job.warm_up,
             **job.arguments,
         }
-        ready = self.ask(order)
-        self.libraries: int = ready["libraries"]
-        self.start_seconds: float = ready["seconds"]
+        response = self.ask(request)
+        self.libraries: int = response["libraries"]
+        self.start_seconds: float = response["seconds"]
 
 
 def prepare(peer: Peer, workload: Workload) -> None:
-    """Let a system write the files that its workers need."""
+    """Let a system write the files that its workers need (in a process of its own)."""
     process = Process(_WORKER, peer.name)
     process.ask({"peer": peer.name, "task": "prepare", "workload": str(workload.folder)})
     process.close()
@@ -100,7 +100,14 @@ def prepare(peer: Peer, workload: Workload) -> None:
 
 @dataclass
 class Measured:
-    """What the rounds of one system under one setting gave."""
+    """Results of all rounds of one system with one setting.
+
+    Attributes:
+        peer: the system's name.
+        libraries: resident memory in bytes before the model was loaded.
+        start_seconds: seconds from loading the model to the end of warm-up.
+        rounds: the worker's responses.
+    """
 
     peer: str
     setting: Setting
@@ -110,16 +117,16 @@ class Measured:
 
     @property
     def peak(self) -> int:
-        """Highest resident memory, in bytes."""
-        return max(each["peak"] for each in self.rounds)
+        """Peak resident memory, in bytes."""
+        return max(result["peak"] for result in self.rounds)
 
     def rates(self, of: str = "tokens") -> list[float]:
-        """Tokens (or sentences) per second in every round."""
-        return [each[of] / each["seconds"] for each in self.rounds]
+        """Return tokens (or sentences) per second in every round."""
+        return [result[of] / result["seconds"] for result in self.rounds]
 
 
 class Pool:
-    """The workers of one comparison; a context that ends them all."""
+    """The workers of one comparison; as a context manager, it ends them all."""
 
     def __init__(self, workload: Workload, room: Room, job: Job, say: Say) -> None:
         self.workload, self.room, self.job, self._say = workload, room, job, say
@@ -135,7 +142,10 @@ class Pool:
             worker.close()
 
     def add(self, peer: Peer, settings: Iterable[Setting]) -> None:
-        """Try each setting for one round and keep the fastest of each precision; a single one needs no trial."""
+        """Start a worker for each setting and keep the fastest of each precision by a trial round.
+
+        The only setting of a precision needs no trial.
+        """
         settings = list(settings)
         best: dict[str, tuple[float, Worker]] = {}
         for setting in settings:
@@ -144,8 +154,8 @@ class Pool:
             if alone:
                 rate = 0.0
             else:
-                tried = worker.ask(self.job.rounds[0])
-                rate = tried["tokens"] / tried["seconds"]
+                trial = worker.ask(self.job.rounds[0])
+                rate = trial["tokens"] / trial["seconds"]
                 self._say(f"  {peer.name} {setting}: {rate:,.0f} tokens/s in a trial round")
             rival = best.get(setting.precision)
             if rival is not None and rival[0] >= rate:
@@ -157,11 +167,11 @@ class Pool:
         self.workers += [worker for _, worker in best.values()]
 
     def measure(self) -> list[Measured]:
-        """Let every worker compute every round, round by round, beginning with another one each time."""
+        """Run every round on every worker; each round starts with another worker."""
         results = [Measured(w.peer.name, w.setting, w.libraries, w.start_seconds) for w in self.workers]
         pairs = list(zip(self.workers, results, strict=True))
-        for number, order in enumerate(self.job.rounds):
-            turn = number % max(len(pairs), 1)
-            for worker, result in pairs[turn:] + pairs[:turn]:
-                result.rounds.append(worker.ask(order))
+        for number, request in enumerate(self.job.rounds):
+            first = number % max(len(pairs), 1)
+            for worker, result in pairs[first:] + pairs[:first]:
+                result.rounds.append(worker.ask(request))
         return results

@@ -1,4 +1,4 @@
-"""What a benchmark prints and writes: the machine, and rows with their ratio to the best peer."""
+"""Reports of benchmarks: the machine, and tables of results with the ratio to the best peer, as text and JSON."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MEBI = 2**20
 
 @dataclass(frozen=True)
 class ReportRow:
-    """One line of a table; every figure is the median over the rounds.
+    """One row of a table; every rate is the median over the rounds.
 
-    `lowest` and `highest` are the slowest and the fastest round in tokens/s; latencies are milliseconds a sentence;
-    memory is resident MiB, `libraries` before the model was loaded.
+    `lowest` and `highest` are the slowest and the fastest round in tokens/s. Latencies are milliseconds per sentence,
+    with batch size 1 only. Memory is resident memory in MiB, `libraries_memory` before the model was loaded.
     """
 
     system: str
@@ -63,13 +63,13 @@ def rows_of(
     length: int | None = None,
     extra: dict[str, dict[str, Any]] | None = None,
 ) -> list[ReportRow]:
-    """Turn what was measured into rows, fastest first; `extra` adds fields by `peer setting`."""
+    """Return the results as rows, fastest first; `extra` adds fields by `peer setting`."""
     rates = {f"{r.peer} {r.setting}": statistics.median(r.rates()) for r in results}
     best = max((rates[f"{r.peer} {r.setting}"] for r in results if r.peer != OWN), default=None)
     rows = []
     for result in results:
         name = f"{result.peer} {result.setting}"
-        real = beam is not None
+        decoding = beam is not None
         times = sorted(1e3 * t for each in result.rounds for t in each.get("times", [])) if batch == 1 else []
         rows.append(
             ReportRow(
@@ -85,7 +85,7 @@ def rows_of(
                 ratio_to_best_peer=rates[name] / best if best else None,
                 detail=result.setting.detail,
                 length=length,
-                sentences_per_second=statistics.median(result.rates("sentences")) if real else None,
+                sentences_per_second=statistics.median(result.rates("sentences")) if decoding else None,
                 lowest=min(result.rates()),
                 highest=max(result.rates()),
                 latency_median=statistics.median(times) if times else None,
@@ -104,7 +104,7 @@ def _setting(row: ReportRow) -> Setting:
 
 
 def machine(device: str, threads: int, peers: Iterable[Peer]) -> dict[str, Any]:
-    """Describe what the figures were measured on, and with which versions."""
+    """Return a description of the machine, and the versions of Python and the systems."""
     versions: dict[str, str] = {"python": platform.python_version()}
     for peer in peers:
         versions |= peer.versions()
@@ -128,7 +128,7 @@ def _processor() -> str:
 
 
 def machine_lines(machine: dict[str, Any]) -> list[str]:
-    """Say the machine in two lines."""
+    """Return two lines that describe the machine and the versions."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return [
         f"{machine['date']}, {machine['processor']} ({machine['processors']} processors), {machine['device']}, "
@@ -138,13 +138,13 @@ def machine_lines(machine: dict[str, Any]) -> list[str]:
 
 
 def table(rows: Sequence[ReportRow]) -> str:
-    """Lay rows out as a Markdown table, leaving out the columns that say nothing."""
+    """Return the rows as a Markdown table without empty columns."""
     columns = [(head, [cell(row) for row in rows]) for head, cell in _COLUMNS]
     return grid([(head, cells) for head, cells in columns if any(cells)])
 
 
 def start_table(rows: Sequence[ReportRow]) -> str:
-    """Lay out the rows of `bench start`."""
+    """Return the rows of `bench start` as a Markdown table."""
     cells = {
         "system": [row.system for row in rows],
         "until": [row.task.removeprefix("start: ") for row in rows],
@@ -155,7 +155,7 @@ def start_table(rows: Sequence[ReportRow]) -> str:
 
 
 def grid(columns: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """Lay columns out as a Markdown table: text to the left, numbers to the right."""
+    """Return columns as a Markdown table: text left-aligned, numbers right-aligned."""
     widths = [max(len(head), *map(len, cells)) for head, cells in columns]
     numeric = [all(not cell or cell[0].isdigit() for cell in cells) for _, cells in columns]
 
@@ -197,6 +197,6 @@ _COLUMNS = (
 
 
 def write_json(file: Path, machine: dict[str, Any], rows: Sequence[Any]) -> None:
-    """Write the machine and the rows; raises `TrainingError` where that fails."""
+    """Write the machine and the rows as JSON; raises `TrainingError` if that fails."""
     record = {"machine": machine, "rows": [asdict(row) for row in rows]}
     write_text(file, json.dumps(record, indent=1, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""How long it takes until something happens: the help, the import, the first translation, each in fresh processes."""
+"""Start-up time: of the help text, the import and the first translation, each in fresh processes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PROGRAM = {
 
 
 def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: int) -> list[ReportRow]:
-    """Measure the program's own start, and in every system the time from nothing to the first greedy translation.
+    """Measure the program's start-up, and in every system the time from process start to the first greedy translation.
 
-    Raises `BenchError` where a system fails.
+    Raises `BenchError` if a system fails.
     """
     rows = [
         _row(OWN, name, workload, [_program(code) for _ in range(rounds)]) for name, code in _PROGRAM.items()
@@ -33,7 +33,7 @@ def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: i
     seconds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for _ in range(rounds):
         for peer in peers:
-            seconds[peer.name].append(_first(peer, workload, room))
+            seconds[peer.name].append(_first_translation(peer, workload, room))
     first = [_row(name, "first translation", workload, times) for name, times in seconds.items()]
     best = min((row.start_seconds for row in first if row.system != OWN), default=None)
     return rows + [_with_ratio(row, best) for row in sorted(first, key=lambda row: row.start_seconds)]
@@ -45,12 +45,12 @@ def _program(code: str) -> float:
     return time.perf_counter() - began
 
 
-def _first(peer: Peer, workload: Workload, room: Room) -> float:
+def _first_translation(peer: Peer, workload: Workload, room: Room) -> float:
     job = Decoding(batch=1, beam=1, length=None if workload.trained else 25)
-    setting = peer.decoding_settings(room, job)[-1]  # one thread: nothing at this size is faster
-    order = {"rows": [0], "job": asdict(job)}
+    setting = peer.decoding_settings(room, job)[-1]  # one thread: nothing is faster at this size
+    request = {"rows": [0], "job": asdict(job)}
     began = time.perf_counter()
-    worker = Worker(peer, workload, setting, Job("decode", {}, order, []), room.device)
+    worker = Worker(peer, workload, setting, Job("decode", {}, request, []), room.device)
     seconds = time.perf_counter() - began
     worker.close()
     return seconds

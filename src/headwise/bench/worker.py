@@ -1,7 +1,7 @@
-"""One system under one setting in a process of its own: it stays warm and computes rounds when told to.
+"""Worker process of one system with one setting: it loads the model, warms up, and runs rounds on request.
 
-Orders come as one JSON line each on standard input, answers go the same way to standard output. An end of the input
-ends the process.
+Requests are JSON lines on standard input, responses JSON lines on standard output. The end of the input ends the
+process.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ Round = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def resident(peak: bool = False) -> int:
-    """Resident memory of this process in bytes, now or at its highest."""
-    wanted = "VmHWM:" if peak else "VmRSS:"
+    """Return the resident memory of this process in bytes, current or peak."""
+    field = "VmHWM:" if peak else "VmRSS:"
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(wanted))
-    except (OSError, StopIteration):  # not Linux: there is only the peak
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    except (OSError, StopIteration):  # not Linux, which has the peak only
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def open_training(peer: Peer, workload: Workload, setting: Setting, order: dict[str, Any]) -> Round:
-    """Make a model ready to be trained on the same batches in every round."""
+def open_training(peer: Peer, workload: Workload, setting: Setting, arguments: dict[str, Any]) -> Round:
+    """Open a model for training; return the function that runs a round, with the same batches each time."""
     from headwise.bench.batches import training_batches
 
-    device = order["device"]
-    batches = training_batches(workload, order["tokens"], order["batches"])
+    device = arguments["device"]
+    batches = training_batches(workload, arguments["tokens"], arguments["batches"])
     trainee = peer.open_training(workload, setting, device)
 
     def wait() -> None:
@@ -48,8 +48,8 @@ def open_training(peer: Peer, workload: Workload, setting: Setting, order: dict[
 
             torch.cuda.synchronize(device)
 
-    def run(wanted: dict[str, Any]) -> dict[str, Any]:
-        if wanted.get("loss"):
+    def run(request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("loss"):
             return {"loss": trainee.loss(batches[0])}
         began = time.perf_counter()
         for batch in batches:
@@ -61,13 +61,13 @@ def open_training(peer: Peer, workload: Workload, setting: Setting, order: dict[
     return run
 
 
-def open_decoding(peer: Peer, workload: Workload, setting: Setting, order: dict[str, Any]) -> Round:
-    """Make a decoder; a round names the rows of the workload that it decodes, and how."""
-    decode = peer.open_decoding(workload, setting, order["device"])
+def open_decoding(peer: Peer, workload: Workload, setting: Setting, arguments: dict[str, Any]) -> Round:
+    """Open a decoder; return the function that runs a round: the request holds sentence numbers and the job."""
+    decode = peer.open_decoding(workload, setting, arguments["device"])
 
-    def run(wanted: dict[str, Any]) -> dict[str, Any]:
-        job = Decoding(**wanted["job"])
-        sources = [workload.sources[row] for row in wanted["rows"]]
+    def run(request: dict[str, Any]) -> dict[str, Any]:
+        job = Decoding(**request["job"])
+        sources = [workload.sources[row] for row in request["rows"]]
         calls = [[source] for source in sources] if job.batch == 1 else [sources]
         outputs, times = [], []
         for call in calls:
@@ -76,7 +76,7 @@ def open_decoding(peer: Peer, workload: Workload, setting: Setting, order: dict[
             times.append(time.perf_counter() - began)
         tokens = len(sources) * job.length if job.length else sum(len(output) + 1 for output in outputs)
         result = {"tokens": tokens, "seconds": sum(times), "sentences": len(sources), "times": times}
-        return {**result, "outputs": outputs} if wanted.get("outputs") else result
+        return {**result, "outputs": outputs} if request.get("outputs") else result
 
     return run
 
@@ -84,27 +84,27 @@ def open_decoding(peer: Peer, workload: Workload, setting: Setting, order: dict[
 OPEN = {"train": open_training, "decode": open_decoding}
 
 
-def serve(order: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
-    """Open what the order names, then compute rounds until the input ends."""
-    peer = find_peer(order["peer"])
-    workload = Workload.open(Path(order["workload"]))
-    if order["task"] == "prepare":
+def serve(request: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+    """Handle the first request, which opens a system, then run rounds until the input ends."""
+    peer = find_peer(request["peer"])
+    workload = Workload.open(Path(request["workload"]))
+    if request["task"] == "prepare":
         peer.prepare(workload, workload.folder)
         return answer({})
     peer.load()
-    setting = Setting(**order["setting"])
+    setting = Setting(**request["setting"])
     libraries = resident()
     began = time.perf_counter()
-    run = OPEN[order["task"]](peer, workload, setting, order)
-    if order["warm_up"]:
-        run(order["warm_up"])
+    run = OPEN[request["task"]](peer, workload, setting, request)
+    if request["warm_up"]:
+        run(request["warm_up"])
     answer({"libraries": libraries, "seconds": time.perf_counter() - began})
     for line in sys.stdin:
         answer({**run(json.loads(line)), "peak": resident(peak=True)})
 
 
 def answering(serve: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]) -> None:
-    """Serve the first order, answering on the original standard output; what libraries print goes to standard error."""
+    """Run `serve` with responses on the original standard output; what libraries print goes to standard error."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

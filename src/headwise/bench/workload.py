@@ -1,6 +1,6 @@
-"""What is computed: a model's shape and weights, and real sentence pairs as subword ids, kept in one folder.
+"""Workload of a benchmark: a model's configuration and weights, and sentence pairs as subword ids, in one folder.
 
-The folder is read by every system's own processes; the weights are the same for all.
+The processes of all systems read the folder, so that the weights are the same for all.
 """
 
 from __future__ import annotations
@@ -29,16 +29,22 @@ _FILE = "workload.json"
 _CONFIG = "config.yaml"
 _SHORTLIST = "shortlist.safetensors"
 WEIGHTS = "model.safetensors"
-_FEWEST = 60  # subwords that a corpus is tried with
-_LEARN_FROM = 40_000  # pairs; more change a benchmark's subwords little
+_FEWEST = 60  # subwords; below that no smaller vocabulary is tried
+_LEARN_FROM = 40_000  # pairs to learn subwords from; more change a benchmark's subwords little
 
 
 @dataclass(frozen=True)
 class Workload:
     """A model and sentence pairs.
 
-    sources: ids that end with EOS; targets: ids without BOS and EOS; `trained` tells whether the weights mean
-    anything, `text` where the sentences come from.
+    Attributes:
+        folder: the folder of all files.
+        model: the name of the preset or run.
+        source_size, target_size: vocabulary sizes.
+        trained: whether the weights are trained, not random.
+        text: a description of the sentences' origin.
+        sources: source ids with EOS.
+        targets: target ids without BOS and EOS.
     """
 
     folder: Path
@@ -52,12 +58,12 @@ class Workload:
 
     @property
     def config(self) -> Config:
-        """The configuration of model, batches and training."""
+        """The configuration of the model, batches and training."""
         return Config.load(self.folder / _CONFIG)
 
     @property
     def shortlist(self) -> Shortlist:
-        """What `keep_shortlist` kept."""
+        """The shortlist that `keep_shortlist` wrote."""
         from headwise.decoding.shortlist import Shortlist
 
         sizes = self.source_size, self.target_size
@@ -65,24 +71,24 @@ class Workload:
 
     @property
     def weights(self) -> Path:
-        """The weights, in our names."""
+        """The file of the weights, under Headwise's parameter names."""
         return self.folder / WEIGHTS
 
     def save(self) -> None:
-        """Write all but the weights."""
+        """Write all fields; the weights have a file of their own."""
         record = {**asdict(self), "folder": str(self.folder)}
         (self.folder / _FILE).write_text(json.dumps(record), encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path) -> Workload:
-        """Read what `save` wrote."""
+        """Read a workload that `save` wrote."""
         record = read_json(folder / _FILE)
         return cls(**{**record, "folder": folder})
 
 
 @dataclass(frozen=True)
 class Text:
-    """Sentence pairs, and where they come from."""
+    """Sentence pairs, and a description of their origin."""
 
     sources: list[str]
     targets: list[str]
@@ -90,9 +96,9 @@ class Text:
 
 
 def read_text(source: str | None, target: str | None, limit: int = _LEARN_FROM) -> Text:
-    """Read parallel files, or grow the built-in miniature corpus where none are given.
+    """Read parallel files, or generate the built-in miniature corpus if none are given.
 
-    Raises `ConfigError` or `DataError` where the files can't be read.
+    Raises `ConfigError` or `DataError` if the files can't be read.
     """
     if source is None:
         if target is not None:
@@ -101,30 +107,30 @@ def read_text(source: str | None, target: str | None, limit: int = _LEARN_FROM) 
         return Text([p.source for p in pairs], [p.target for p in pairs], "the built-in miniature corpus")
     files = pair_files(source, target)
     report = CleaningReport()
-    found = clean_pairs(read_pairs(files), CleaningConfig(), report)
-    kept = [(p.source, p.target) for _, p in zip(range(limit), found, strict=False)]
+    cleaned = clean_pairs(read_pairs(files), CleaningConfig(), report)
+    kept = [(p.source, p.target) for _, p in zip(range(limit), cleaned, strict=False)]
     if not kept:
         raise DataError(f"{source}: expected sentence pairs, found none that can be used")
     return Text([s for s, _ in kept], [t for _, t in kept], f"{len(kept):,} pairs of {Path(source).name}")
 
 
 def make_workload(model: str, text: Text, folder: Path, *, vocabulary: int, seed: int = 1) -> Workload:
-    """Make an untrained model of a preset's size, with subwords learned from the text."""
+    """Create a workload with an untrained model of a preset's size, and subwords learned from the text."""
     config = Config.from_tree({"model": preset(model).model_dump(mode="json")}, origin=f"--model {model}")
     return _write(config, model, _learn(text, folder, vocabulary), text, folder, vocabulary, seed)
 
 
 def run_workload(run: Path, text: Text, folder: Path) -> Workload:
-    """Take a trained run's model and subwords; raises `CheckpointError` where it isn't one."""
+    """Create a workload from a trained run's model and subwords; raises `CheckpointError` if it isn't one."""
     config = Config.load(run / _CONFIG)
     subwords = Subwords.load(run, config.subwords)
     return _write(config, run.resolve().name, subwords, text, folder, 0, 0, run=run)
 
 
 def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
-    """Put a run's shortlist beside its workload; an untrained model's is learned from the workload's own pairs.
+    """Write the run's shortlist to the workload's folder; without a run, learn one from the workload's pairs.
 
-    Raises `CheckpointError` where the run has none.
+    Raises `CheckpointError` if the run has none.
     """
     import numpy as np
 
@@ -134,13 +140,13 @@ def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
     if run is not None:
         subwords = Subwords.load(run, Config.load(run / _CONFIG).subwords)
         sizes = subwords.source_size, subwords.target_size
-        found = Shortlist.load(run / FILE, subwords.digest(), *sizes)
+        shortlist = Shortlist.load(run / FILE, subwords.digest(), *sizes)
     else:
-        for name, rows in (("source", workload.sources), ("target", workload.targets)):
+        for name, sentences in (("source", workload.sources), ("target", workload.targets)):
             with RaggedWriter(workload.folder / name, np.int32) as writer:
-                for row in rows:
-                    writer.append(np.asarray(row, np.int32), np.asarray([len(row)]))
-        found = learn_shortlist(
+                for ids in sentences:
+                    writer.append(np.asarray(ids, np.int32), np.asarray([len(ids)]))
+        shortlist = learn_shortlist(
             Ragged(workload.folder / "source", np.int32),
             Ragged(workload.folder / "target", np.int32),
             workload.source_size,
@@ -149,12 +155,12 @@ def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
             common=500,
             joint=True,
         )
-    found.save(workload.folder / _SHORTLIST, workload.model)
-    return found
+    shortlist.save(workload.folder / _SHORTLIST, workload.model)
+    return shortlist
 
 
 def _learn(text: Text, folder: Path, size: int) -> Subwords:
-    """Learn subwords; a corpus too small for so many gets as many as it has room for, and ids below them."""
+    """Learn `size` subwords; fewer, so that ids stay below `size`, from a corpus too small for so many."""
     while True:
         try:
             return Subwords.train(text.sources, text.targets, SubwordConfig(size=size), folder)
@@ -174,9 +180,9 @@ def _write(
     seed: int,
     run: Path | None = None,
 ) -> Workload:
-    room = config.model.max_length - 1
-    sources = [[*ids[:room], EOS] for ids in subwords.encode_source_batch(text.sources)]
-    targets = [ids[:room] for ids in subwords.encode_target_batch(text.targets)]
+    most = config.model.max_length - 1  # subwords, without BOS or EOS
+    sources = [[*ids[:most], EOS] for ids in subwords.encode_source_batch(text.sources)]
+    targets = [ids[:most] for ids in subwords.encode_target_batch(text.targets)]
     workload = Workload(
         folder,
         name,
@@ -192,15 +198,15 @@ def _write(
     if run is not None:
         os.symlink((run / WEIGHTS).resolve(), workload.weights)
     else:
-        # Drawn in a process of its own, so that the one that drives the benchmark stays small.
-        order = json.dumps([str(folder), seed])
-        command = python_command("-m", "headwise.bench.workload", order)
+        # In a process of its own, so that the benchmark's main process stays small.
+        arguments = json.dumps([str(folder), seed])
+        command = python_command("-m", "headwise.bench.workload", arguments)
         subprocess.run(command, env=child_environment(), check=True)
     return workload
 
 
 def draw_weights(folder: Path, seed: int) -> None:
-    """Write an untrained model's weights."""
+    """Initialize an untrained model and write its weights."""
     import torch
     from safetensors.torch import save_file
 

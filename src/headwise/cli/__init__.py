@@ -1,1 +1,1 @@
-"""The command line: one file a command, imported only when it is called."""
+"""The command line: one module per subcommand, imported only when it is called."""

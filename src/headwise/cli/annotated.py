@@ -1,4 +1,4 @@
-"""Sentences for the commands that look inside: text files, CoNLL-U files, or the built-in corpus."""
+"""Annotated sentences for the analysis subcommands, from text files, CoNLL-U files or the built-in corpus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Links = frozenset[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Sentences:
-    """Pairs with what is known of them; `gold` alignments are there for the built-in corpus."""
+    """Sentence pairs with their annotations; `gold` holds the gold alignments of the built-in corpus."""
 
     sources: list[Annotated]
     targets: list[Annotated] | None
@@ -35,10 +35,10 @@ def read_sentences(
     lowercase: bool = False,
     limit: int | None = None,
 ) -> Sentences:
-    """Read pairs from files, or `dev` or `test` of the built-in corpus.
+    """Read sentence pairs from files, or from the `dev` or `test` set of the built-in corpus.
 
-    Files that end in .conllu or .conllu.gz bring their trees. Raises `ConfigError` where neither or both are asked
-    for, and `DataError` where the files have different numbers of sentences or none.
+    Files that end in .conllu or .conllu.gz provide trees. Raises `ConfigError` if neither or both of `source` and
+    `miniature` are given, and `DataError` if the files have different numbers of sentences, or none.
     """
     if (source is None) == (miniature is None):
         raise ConfigError("expected either --source or --miniature")
@@ -47,7 +47,7 @@ def read_sentences(
 
         corpus = generate(train=0, seed=seed)
         pairs = corpus.dev if miniature == "dev" else corpus.test
-        return _of_miniature(pairs[:limit])
+        return _from_miniature(pairs[:limit])
     assert source is not None
     sources = _read(source, tokenized, lowercase)
     targets = None if target is None else _read(target, tokenized, lowercase)
@@ -60,7 +60,7 @@ def read_sentences(
     return Sentences(sources[:limit], None if targets is None else targets[:limit])
 
 
-def _of_miniature(pairs: Sequence[MiniaturePair]) -> Sentences:
+def _from_miniature(pairs: Sequence[MiniaturePair]) -> Sentences:
     from headwise.analysis.attention import Sentence
     from headwise.analysis.heads.measuring import Annotated
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, said once so that they mean the same everywhere."""
+"""Arguments and options that several subcommands share, defined once so that they mean the same everywhere."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ TrainedRun = Annotated[Path, typer.Argument(help="A trained run directory.")]
 MoreRuns = Annotated[
     list[Path] | None,
     typer.Option(
-        "--with", metavar="RUN", help="Another run that votes too, of the same subwords; may be repeated."
+        "--with", metavar="RUN", help="Another run for an ensemble, with the same subwords; may be repeated."
     ),
 ]
 OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Engine = Annotated[str, typer.Option(help="native, pytorch, or auto for the faster.")]
-# Of what only PyTorch computes.
+# For models that only PyTorch computes.
 Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")]
-# Of what the native engine computes, too; a run may be stored in one of its own.
+# For models that the native engine computes, too; a run may be stored in its own precision.
 EnginePrecision = Annotated[
     str | None,
     typer.Option(
@@ -32,14 +32,14 @@ EnginePrecision = Annotated[
 
 
 def finite(value: float | None) -> float | None:
-    """Refuse what is no number: it is neither below nor above any bound."""
+    """Refuse nan, which passes every check of bounds."""
     if value is not None and math.isnan(value):
         raise typer.BadParameter("expected a number, found nan")
     return value
 
 
 def searchable(option: typer.CallbackParam, value: float | None) -> float | None:
-    """Refuse an option of the search that is out of range, before anything is loaded; raises `ConfigError`."""
+    """Check the range of a search option before anything is loaded; raises `ConfigError`."""
     from headwise.decoding.options import check_option
 
     if option.name is not None:
@@ -48,7 +48,7 @@ def searchable(option: typer.CallbackParam, value: float | None) -> float | None
 
 
 def drawable(option: typer.CallbackParam, value: float) -> float:
-    """Refuse an option of a text's draws that is out of range, before anything is loaded; raises `ConfigError`."""
+    """Check the range of an option of text generation before anything is loaded; raises `ConfigError`."""
     from headwise.decoding.generation import GenerationOptions
 
     if option.name is not None:

@@ -1,4 +1,4 @@
-"""`headwise bench`: speed, memory and start, against the systems that users would otherwise pick."""
+"""`headwise bench`: benchmarks of speed, memory and start-up time, against other systems."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def bench_train(
 def bench_decode(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="A trained run; sizes of --model without weights else."),
+        typer.Argument(metavar="[RUN]", help="A trained run; without it, untrained models of --model sizes."),
     ] = None,
     against: Against = "",
     models: Models = "tiny",
@@ -109,10 +109,10 @@ def bench_decode(
     target: Target = None,
     vocabulary: Vocabulary = 10_000,
     batch: Annotated[
-        str, typer.Option("--batch", help="Sentences decoded together, such as 64,1; 1: one at a time.")
+        str, typer.Option("--batch", help="Sentences of a batch, such as 64,1; 1: one at a time.")
     ] = "64,1",
     beam: Annotated[
-        str, typer.Option("--beam", help="Beams; with --batch 1 greedy search is measured too.")
+        str, typer.Option("--beam", help="Beam sizes; with --batch 1 greedy search is measured too.")
     ] = "4",
     length: Annotated[
         int,
@@ -120,7 +120,7 @@ def bench_decode(
             "--length",
             min=0,
             max=bounds.LENGTH,
-            help="Tokens forced on every output; 0: as long as they come.",
+            help="Forced length of every output in tokens; 0: no forced length.",
         ),
     ] = 25,
     sentences: Annotated[
@@ -130,7 +130,7 @@ def bench_decode(
         bool,
         typer.Option(
             "--shortlist",
-            help="Measure ours with the run's shortlist, too; an untrained model's is learned from --source, --target.",
+            help="Measure Headwise with a shortlist, too: the run's, or one learned from --source and --target.",
         ),
     ] = False,
     rounds: Rounds = 5,
@@ -166,18 +166,20 @@ def bench_decode(
             if shortlist:
                 tell(f"shortlist: {keep_shortlist(workload, run)}")
             for job in _jobs(batch, beam, length or None):
-                wanted = [(p, p.decoding_settings(room, job)) for p, _ in able]
+                candidates = [(p, p.decoding_settings(room, job)) for p, _ in able]
                 if shortlist:
-                    wanted += [(own, own.shortlisted(s)) for own, s in wanted if isinstance(own, System)]
-                chosen = [(p, only_settings(p, settings, only)) for p, settings in wanted]
-                found = bench_decoding(workload, chosen, room, DecodingJob(job, sentences, rounds), tell)
+                    candidates += [
+                        (own, own.shortlisted(s)) for own, s in candidates if isinstance(own, System)
+                    ]
+                chosen = [(p, only_settings(p, settings, only)) for p, settings in candidates]
+                results = bench_decoding(workload, chosen, room, DecodingJob(job, sentences, rounds), tell)
                 how = f"{length} tokens each" if length else "lengths as they come"
                 many = f"batches of {job.batch}" if job.batch > 1 else "one sentence at a time"
                 typer.echo(
                     f"\ndecoding, {workload.model}, {workload.text}, {many}, beam {job.beam}, {how}, "
-                    f"median of {rounds} rounds, {sentences:,} sentences\n\n{report.table(found)}"
+                    f"median of {rounds} rounds, {sentences:,} sentences\n\n{report.table(results)}"
                 )
-                rows += found
+                rows += results
     if json_file:
         report.write_json(json_file, machine, rows)
 
@@ -238,12 +240,12 @@ def bench_attention(
     ]
     rows = []
     for title, points in (("causal self-attention", attention), ("the loss", loss)):
-        found = measure(points, rounds, tell)
+        results = measure(points, rounds, tell)
         typer.echo(
             f"\n{title}, forward and backward, {heads} heads of {width}, {precision}, {room.device}, "
-            f"{room.threads} threads, median of {rounds} rounds\n\n{curves_table(found)}"
+            f"{room.threads} threads, median of {rounds} rounds\n\n{curves_table(results)}"
         )
-        rows += found
+        rows += results
     if json_file:
         report.write_json(json_file, machine, rows)
 
@@ -252,7 +254,9 @@ def bench_attention(
 def bench_start(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="A trained run; a size of --model without weights else."),
+        typer.Argument(
+            metavar="[RUN]", help="A trained run; without it, an untrained model of --model size."
+        ),
     ] = None,
     against: Against = "",
     model: Annotated[str, typer.Option("--model", help="A model size (preset).")] = "tiny",
@@ -260,12 +264,12 @@ def bench_start(
     threads: Threads = 1,
     json_file: Json = None,
 ) -> None:
-    """Measure how long the help, the import and the first translation take, in fresh processes.
+    """Measure the time to the help text, the import and the first translation, in fresh processes.
 
     Example: headwise bench start runs/de --against huggingface,ctranslate2
     """
     from headwise.bench import report
-    from headwise.bench import start as starts
+    from headwise.bench import start as startup
     from headwise.bench.pool import prepare
     from headwise.bench.workload import make_workload, read_text, run_workload
 
@@ -273,21 +277,21 @@ def bench_start(
     machine = show_machine(room, peers)
     with tempfile.TemporaryDirectory() as folder:
         text = read_text(None, None)
-        place = Path(folder)
+        path = Path(folder)
         workload = (
-            run_workload(run, text, place) if run else make_workload(model, text, place, vocabulary=10_000)
+            run_workload(run, text, path) if run else make_workload(model, text, path, vocabulary=10_000)
         )
         able = [peer for peer, _ in able_peers([(peer, []) for peer in peers], workload, "decoding")]
         for peer in able:
             prepare(peer, workload)
-        rows = starts.bench_start(workload, able, room, rounds)
+        rows = startup.bench_start(workload, able, room, rounds)
     typer.echo(f"\nstart, {workload.model}, median of {rounds} rounds\n\n{report.start_table(rows)}")
     if json_file:
         report.write_json(json_file, machine, rows)
 
 
 def _kinds(text: str) -> list[str]:
-    """Return the kinds asked for; raises `ConfigError` for one that is unknown."""
+    """Return the requested kinds of attention; raises `ConfigError` for an unknown one."""
     from headwise.nn.attention import attention_kind, attention_kinds
 
     if text == "all":
@@ -296,9 +300,10 @@ def _kinds(text: str) -> list[str]:
 
 
 def _jobs(batches: str, beams: str, length: int | None) -> Iterator[Decoding]:
+    """Yield the combinations of batch and beam size; with batch size 1 greedy search is added."""
     from headwise.bench.peer import Decoding
 
     for batch in parse_numbers("--batch", batches, bounds.COUNT):
-        wanted = parse_numbers("--beam", beams, bounds.BEAM)
-        for beam in sorted({1, *wanted}) if batch == 1 else wanted:
+        beam_sizes = parse_numbers("--beam", beams, bounds.BEAM)
+        for beam in sorted({1, *beam_sizes}) if batch == 1 else beam_sizes:
             yield Decoding(batch, beam, length)

@@ -1,4 +1,4 @@
-"""What the benchmarks of the command line share: their options, the machine, the systems and their settings."""
+"""Common parts of the benchmark subcommands: options, machine, systems and their settings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Only = Annotated[
 
 
 def parse_numbers(option: str, text: str, most: int) -> list[int]:
-    """Read numbers from 1 to `most` that commas separate; raises `ConfigError`."""
+    """Parse comma-separated whole numbers from 1 to `most`; raises `ConfigError`."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
@@ -68,28 +68,28 @@ def parse_numbers(option: str, text: str, most: int) -> list[int]:
 
 
 def parse_names(text: str) -> list[str]:
-    """Read names that commas separate."""
+    """Parse comma-separated names."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def make_room(device: str, threads: int) -> Room:
-    """Return what the systems may use: the device, threads (0: all processors), and what it is fast in."""
+    """Return the resources of the systems: device, threads (0: all processors), and precisions it supports natively."""
     from headwise.bench.peer import Room
     from headwise.nn.device import find_device, has_fast_bfloat16, processors
 
-    found = find_device(device)
-    precisions = ("bfloat16", "float32") if has_fast_bfloat16(found) else ("float32",)
-    return Room(str(found), threads or processors(), precisions)
+    resolved = find_device(device)
+    precisions = ("bfloat16", "float32") if has_fast_bfloat16(resolved) else ("float32",)
+    return Room(str(resolved), threads or processors(), precisions)
 
 
 def emulated_lines(room: Room) -> Iterator[str]:
-    """Say which precisions of PyTorch's products are not measured, and why."""
+    """Yield a line for each PyTorch precision that isn't measured because the device only emulates it."""
     if "bfloat16" not in room.precisions:
         yield EMULATED.format(device=room.device)
 
 
 def show_machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
-    """Say what is measured on, and return it for the record."""
+    """Print the machine and the versions to standard error, and return them for the JSON record."""
     from headwise.bench import report
 
     machine = report.machine(room.device, room.threads, peers)
@@ -98,7 +98,7 @@ def show_machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
 
 
 def installed_peers(against: str) -> list[Peer]:
-    """Return ours and those asked for that are installed; say which aren't."""
+    """Return Headwise and the requested systems that are installed; print a line for each that isn't."""
     from headwise.bench.peers import OWN, find_peer
 
     peers = [find_peer(name) for name in dict.fromkeys([OWN, *parse_names(against)])]
@@ -109,7 +109,7 @@ def installed_peers(against: str) -> list[Peer]:
 def able_peers(
     chosen: Iterable[tuple[Peer, Sequence[Setting]]], workload: Workload, task: str
 ) -> list[tuple[Peer, Sequence[Setting]]]:
-    """Leave out the systems that can't have this model, or do this, saying why."""
+    """Return the systems that support this model and task, with their settings; print why others are skipped."""
     able = []
     for peer, settings in chosen:
         reason = peer.refuses(workload)
@@ -123,11 +123,13 @@ def able_peers(
 
 
 def only_settings(peer: Peer, settings: list[Setting], only: list[str] | None) -> list[Setting]:
-    """Keep the settings that --only names, of the systems that it names."""
-    wanted = [words.split() for name, _, words in (o.partition(":") for o in only or []) if name == peer.name]
-    if not wanted or not settings:
+    """Return the settings of a system that match --only; all if it doesn't name the system. Raises `ConfigError`."""
+    filters = [
+        words.split() for name, _, words in (o.partition(":") for o in only or []) if name == peer.name
+    ]
+    if not filters or not settings:
         return settings
-    kept = [s for s in settings if any(set(words) <= set(str(s).split()) for words in wanted)]
+    kept = [s for s in settings if any(set(words) <= set(str(s).split()) for words in filters)]
     if not kept:
         known = "; ".join(map(str, settings))
         raise ConfigError(

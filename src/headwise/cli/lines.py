@@ -1,4 +1,4 @@
-"""Lines of text in and out, for the commands that read and write them as streams."""
+"""Reading and writing lines of text, for the subcommands that process them as streams."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _JSON_LINE_END = re.compile("[\x85\u2028\u2029]")
 
 
 def read_lines(path: Path | None) -> Iterator[str]:
-    r"""Yield the lines of a file (plain or `.gz`), or of standard input for None, line ends inside them as spaces.
+    r"""Yield the lines of a file (plain or `.gz`), or of standard input for None.
 
-    Lines end at `\n` alone, as in the training text, so that line numbers agree with those of any other program.
-    Raises `DataError` naming the file, and the line that isn't UTF-8.
+    Only `\n` ends a line, as in the training text, so that line numbers agree with those of other programs; other
+    line ends inside a line become spaces. Raises `DataError` naming the file, and the line that isn't UTF-8.
     """
     if path is None:
         with read_errors(Path("standard input")):
@@ -34,7 +34,7 @@ def read_lines(path: Path | None) -> Iterator[str]:
 
 
 def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
-    """Pass the lines of a file on and show on standard error, if it is a terminal, how many are done."""
+    """Return the lines with a progress bar on standard error if that is a terminal; `path` is their file."""
     if not sys.stderr.isatty():
         return lines
     from rich.console import Console
@@ -56,23 +56,21 @@ def _decoded(file: gzip.GzipFile | BinaryIO, name: str) -> Iterator[str]:
 
 
 def json_line(record: dict[str, Any]) -> str:
-    """Write a record as one line of JSON, for every program: line ends that JSON allows in a text are escaped, too."""
-    return _JSON_LINE_END.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(record, ensure_ascii=False))
+    """Return a record as one line of JSON; line ends that JSON allows inside strings are escaped, too."""
+    return _JSON_LINE_END.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(record, ensure_ascii=False))
 
 
 @contextmanager
 def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[str], None]]:
-    """Give a function that writes a line to a file, or to standard output for None, at once, and never two.
+    """Yield a function that writes one line to a file, or to standard output for None, and flushes it.
 
-    Raises `ConfigError` where the file is one of the `inputs`, and a sentence that names the file where it can't
-    be written.
+    Line ends inside the text become spaces. Raises `ConfigError` if the file is one of the `inputs`, and an error
+    that names the file if it can't be written.
     """
     if path is None:
         yield lambda line: show(one_line(line) + "\n")
         return
-    if any(
-        given is not None and path.exists() and given.exists() and path.samefile(given) for given in inputs
-    ):
+    if any(file is not None and path.exists() and file.exists() and path.samefile(file) for file in inputs):
         raise ConfigError(f"{path}: expected an output file that is not an input file")
     with disk_errors(path):
         if not path.parent.exists():

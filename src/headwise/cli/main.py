@@ -1,4 +1,4 @@
-"""The one program `headwise`: it knows its commands by name and imports only the one that is called."""
+"""The program `headwise`: it looks its subcommands up by name and imports only the one that is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from headwise.cli.streams import ReaderGoneError, standard_streams
 from headwise.errors import ConfigError, HeadwiseError
 
-# Name -> (module, one line of help).
+# Subcommand -> (module, one line of help).
 COMMANDS = {
     "demo": ("headwise.cli.training.demo", "Learn the built-in miniature corpus in minutes and look inside."),
     "train": ("headwise.cli.training.train", "Turn two text files, or a configuration, into a translator."),
@@ -25,20 +25,23 @@ COMMANDS = {
         "headwise.cli.inference.predict",
         "Label texts, tag words, answer questions, fill masks, line by line.",
     ),
-    "generate": ("headwise.cli.inference.generate", "Let a language model write, token by token."),
-    "patches": ("headwise.cli.analysis.patches", "Draw what a model of images looked at."),
-    "score": ("headwise.cli.inference.score", "Give the log-probability of translations that exist already."),
+    "generate": ("headwise.cli.inference.generate", "Generate text with a language model, token by token."),
+    "patches": ("headwise.cli.analysis.patches", "Draw a vision model's attention over the image's patches."),
+    "score": ("headwise.cli.inference.score", "Give the log-probability of given translations."),
     "serve": (
         "headwise.cli.inference.serve",
         "Open a page that shows every head, the beam and each product.",
     ),
     "explain": ("headwise.cli.analysis.explain", "Show what every head attended to in one translation."),
-    "heads": ("headwise.cli.analysis.heads", "Measure what each head does, matters, and leaves behind."),
+    "heads": (
+        "headwise.cli.analysis.heads",
+        "Measure what each head does and how much it matters; prune heads.",
+    ),
     "align": ("headwise.cli.analysis.align", "Align words by attention; alignment error rate."),
-    "attribute": ("headwise.cli.analysis.attribute", "Compare attention with what the model uses."),
+    "attribute": ("headwise.cli.analysis.attribute", "Compare attention with attributions of the output."),
     "calibration": (
         "headwise.cli.analysis.calibration",
-        "Tell whether token probabilities mean what they say.",
+        "Measure how well token probabilities are calibrated.",
     ),
     "average": ("headwise.cli.training.average", "Average the last checkpoints of a run into its model."),
     "quantize": (
@@ -54,7 +57,7 @@ COMMANDS = {
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
 }
 
-INTERRUPTED = 130  # exit code
+INTERRUPTED = 130  # exit code after Ctrl-C
 USAGE = """Usage: headwise COMMAND [OPTIONS]
 
   Two text files in, a translator out, and every head in it open to view.
@@ -66,11 +69,11 @@ Commands:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code: 0 fine, 2 the user's mistake, 130 interrupted."""
+    """Run the command line and return its exit code: 0 success, 2 a user's error, 130 interrupted."""
     warnings.showwarning = _show_warning
     try:
         code = _run(arguments)
-        sys.stdout.flush()  # here, where a failure is reported
+        sys.stdout.flush()  # inside the try block, which reports a failure
     except HeadwiseError as error:
         print(f"headwise: error: {error}", file=sys.stderr)
         return 2
@@ -92,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """Do what the first argument says; returns the exit code."""
+    """Run the subcommand or option that the first argument names; return the exit code."""
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
     if name in {"-h", "--help"}:
         print(USAGE + "\n".join(f"  {command:<12} {text}" for command, (_, text) in COMMANDS.items()))
@@ -110,10 +113,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _call(name: str, arguments: list[str]) -> int:
-    """Import one command and call it; its module has `app` (a group) or `command` (a function)."""
+    """Import a subcommand's module and call its `app` (a group) or `command` (a function); return the exit code."""
     import typer
 
-    # Every usage error; typer carries its own copy of click from 0.27 on and uses the real one before.
+    # The base class of all usage errors: from 0.27 on typer has its own copy of click, before it uses the package.
     usage_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     module = importlib.import_module(COMMANDS[name][0])
     app = getattr(module, "app", None)
@@ -130,13 +133,13 @@ def _call(name: str, arguments: list[str]) -> int:
         raise ConfigError(
             f"{name}: {_sentence(error.format_message())} (see headwise {name} --help)"
         ) from None
-    if result == INTERRUPTED:  # the command's own, or typer's for a Ctrl-C
+    if result == INTERRUPTED:  # from the command itself, or from typer after Ctrl-C
         raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Tell Python's, NumPy's and torch's ways of saying so from other errors; torch has no type for the CPU's."""
+    """Whether an error of Python, NumPy or PyTorch means that memory ran out; PyTorch has no type for it on the CPU."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -152,13 +155,15 @@ def _sentence(message: str) -> str:
 def main() -> None:
     """Entry point of the installed command.
 
-    The first Ctrl-C interrupts; another one, while the first is answered, ends the process at once.
+    The first Ctrl-C interrupts the command; another one during its cleanup ends the process at once.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where the shell has it ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if the shell ignores the signal
         signal.signal(signal.SIGINT, _interrupt)
     with standard_streams():
         code = run(sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; while Python ends, the default would kill it
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the work is done; a Ctrl-C during Python's exit would kill it
     sys.exit(code)
 
 

@@ -1,4 +1,4 @@
-"""`headwise reproduce`: the paper's tables, figures and claims, run again, and the report of what was found."""
+"""`headwise reproduce`: reproduction of the paper's tables, figures and claims, and the report of the findings."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def command(
         typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing."),
     ] = False,
 ) -> None:
-    """Run an experiment's rows that aren't recorded yet, print its tables, and say what was found.
+    """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 
     Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
-    finished row is never run again. `report` writes docs/reproduction.md and an HTML page from what is recorded.
+    finished row is never run again. `report` writes docs/reproduction.md and an HTML page from the recorded results.
 
     Example: headwise reproduce sqrt-dk
 
@@ -109,7 +109,7 @@ def _list() -> None:
 
 
 def _estimate(jobs: list[RowJob], place: Place) -> None:
-    """Print what each row would cost on this machine, and the commands of those that aren't recorded yet."""
+    """Print the estimated cost of each row on this machine, and the commands of rows that aren't recorded yet."""
     from headwise.experiments.harness.cost import estimates, table
 
     costs = estimates(jobs, place, lambda line: typer.echo(line, err=True))

@@ -1,10 +1,10 @@
-"""Standard input, output and error of a process: open whatever its parent closed, and one answer to each failure.
+"""Standard input, output and error of a process: closed ones are reopened, and failures are handled in one place.
 
-Everything that is printed passes here (`print`, `typer.echo`, rich, `show`), so that every command ends alike:
+All output passes here (`print`, `typer.echo`, rich, `show`), so that every command handles a failure alike:
 
-- standard output that can't be written is one sentence, as any other file is;
-- standard output that nobody reads any more (`headwise … | head`) ends the command quietly, as it was asked to do;
-- standard error that can't be written is no reason to stop: what would be said there is dropped.
+- standard output that can't be written is an error message, as for any other file;
+- standard output whose reader has closed the pipe (`headwise … | head`) ends the command quietly;
+- standard error that can't be written doesn't stop the command: its messages are dropped.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _INPUT, _OUTPUT, _ERROR = range(3)  # file descriptors
 
 
 class ReaderGoneError(BaseException):
-    """Whoever read standard output has read enough. It is no error, so that nothing takes it for one."""
+    """The reader of standard output has closed the pipe. Not an `Exception`, so that no handler treats it as one."""
 
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Guard the standard streams of this process while the block runs, and what they still hold when it ends.
+    """Guard the standard streams of this process inside the block, and flush them at its end.
 
-    Without this a file opened while descriptor 1 is closed would become descriptor 1, and take what is printed.
+    Without this, a file opened while descriptor 1 is closed would become descriptor 1 and receive what is printed.
     """
-    # Opened for the opposite of their purpose, so that using one that was closed fails as it should.
+    # A closed stream is opened in the opposite mode, so that using it still fails.
     for descriptor, mode in ((_INPUT, os.O_WRONLY), (_OUTPUT, os.O_RDONLY), (_ERROR, os.O_RDONLY)):
         try:
             os.fstat(descriptor)
         except OSError:
-            opened = os.open(os.devnull, mode)  # the lowest that is free: this one
+            opened = os.open(os.devnull, mode)  # gets the lowest free descriptor: this one
             assert opened == descriptor, (opened, descriptor)
             os.set_inheritable(descriptor, True)
     if sys.stdin is None:
@@ -51,20 +51,20 @@ def standard_streams() -> Iterator[None]:
     try:
         yield
     finally:
-        # A failure here comes after another one, as `run` has flushed what a command printed to its end.
+        # `run` has flushed the output of a command that succeeded, so a failure here follows an earlier one.
         with contextlib.suppress(HeadwiseError, ReaderGoneError):
             sys.stdout.flush()
         sys.stderr.flush()
 
 
 def show(text: str) -> None:
-    """Write text to standard output at once."""
+    """Write text to standard output and flush it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 class _Descriptor(io.RawIOBase):
-    """A file descriptor to write to; from its first failure on it drops whatever comes, as Python flushes again."""
+    """Writable file descriptor; after its first failure it drops all data, because Python flushes again."""
 
     def __init__(self, descriptor: int, failed: Callable[[OSError], None]) -> None:
         self._raw: Any = open(descriptor, "wb", buffering=0, closefd=False)  # noqa: SIM115
@@ -83,7 +83,9 @@ class _Descriptor(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         if not self._broken:
             try:
-                while (written := self._raw.write(data)) is None:  # who shares the pipe made it non-blocking
+                while (
+                    written := self._raw.write(data)
+                ) is None:  # another process made the pipe non-blocking
                     select.select([], [self._raw], [])
                 return written
             except OSError as error:
@@ -93,7 +95,7 @@ class _Descriptor(io.RawIOBase):
 
 
 def _guarded(descriptor: int, encoding: str, failed: Callable[[OSError], None]) -> io.TextIOWrapper:
-    """Open a descriptor for text; what can't be encoded (file names that aren't UTF-8) is written as `\\udcff`."""
+    """Open a descriptor for text; characters that can't be encoded (in file names) are escaped, as in `\\udcff`."""
     raw = _Descriptor(descriptor, failed)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
@@ -105,7 +107,7 @@ def _guarded(descriptor: int, encoding: str, failed: Callable[[OSError], None]) 
 
 
 def _raise(error: OSError) -> None:
-    """Say what is wrong with standard output."""
+    """Raise the error for a failure of standard output."""
     if error.errno in (errno.EPIPE, errno.ECONNRESET):
         raise ReaderGoneError from None
     if error.errno == errno.EBADF:
@@ -115,4 +117,4 @@ def _raise(error: OSError) -> None:
 
 
 def _drop(error: OSError) -> None:
-    """Standard error is for people, and there is nobody any more: a training must not end because of that."""
+    """Ignore a failure of standard error: nobody reads its messages, and a training must not end because of that."""

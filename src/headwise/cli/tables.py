@@ -1,4 +1,4 @@
-"""Tables of heads for the terminal."""
+"""Tables of head measurements for the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TITLES = {
 
 
 def heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]]) -> list[str]:
-    """One line a head; a baseline stands after each number that has one."""
+    """Return the lines of a table with one head per line; a number's baseline follows it."""
     from headwise.analysis.heads.importance import HeadPlace
 
     first = report.heads[0]
@@ -42,9 +42,9 @@ def heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]
 
 
 def relations_table(report: PartReport) -> list[str]:
-    """One line a relation: its best head, chosen on every other sentence and measured on the rest."""
-    found = [*report.relations, *report.coreference]
-    if not found:
+    """Return a table with the best head for each relation, selected on every other sentence, measured on the rest."""
+    relations = [*report.relations, *report.coreference]
+    if not relations:
         return []
     lines = [
         "",
@@ -52,11 +52,11 @@ def relations_table(report: PartReport) -> list[str]:
         "  relation              head   found",
     ]
     lines[-1] += "   best offset   chance      n"
-    for one in found:
-        base = one.found.baselines
+    for best in relations:
+        base = best.found.baselines
         lines.append(
-            f"  {one.name:<21} {one.layer + 1}.{one.head + 1}    {one.found.rate:5.1%}  {base['offset']:6.1%} "
-            f"({one.offset:+d})   {base['chance']:6.1%}  {one.found.n:5d}"
+            f"  {best.name:<21} {best.layer + 1}.{best.head + 1}    {best.found.rate:5.1%}  {base['offset']:6.1%} "
+            f"({best.offset:+d})   {base['chance']:6.1%}  {best.found.n:5d}"
         )
     return lines
 
@@ -65,8 +65,8 @@ def _share(rate: Rate, base: str) -> str:
     return f"{rate.rate:5.0%} {rate.baselines[base]:5.0%}"
 
 
-def _relation(one: RelationRate | None) -> str:
-    if one is None:
+def _relation(best: RelationRate | None) -> str:
+    if best is None:
         return ""
-    base = one.found.baselines
-    return f"{one.name} {one.found.rate:.0%} / {base['offset']:.0%} / {base['chance']:.0%} / {one.found.n}"
+    base = best.found.baselines
+    return f"{best.name} {best.found.rate:.0%} / {base['offset']:.0%} / {base['chance']:.0%} / {best.found.n}"

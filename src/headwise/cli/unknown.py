@@ -1,4 +1,4 @@
-"""The one warning of a run about words that its model never saw."""
+"""The warning about input words that the model never saw, one per command."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _LONGEST = 40  # characters of a word
 
 
 class UnknownWords:
-    """Counts lines with such words, and keeps the first few words with their lines."""
+    """Counter of lines with unknown words; it keeps the first few words with their line numbers."""
 
     def __init__(self, trained: bool) -> None:
-        """`trained` says whether the run knows what its training text had, or only what it can spell."""
+        """Set whether the run records which subwords its training text had (`trained`), or only its vocabulary."""
         self._trained = trained
         self._lines = self._words = 0
         self._first: dict[str, int] = {}
 
     def add(self, line: int, words: Sequence[str]) -> None:
-        """Note the words of a line."""
+        """Add the unknown words of a line."""
         self._lines += bool(words)
         self._words += len(words)
         for word in words:
@@ -28,7 +28,7 @@ class UnknownWords:
                 self._first.setdefault(word, line)
 
     def warn(self, total: int, what: str = "lines") -> None:
-        """Say on standard error how many of `total` lines have some, and which, if any do."""
+        """Warn on standard error, if there are unknown words: how many of `total` lines have some, and which words."""
         if not self._lines:
             return
         named = ", ".join(f"{_shown(word)} (line {line:,})" for word, line in self._first.items())
@@ -43,7 +43,7 @@ class UnknownWords:
 
 
 def _shown(word: str) -> str:
-    """Write a word so that it stays one word of one line, whatever is in it."""
+    """Return a word with unprintable characters escaped, cut to `_LONGEST` characters."""
     printable = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in word[:_LONGEST]
     )

@@ -1,1 +1,1 @@
-"""The page that shows what a model does; the interface behind it."""
+"""The web page that shows what a model computes: its JSON API, its files and the server."""

@@ -1,17 +1,17 @@
-"""The web application: the page's files, and the interface that they and others ask.
+"""The web application: the page's static files and the JSON API.
 
     GET  /api/runs                 the runs that are served
-    GET  /api/run?run=NAME         what one is and can do
-    POST /api/trace                translate and show everything
-    POST /api/force                the same for a given target
-    POST /api/products             one head's arithmetic at one step
-    POST /api/next                 a language model's next token
-    POST /api/continue             a language model writes on
-    POST /api/patches              what a model of images looked at in one
-    GET  /api/metrics?run=NAME     the curves of its training
-    GET  /api/evidence?run=NAME    what was measured of its heads over many sentences
+    GET  /api/run?run=NAME         one run: its task, model and capabilities
+    POST /api/trace                translate a sentence; return the whole trace
+    POST /api/force                the same by forced decoding of a given target
+    POST /api/products             the computation of one head at one step
+    POST /api/next                 a language model's next-token distribution
+    POST /api/continue             a language model's continuation of a text
+    POST /api/patches              a vision model's attention over the patches of an image
+    GET  /api/metrics?run=NAME     the training curves
+    GET  /api/evidence?run=NAME    statistics of the heads over many sentences
 
-A mistake is answered with `{"error": "one sentence"}`.
+An error is answered with `{"error": "one sentence"}`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from headwise.serve.routes import routes
 from headwise.serve.runs import NotReady, Run
 
 PAGE = Path(__file__).parent / "page"
-_MOST_NAMED = 60  # characters of a field's name, which may be anybody's
-_MOST_SAID = 400  # characters of a sentence; what it quotes may be as long as a request
+_MOST_FIELD_NAME = 60  # characters of a field's name, which the client chooses
+_MOST_MESSAGE = 400  # characters of an error message, which may quote a whole request
 
 
 def create_app(
     runs: Mapping[str, Run], corpus: EvaluationPairs | None = None, hosts: Hosts | None = None
 ) -> FastAPI:
-    """Put the application together; `runs` by name, the first is shown first.
+    """Build the application for `runs`, by name; the page opens the first one.
 
-    Heads are measured on `corpus`, or on each run's own development data. It answers to the names that `hosts` knows,
-    or to the loopback's alone.
+    The heads are measured on `corpus`, by default on each run's own development set. Requests are accepted for the
+    host names in `hosts`, by default for loopback names only.
     """
     queue = RequestQueue()
     evidence = {
@@ -61,9 +61,9 @@ def create_app(
         return failure(404, f"expected a known address, found /api/{path}")
 
     app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HeadwiseError, _mistake)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HeadwiseError, _headwise_error)
+    app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(
         QueueFull, lambda request, error: failure(503, "the server is busy; try again in a moment")
     )
@@ -72,36 +72,36 @@ def create_app(
         Exception, lambda request, error: failure(500, "the server failed; its log says why")
     )
     app.add_middleware(KnownHosts, hosts=hosts or Hosts())
-    app.add_middleware(RequestGuard)  # the outermost: refusals have its headers, too
+    app.add_middleware(RequestGuard)  # the outermost, so that refusals have its headers, too
     return app
 
 
 def failure(status: int, sentence: str) -> JSONResponse:
-    """Answer with one sentence about what went wrong; it stays one line whatever it quotes."""
+    """Return an error response with a one-sentence message, escaped and shortened to one line."""
     headers = {"Retry-After": "1"} if status == 503 else None
     line = "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:_MOST_SAID]
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:_MOST_MESSAGE]
     )
-    shown = line + "…" * (len(sentence) > _MOST_SAID)
-    return JSONResponse({"error": shown}, status_code=status, headers=headers)
+    message = line + "…" * (len(sentence) > _MOST_MESSAGE)
+    return JSONResponse({"error": message}, status_code=status, headers=headers)
 
 
-def _mistake(request: Request, error: Exception) -> Response:
+def _headwise_error(request: Request, error: Exception) -> Response:
     return failure(409 if isinstance(error, NotReady) else 400, str(error))
 
 
-def _http(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404 and not request.url.path.startswith("/api/"):
         return failure(404, f"there is nothing at {request.url.path}")
     return failure(error.status_code, error.detail)
 
 
-def _invalid(request: Request, error: Exception) -> Response:
-    """Name the first field that can't be, and how many more there are."""
+def _validation_error(request: Request, error: Exception) -> Response:
+    """Name the first invalid field, and how many more there are."""
     assert isinstance(error, RequestValidationError)
     first, *others = error.errors()
-    places = [str(place)[:_MOST_NAMED] for place in first["loc"] if place not in ("body", "query")]
-    message = f"{'.'.join(places) or 'request'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    path = [str(part)[:_MOST_FIELD_NAME] for part in first["loc"] if part not in ("body", "query")]
+    message = f"{'.'.join(path) or 'request'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
     more = f" (and {len(others)} more)" if others else ""
     return failure(422, message + more)

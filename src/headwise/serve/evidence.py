@@ -1,4 +1,4 @@
-"""What holds over many sentences, measured once in the background while the page is in use already."""
+"""Measurements of a run over many sentences, made once in a background thread while the page is in use."""
 
 from __future__ import annotations
 
@@ -23,18 +23,27 @@ from headwise.errors import HeadwiseError
 from headwise.serve.evaluation_pairs import EvaluationPairs
 
 _log = logging.getLogger(__name__)
-_TOLD = 200  # sentences for the calibration when the reference is told
-_TRANSLATED = 100  # and of the model's own output
-_ATTRIBUTED = 25  # for attribution: each needs the model once for every source word
-_PLACES = {-1: "previous token", 0: "same position", 1: "next token"}
-_POLITE = 0.2  # seconds between looks whether somebody uses the model
+_FORCED_SENTENCES = 200  # for calibration under teacher forcing
+_FREE_SENTENCES = 100  # for calibration of the model's own output
+_ATTRIBUTED_SENTENCES = 25  # for attribution: each needs one forward pass per source word
+_OFFSETS = {-1: "previous token", 0: "same position", 1: "next token"}
+_IDLE_POLL = 0.2  # seconds between checks whether the request queue is idle
 
 Status = Literal["not measured", "measuring", "measured", "failed"]
 
 
 @dataclass
 class Evidence:
-    """Measures one run in a thread of its own; `told` gives what there is so far."""
+    """Measurement of one run in its own thread; `to_json` returns the results so far.
+
+    Attributes:
+        corpus: the sentence pairs to measure on.
+        load: loads the run's model.
+        idle: whether no request uses the models; each measurement waits for that.
+        status: how far the measurement is.
+        about: one sentence for the page: the sentences measured on, or the error.
+        results: the measurements by their JSON fields.
+    """
 
     corpus: EvaluationPairs | None
     load: Callable[[], Translator]
@@ -44,20 +53,20 @@ class Evidence:
         "It needs sentence pairs, and the run’s development data isn’t there any more: "
         "give some with --source and --target."
     )
-    found: dict[str, Any] = field(default_factory=dict)
-    _starting: threading.Lock = field(default_factory=threading.Lock)
+    results: dict[str, Any] = field(default_factory=dict)
+    _start_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
-        """Begin to measure, once."""
-        with self._starting:
+        """Start the measuring thread unless it was started before or there is no corpus."""
+        with self._start_lock:
             if self.corpus is None or self.status != "not measured":
                 return
             self.status = "measuring"
             self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
         threading.Thread(target=self._measure, name="evidence", daemon=True).start()
 
-    def told(self) -> dict[str, Any]:
-        """Say in plain values what was measured."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the status and the results so far as JSON values."""
         return {
             "status": self.status,
             "about": self.about,
@@ -66,28 +75,28 @@ class Evidence:
             "alignment": None,
             "attribution": [],
             "calibration": [],
-            **self.found,
+            **self.results,
         }
 
     def _measure(self) -> None:
         assert self.corpus is not None
         try:
             shared = self.load()
-            # A copy of the modules: recording must not meet anybody else's request.
+            # A copy of the modules, so that recording doesn't interfere with requests in progress.
             translator = Translator(private_copy(shared.model), shared.subwords)
             translator.options = shared.options
-            whole, self.corpus = self.corpus, self.corpus.within(translator)
+            unfiltered, self.corpus = self.corpus, self.corpus.within(translator)
             self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
-            if left_out := len(whole.sources) - len(self.corpus.sources):
+            if left_out := len(unfiltered.sources) - len(self.corpus.sources):
                 self.about += f" {left_out} more are longer than the model reads."
             for measure in (_heads, _alignment, _calibration, _attribution):
                 while not self.idle():
-                    time.sleep(_POLITE)
-                self.found |= measure(translator, self.corpus)
+                    time.sleep(_IDLE_POLL)
+                self.results |= measure(translator, self.corpus)
         except HeadwiseError as error:
             self.status, self.about = "failed", f"{error}."
             return
-        except Exception:  # a bug of ours, which must not look as if it were still running
+        except Exception:  # a bug must not leave the status at "measuring"
             _log.exception("measuring failed")
             self.status, self.about = "failed", "The server’s log says why."
             return
@@ -105,7 +114,7 @@ def _layers(report: PartReport) -> list[list[dict[str, Any]]]:
         layers[head.layer].append(
             {
                 "roles": _roles(head),
-                "position": _role(_place(head.offset), f"{head.offset:+d}", head.position),
+                "position": _role(_offset_name(head.offset), f"{head.offset:+d}", head.position),
                 "rare": _role("rarest token", "rare", head.rare),
                 "entropy": head.entropy.rate,
                 "confidence": head.confidence.rate,
@@ -115,9 +124,9 @@ def _layers(report: PartReport) -> list[list[dict[str, Any]]]:
 
 
 def _roles(head: HeadRoles) -> list[dict[str, Any]]:
-    """Name the roles whose thresholds the head passes, each with its numbers."""
-    found = {
-        "position": _role(_place(head.offset), f"{head.offset:+d}".replace("-", "−"), head.position),
+    """Return the roles whose thresholds the head passes, each with its rate and baseline."""
+    candidates = {
+        "position": _role(_offset_name(head.offset), f"{head.offset:+d}".replace("-", "−"), head.position),
         "rare": _role("rarest token", "rare", head.rare),
         "coreference": None
         if head.coreference is None
@@ -126,7 +135,7 @@ def _roles(head: HeadRoles) -> list[dict[str, Any]]:
     }
     named = ("position", "rare", "coreference")
     kinds = [next((kind for kind in named if role.startswith(kind)), "relation") for role in head.roles]
-    return [role for kind in kinds if (role := found[kind]) is not None]
+    return [role for kind in kinds if (role := candidates[kind]) is not None]
 
 
 def _relation(relation: RelationRate | None, short: str) -> dict[str, Any] | None:
@@ -134,7 +143,7 @@ def _relation(relation: RelationRate | None, short: str) -> dict[str, Any] | Non
 
 
 def _role(name: str, short: str, rate: Rate) -> dict[str, Any]:
-    """Put a rate beside the highest of its baselines."""
+    """Return a role's rate with the highest of its baselines."""
     against, baseline = max(rate.baselines.items(), key=lambda item: item[1])
     return {
         "name": name,
@@ -146,15 +155,17 @@ def _role(name: str, short: str, rate: Rate) -> dict[str, Any]:
     }
 
 
-def _place(offset: int) -> str:
-    return _PLACES.get(offset, f"position {offset:+d}".replace("-", "−"))
+def _offset_name(offset: int) -> str:
+    return _OFFSETS.get(offset, f"position {offset:+d}".replace("-", "−"))
 
 
 def _alignment(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
-    """Choose the rule on every other sentence and measure it on the rest."""
+    """Select the alignment rule on every other sentence and measure its error rate on the rest."""
     if corpus.gold is None or len(corpus.gold) < 2 or not attention_parts(translator.model)["cross"]:
         return {}
-    sources, targets = ([one.sentence for one in side] for side in (corpus.sources, corpus.targets))
+    sources, targets = (
+        [annotated.sentence for annotated in side] for side in (corpus.sources, corpus.targets)
+    )
     attentions = cross_attention(translator, sources, targets)
     rule = best_rule(attentions[::2], corpus.gold[::2])
     rate = error_rate(attentions[1::2], corpus.gold[1::2], rule)
@@ -162,48 +173,49 @@ def _alignment(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any
 
 
 def _calibration(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
-    """Tell how often the model is right when it is so sure: about the references, and about what it writes itself."""
-    told = teacher_forced(translator, *corpus.texts(_TOLD))
-    free = free_running(translator, *corpus.texts(_TRANSLATED))
-    named = {"told the reference": told, "in its own words": free}
+    """Measure the calibration under teacher forcing and of the model's own output."""
+    forced = teacher_forced(translator, *corpus.texts(_FORCED_SENTENCES))
+    free = free_running(translator, *corpus.texts(_FREE_SENTENCES))
+    calibrations = {"told the reference": forced, "in its own words": free}
     return {
         "calibration": [
             {
                 "name": name,
-                "error": found.error,
-                "tokens": found.n,
+                "error": calibration.error,
+                "tokens": calibration.n,
                 "bins": [
-                    {"confidence": one.confidence, "accuracy": one.accuracy, "count": one.n}
-                    for one in found.bins
-                    if one.n
+                    {"confidence": bin_.confidence, "accuracy": bin_.accuracy, "count": bin_.n}
+                    for bin_ in calibration.bins
+                    if bin_.n
                 ],
             }
-            for name, found in named.items()
+            for name, calibration in calibrations.items()
         ]
     }
 
 
 def _attribution(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
-    """Tell how far attention, averaged over all layers and heads, ranks source words as two measures of use do."""
+    """Correlate attention, averaged over all layers and heads, with two attributions of the source words."""
     tracer = Tracer(translator)
-    sums: dict[str, list[tuple[float, int]]] = {"gradient": [], "deletion": []}
-    for source, target in zip(*corpus.texts(_ATTRIBUTED), strict=True):
+    by_measure: dict[str, list[tuple[float, int]]] = {"gradient": [], "deletion": []}
+    for source, target in zip(*corpus.texts(_ATTRIBUTED_SENTENCES), strict=True):
         if not source.split() or not target.split():
             continue
         correlations = attribute(tracer, source, target).correlations()
-        for name, found in sums.items():
+        for name, samples in by_measure.items():
             rho, words = correlations.get(f"attention, {name}", (math.nan, 0))
             if words:
-                found.append((rho, words))
+                samples.append((rho, words))
     names = {"gradient": "gradient × input", "deletion": "deleting the word"}
     return {
         "attribution": [
             {
                 "name": names[name],
-                "correlation": sum(rho * words for rho, words in found) / sum(words for _, words in found),
-                "samples": sum(words for _, words in found),
+                "correlation": sum(rho * words for rho, words in samples)
+                / sum(words for _, words in samples),
+                "samples": sum(words for _, words in samples),
             }
-            for name, found in sums.items()
-            if found
+            for name, samples in by_measure.items()
+            if samples
         ]
     }

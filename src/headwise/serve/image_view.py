@@ -1,4 +1,4 @@
-"""What a model of images makes of one: its attention over patches, and classes or the words of a caption."""
+"""JSON answer for an image: a vision model's attention over patches, with class probabilities or caption words."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from headwise.serve.json_arrays import packed
 from headwise.serve.requests import Arrays, PatchesRequest
 
 
-def patches_json(viewer: Viewer, asked: PatchesRequest) -> dict[str, Any]:
-    """Look at a held-out image, or at the pixels that came with the request.
+def patches_json(viewer: Viewer, request: PatchesRequest) -> dict[str, Any]:
+    """Run the model on a held-out image or on the request's pixels and return what it computes.
 
-    Raises `ConfigError` for an image that there is none of, and for a caption that the model can't read.
+    Raises `ConfigError` for an image number out of range, and for a caption that the model can't read.
     """
-    if asked.pixels is None:
-        pixels, truth = _held_out(viewer, asked.image)
+    if request.pixels is None:
+        pixels, truth = _held_out(viewer, request.image)
     else:
-        pixels, truth = _decoded(asked.pixels, viewer.shape), None
-    caption = "" if viewer.classes else (asked.caption.strip() or truth or "")
+        pixels, truth = _decoded(request.pixels, viewer.shape), None
+    caption = "" if viewer.classes else (request.caption.strip() or truth or "")
     view = viewer.view(pixels, caption)
 
     def array(values: Maps) -> Any:
-        return _array(values, asked.arrays)
+        return _array(values, request.arrays)
 
     return {
-        "image": asked.image if asked.pixels is None else None,
+        "image": request.image if request.pixels is None else None,
         "truth": truth,
         "pixels": array(pixels),
         "grid": view.seen.grid,
@@ -46,14 +46,14 @@ def patches_json(viewer: Viewer, asked: PatchesRequest) -> dict[str, Any]:
 
 
 def _held_out(viewer: Viewer, row: int) -> tuple[Maps, str]:
-    if row >= max(len(viewer), 1):  # where there are none any more, whoever opens them says so
+    if row >= max(len(viewer), 1):  # if the images no longer exist, `held_out` raises its own error
         raise ConfigError(f"image: expected a number below {len(viewer)}, found {row}")
-    held = viewer.held_out(row)
-    return held.pixels, held.truth
+    example = viewer.held_out(row)
+    return example.pixels, example.truth
 
 
 def _decoded(pixels: str, shape: tuple[int, int, int]) -> Maps:
-    """Read a byte a pixel, from 0 to 255: (channels, height, width)."""
+    """Decode base64 of one byte per pixel and channel into values from 0 to 1, shape (channels, height, width)."""
     try:
         values = np.frombuffer(base64.b64decode(pixels, validate=True), np.uint8)
     except binascii.Error:

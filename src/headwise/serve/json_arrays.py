@@ -1,4 +1,4 @@
-"""Arrays of numbers in JSON: as plain lists for people, or packed, which is exact, a third the size, and quick."""
+"""Numeric arrays in JSON: readable lists, or packed, which is exact, faster and a third of the size."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from headwise.analysis.products import Products
 from headwise.analysis.trace import Forced, Trace, forced_json
 from headwise.serve.requests import Arrays
 
-# Of `Products`: what is an array over keys or dimensions.
-_OF_PRODUCTS = (
+# The fields of `Products` that are arrays over keys or dimensions.
+_PRODUCTS_ARRAYS = (
     *("q", "k", "terms", "dots", "scaled", "bias", "softmax", "weights", "v", "weighted"),
     *("result", "part_of_output", "output"),
 )
 
 
 def packed(values: ArrayLike) -> dict[str, Any]:
-    """Return `{"shape": …, "float32": …}`: little-endian 4-byte floats, row by row, in base64."""
+    """Return `{"shape": …, "float32": …}`: little-endian 32-bit floats in row-major order, in base64."""
     array = np.ascontiguousarray(values, dtype="<f4")
     return {"shape": array.shape, "float32": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
 def trace_json(trace: Trace, arrays: Arrays) -> dict[str, Any]:
-    """Return a trace as `Trace.to_json`, its attention as lists or packed."""
+    """Return a trace as `Trace.to_json` does, its attention as lists or packed."""
     if arrays == "lists":
         return trace.to_json()
     result = trace.to_json(attention=False)
@@ -36,17 +36,17 @@ def trace_json(trace: Trace, arrays: Arrays) -> dict[str, Any]:
 
 
 def reading_json(forced: Forced, arrays: Arrays) -> dict[str, Any]:
-    """Return a forced reading as `forced_json`, its attention as lists or packed."""
+    """Return a forced decoding as `forced_json` does, its attention as lists or packed."""
     if arrays == "lists":
         return forced_json(forced)
     return {**forced_json(forced, attention=False), "attention": _attention(forced)}
 
 
 def products_json(products: Products, arrays: Arrays) -> dict[str, Any]:
-    """Return one head's arithmetic, its arrays as lists or packed."""
+    """Return one head's computation at one step, its arrays as lists or packed."""
     result = products.to_json()
     if arrays == "packed":
-        result |= {name: packed(result[name]) for name in _OF_PRODUCTS}
+        result |= {name: packed(result[name]) for name in _PRODUCTS_ARRAYS}
     return result
 
 

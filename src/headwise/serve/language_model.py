@@ -1,4 +1,4 @@
-"""What a language model would write next: its distribution, and what temperature, top-k and top-p leave of it."""
+"""JSON answers of a language model: its next-token distribution before and after sampling options, and its text."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from headwise.serve.requests import ContinueRequest, TextRequest
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import refuse_unknown
 
-SHOWN = 20  # tokens of a distribution
+SHOWN = 20  # most tokens of a distribution in an answer
 
 
 @torch.inference_mode()
-def next_json(generator: Generator, asked: TextRequest) -> dict[str, Any]:
-    """Tell the likeliest next tokens, each with the model's probability and the one it is drawn with.
+def next_json(generator: Generator, request: TextRequest) -> dict[str, Any]:
+    """Return the most probable next tokens, each with the model's probability and the one it is sampled with.
 
-    `kept` counts the tokens that can be drawn, `entropy` is the model's own, in bits. Special symbols never stand
-    within a text and are left out, as in `headwise generate`. Raises `DataError` for characters that the model
-    doesn't know.
+    `kept` counts the tokens that can be sampled. `entropy` is that of the model's distribution, in bits. Special
+    symbols never occur within a text and are left out, as in `headwise generate`. Raises `DataError` for unknown
+    characters.
     """
     model, vocabulary = generator.model, generator.vocabulary
-    ids = [first_token(generator.config, vocabulary), *refuse_unknown(vocabulary, asked.text, "text")]
-    read = ids[-model.max_length :]
+    ids = [first_token(generator.config, vocabulary), *refuse_unknown(vocabulary, request.text, "text")]
+    context = ids[-model.max_length :]
     device = next(model.parameters()).device
-    tokens = torch.tensor([read], device=device)
-    prefix = tokens.new_full((1,), len(read)) if generator.config.model.prefix else None
-    log_probs, _ = model.step(tokens, model.start(len(read)), prefix)
+    tokens = torch.tensor([context], device=device)
+    prefix = tokens.new_full((1,), len(context)) if generator.config.model.prefix else None
+    log_probs, _ = model.step(tokens, model.start(len(context)), prefix)
     documents, last = generator.config.language_model.lines_are_documents, vocabulary.line_end
     log_probs[:, [i for i in range(last + 1) if i != (EOS if documents else last)]] = -torch.inf
-    drawn, choices = shaped(log_probs, asked.temperature, asked.top_k, asked.top_p)
-    chances = torch.zeros(log_probs.size(1), dtype=torch.float64).index_put_(
-        (choices[0].cpu(),), drawn[0].cpu()
+    kept, kept_ids = shaped(log_probs, request.temperature, request.top_k, request.top_p)
+    sampling = torch.zeros(log_probs.size(1), dtype=torch.float64).index_put_(
+        (kept_ids[0].cpu(),), kept[0].cpu()
     )
     own = log_probs[0].double().cpu().softmax(0)
     best = own.topk(min(SHOWN, len(own))).indices.tolist()
     return {
-        "read": len(read),
-        "left_out": len(ids) - len(read),
-        "kept": int((chances > 0).sum()),
+        "read": len(context),
+        "left_out": len(ids) - len(context),
+        "kept": int((sampling > 0).sum()),
         "entropy": float(-(own * own.clamp(min=1e-300).log()).sum()) / math.log(2),
         "tokens": [
             {
@@ -50,7 +50,7 @@ def next_json(generator: Generator, asked: TextRequest) -> dict[str, Any]:
                 "piece": vocabulary.piece(i),
                 "text": vocabulary.decode([i]),
                 "probability": float(own[i]),
-                "drawn": float(chances[i]),
+                "drawn": float(sampling[i]),
             }
             for i in best
             if own[i] > 0
@@ -58,13 +58,13 @@ def next_json(generator: Generator, asked: TextRequest) -> dict[str, Any]:
     }
 
 
-def continued_json(generator: Generator, asked: ContinueRequest) -> dict[str, Any]:
-    """Write on; the same seed gives the same text."""
+def continued_json(generator: Generator, request: ContinueRequest) -> dict[str, Any]:
+    """Sample a continuation of the text; the same seed gives the same text."""
     options = GenerationOptions(
-        temperature=asked.temperature,
-        top_k=asked.top_k,
-        top_p=asked.top_p,
-        max_tokens=asked.tokens,
-        seed=asked.seed,
+        temperature=request.temperature,
+        top_k=request.top_k,
+        top_p=request.top_p,
+        max_tokens=request.tokens,
+        seed=request.seed,
     )
-    return {"text": generator.generate(asked.text, options)[0]}
+    return {"text": generator.generate(request.text, options)[0]}

@@ -1,4 +1,4 @@
-"""The request queue: one request at a time uses the models, in order, and none whose client has hung up."""
+"""The request queue: requests use the models one at a time, in order; those of disconnected clients are dropped."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ T = TypeVar("T")
 
 
 class QueueFull(Exception):
-    """Too many requests wait already."""
+    """The queue already holds the most requests that may wait."""
 
 
 class ClientGone(Exception):
-    """The client has hung up; there is nobody to answer."""
+    """The client has disconnected before its request was computed."""
 
 
 class RequestQueue:
-    """Runs requests that need a model one by one.
+    """Queue that runs requests that need a model one by one.
 
-    The page sends a new request with every change and hangs up on the one before; what is still waiting then is never
-    computed.
+    The page sends a new request after every change and aborts the previous one; a request aborted while it waits is
+    never computed.
     """
 
     def __init__(self, most: int = MOST_WAITING) -> None:
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._most = most
         self._waiting = 0
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is served or waits, so that work in the background is in nobody's way."""
+        """Whether no request runs or waits, so that background work delays nobody."""
         return self._waiting == 0
 
     async def serve(self, request: Request, work: Callable[[], T]) -> T:
-        """Run `work` when its turn comes; raises `QueueFull`, and `ClientGone` where the client has hung up."""
+        """Run `work` after the requests before it; raises `QueueFull`, or `ClientGone` if the client disconnected."""
         if self._waiting >= self._most:
             raise QueueFull
         self._waiting += 1
         try:
-            async with self._turn:
+            async with self._lock:
                 if await request.is_disconnected():
                     raise ClientGone
                 return await run_in_threadpool(work)

@@ -1,4 +1,4 @@
-"""The requests of the page's interface, every length bounded."""
+"""The request bodies of the JSON API; every length and number is bounded."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwise.analysis.interventions import Intervention, Part, parse_interventions
 from headwise.errors import ConfigError
 
-MOST_CHARACTERS = 5_000  # of a text; what is beyond the model's subwords isn't looked into anyway
+MOST_CHARACTERS = 5_000  # of a text; what exceeds the model's longest input isn't read anyway
 MOST_BEAM = 16
-MOST_CHANGES = 512  # heads of a large model
+MOST_CHANGES = 512  # interventions: as many as a large model has heads
 MOST_PIXELS = 200_000  # characters that encode an image's bytes
-MOST_WORDS = 8  # forced ones: each needs a search of its own
+MOST_WORDS = 8  # forced words: each needs a search of its own
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Arrays = Literal["lists", "packed"]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1_024)]
-After = Annotated[int, Field(ge=0, lt=2**31)]  # records of metrics.jsonl
-Number = Annotated[int, Field(ge=0, lt=100_000)]
+After = Annotated[int, Field(ge=0, lt=2**31)]  # number of a record of metrics.jsonl, from 0
+Number = Annotated[int, Field(ge=0, lt=100_000)]  # of a layer, head or query, from 0
 
 
 class RunRequest(BaseModel):
-    """Which run is asked, what it reads, and what is changed in it."""
+    """Base of the translation requests: the run, the source sentence and the interventions."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,23 +35,23 @@ class RunRequest(BaseModel):
     arrays: Arrays = "lists"
 
     def changes(self) -> tuple[Intervention, ...]:
-        """Read the interventions; raises `ConfigError` for one that isn't written right, and for too many words."""
-        found = parse_interventions(self.interventions)
-        words = sum(change.kind == "word" for change in found)
+        """Parse the interventions; raises `ConfigError` for a malformed one and for too many forced words."""
+        interventions = parse_interventions(self.interventions)
+        words = sum(change.kind == "word" for change in interventions)
         if words > MOST_WORDS:
             raise ConfigError(f"interventions: expected at most {MOST_WORDS} forced words, found {words}")
-        return found
+        return interventions
 
 
 class TraceRequest(RunRequest):
-    """Translate, and show everything; beam and alpha are the run's unless given."""
+    """Translate and return the whole trace; beam and alpha default to the run's."""
 
     beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] | None = None
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
 class TextRequest(BaseModel):
-    """Ask a language model what comes after a text; drawing as `headwise generate`."""
+    """Return a language model's next-token distribution after a text; sampling as in `headwise generate`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,20 +60,21 @@ class TextRequest(BaseModel):
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    arrays: Arrays = "lists"  # there are none; every request of the page names it
+    arrays: Arrays = "lists"  # has no effect; every request of the page sends it
 
 
 class ContinueRequest(TextRequest):
-    """Let a language model write on."""
+    """Continue a text with a language model."""
 
     tokens: Annotated[int, Field(ge=1, le=200)] = 40
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
 
 
 class PatchesRequest(BaseModel):
-    """Look at an image: a held-out one, counted from 0, or `pixels`, base64 of a byte each (channels, height, width).
+    """Return a vision model's attention over an image's patches.
 
-    `caption` is for a model of images and texts; without one it reads the held-out image's own.
+    The image is a held-out one, counted from 0, or `pixels`: base64 of one byte each, (channels, height, width).
+    `caption` is for a model of images and texts; the default is the held-out image's own.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -86,14 +87,14 @@ class PatchesRequest(BaseModel):
 
 
 class ForceRequest(RunRequest):
-    """Show what the model does while it says a target: a text, or ids as a trace gives them."""
+    """Return the trace of forced decoding; `target` is a text, or token ids as a trace returns them."""
 
     target: Text | Ids
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
 class ProductsRequest(RunRequest):
-    """Show one head's arithmetic at one step while the model says `target`; counted from 0."""
+    """Return one head's computation at one step of forced decoding; layer, head and query count from 0."""
 
     target: Text | Ids
     part: Part

@@ -1,4 +1,4 @@
-"""The routes of the interface: each reads a request, uses the model when its turn comes, and answers in JSON."""
+"""The API's routes: each validates a request, runs the model through the request queue and responds in JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from headwise.serve.runs import Run
 
 
 def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: RequestQueue) -> APIRouter:
-    """Return the interface over these runs."""
+    """Return a router with the API's endpoints for these runs."""
     router = APIRouter(route_class=CheckedRoute)
 
     def find(name: str) -> Run:
@@ -42,61 +42,61 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
 
     async def answer(
         request: Request,
-        asked: RunRequest | TextRequest | PatchesRequest,
+        body: RunRequest | TextRequest | PatchesRequest,
         work: Callable[[], dict[str, Any]],
     ) -> Response:
-        find(asked.run)
+        find(body.run)
         return _json(await queue.serve(request, work))
 
     @router.get("/runs")
     def all_runs() -> Response:
-        listed = [{"name": run.name, "task": run.config.task, "ready": run.ready} for run in runs.values()]
-        return _json({"runs": listed})
+        entries = [{"name": run.name, "task": run.config.task, "ready": run.ready} for run in runs.values()]
+        return _json({"runs": entries})
 
     @router.get("/run")
     def one_run(run: str) -> Response:
         return _json(find(run).describe())
 
     @router.post("/trace")
-    async def trace(request: Request, asked: TraceRequest) -> Response:
+    async def trace(request: Request, body: TraceRequest) -> Response:
         def work() -> dict[str, Any]:
-            tracer = runs[asked.run].tracer
-            given = {"beam": asked.beam, "alpha": asked.alpha}
-            options = {name: value for name, value in given.items() if value is not None}
-            return trace_json(tracer.trace(asked.text, asked.changes(), **options), asked.arrays)
+            tracer = runs[body.run].tracer
+            overrides = {"beam": body.beam, "alpha": body.alpha}
+            options = {name: value for name, value in overrides.items() if value is not None}
+            return trace_json(tracer.trace(body.text, body.changes(), **options), body.arrays)
 
-        return await answer(request, asked, work)
+        return await answer(request, body, work)
 
     @router.post("/force")
-    async def force(request: Request, asked: ForceRequest) -> Response:
+    async def force(request: Request, body: ForceRequest) -> Response:
         def work() -> dict[str, Any]:
-            tracer = runs[asked.run].tracer
-            forced = tracer.force(asked.text, asked.target, asked.changes(), alpha=asked.alpha)
-            return reading_json(forced, asked.arrays)
+            tracer = runs[body.run].tracer
+            forced = tracer.force(body.text, body.target, body.changes(), alpha=body.alpha)
+            return reading_json(forced, body.arrays)
 
-        return await answer(request, asked, work)
+        return await answer(request, body, work)
 
     @router.post("/products")
-    async def one_cell(request: Request, asked: ProductsRequest) -> Response:
+    async def one_cell(request: Request, body: ProductsRequest) -> Response:
         def work() -> dict[str, Any]:
-            place = (asked.part, asked.layer, asked.head, asked.query)
-            tracer = runs[asked.run].tracer
-            found = products(tracer, asked.text, asked.target, *place, asked.changes())
-            return products_json(found, asked.arrays)
+            cell = (body.part, body.layer, body.head, body.query)
+            tracer = runs[body.run].tracer
+            computed = products(tracer, body.text, body.target, *cell, body.changes())
+            return products_json(computed, body.arrays)
 
-        return await answer(request, asked, work)
+        return await answer(request, body, work)
 
     @router.post("/next")
-    async def next_tokens(request: Request, asked: TextRequest) -> Response:
-        return await answer(request, asked, lambda: next_json(runs[asked.run].generator, asked))
+    async def next_tokens(request: Request, body: TextRequest) -> Response:
+        return await answer(request, body, lambda: next_json(runs[body.run].generator, body))
 
     @router.post("/continue")
-    async def continuation(request: Request, asked: ContinueRequest) -> Response:
-        return await answer(request, asked, lambda: continued_json(runs[asked.run].generator, asked))
+    async def continuation(request: Request, body: ContinueRequest) -> Response:
+        return await answer(request, body, lambda: continued_json(runs[body.run].generator, body))
 
     @router.post("/patches")
-    async def patches(request: Request, asked: PatchesRequest) -> Response:
-        return await answer(request, asked, lambda: patches_json(runs[asked.run].viewer, asked))
+    async def patches(request: Request, body: PatchesRequest) -> Response:
+        return await answer(request, body, lambda: patches_json(runs[body.run].viewer, body))
 
     @router.get("/metrics")
     def metrics(run: str, after: After = 0) -> Response:
@@ -106,11 +106,11 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     def measured(run: str) -> Response:
         if find(run).ready:
             evidence[run].start()
-        return _json(evidence[run].told())
+        return _json(evidence[run].to_json())
 
     return router
 
 
 def _json(content: dict[str, Any]) -> Response:
-    """Write JSON at once; FastAPI's own way would walk through every number first."""
+    """Serialize with `json.dumps` directly; FastAPI's own encoder would first walk through every number."""
     return Response(json.dumps(content, ensure_ascii=False, allow_nan=False), media_type="application/json")

@@ -1,4 +1,4 @@
-"""The runs that are served: what each can do, loaded when there is something to load."""
+"""The runs that are served: their models, loaded once there are any, and their descriptions for the page."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from headwise.models.counting import parameter_count
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
 
-SAMPLES = 6  # sentences of the development data that are offered to look into
-_SAMPLE_WORDS = range(4, 17)
-_SAMPLES_FROM = 200  # pairs
+SAMPLES = 6  # sentences of the development set that the page suggests
+_SAMPLE_WORDS = range(4, 17)  # words of such a sentence
+_SAMPLES_FROM = 200  # sentence pairs they are chosen from
 
 
 class NotReady(HeadwiseError):
-    """A run has no model yet, as it is still in training."""
+    """A run has no model yet, because it is still training."""
 
 
 def _load_tracer(path: Path, device: str) -> Tracer:
@@ -44,7 +44,7 @@ def _load_viewer(path: Path, device: str) -> Viewer:
 Model = Tracer | Generator | Viewer
 _Kind = TypeVar("_Kind", Tracer, Generator, Viewer)
 
-# A task whose runs can be shown is one line here, an answer in `answers.py`, and a panel of the page.
+# Another task needs a line here, a branch of `Run.describe`, a route in `routes.py` and a panel of the page.
 _LOADERS: dict[str, Callable[[Path, str], Model]] = {
     "translation": _load_tracer,
     "language_model": _load_generator,
@@ -54,9 +54,9 @@ _LOADERS: dict[str, Callable[[Path, str], Model]] = {
 
 @dataclass
 class Run:
-    """One run directory under a name of its own.
+    """A run directory that is served under a unique name.
 
-    A run in training has no model.safetensors; it is served for its curves, and its model once there is one.
+    A run in training has no model.safetensors: only its training curves are served until the file exists.
     """
 
     name: str
@@ -65,16 +65,16 @@ class Run:
     device: str = "auto"
     _model: Model | None = None
     _samples: list[str] | None = None
-    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _load_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def ready(self) -> bool:
-        """Whether there is a model."""
+        """Whether the run has a model."""
         return self._model is not None or (self.path / "model.safetensors").is_file()
 
     def _loaded(self) -> Model:
-        """Load the model when it is first asked for."""
-        with self._loading:
+        """Return the model; it is loaded at the first call. Raises `NotReady` if there is none yet."""
+        with self._load_lock:
             if self._model is None:
                 if not self.ready:
                     raise NotReady(
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def tracer(self) -> Tracer:
-        """The translator, to look into; raises `NotReady` where there is none yet, `ConfigError` for another task."""
+        """The translator's tracer; raises `NotReady` if there is no model yet, `ConfigError` for another task."""
         return self._loaded_as(Tracer, "translation")
 
     @property
@@ -101,21 +101,21 @@ class Run:
 
     @property
     def viewer(self) -> Viewer:
-        """The model of images; raises as `tracer`."""
+        """The vision model's viewer; raises as `tracer`."""
         return self._loaded_as(Viewer, " or ".join(TASKS))
 
     def load(self) -> None:
-        """Load the model if there is one, so that mistakes show now."""
+        """Load the model if there is one, so that its errors are raised now."""
         if self.ready:
             self._loaded()
 
     def translator(self) -> Translator:
-        """Return the model and its subwords; raises as `tracer` does."""
+        """Return the translator: the model and its subwords; raises as `tracer`."""
         return self.tracer.translator
 
     def describe(self) -> dict[str, Any]:
-        """Say what the run is and can do, for the page; what it can't do is false in `can`."""
-        described: dict[str, Any] = {
+        """Return the run's description for the page; `can` holds its capabilities as booleans."""
+        description: dict[str, Any] = {
             "name": self.name,
             "task": self.config.task,
             "architecture": self.config.model.architecture,
@@ -123,28 +123,28 @@ class Run:
             "languages": _languages(self.config),
         }
         if not self.ready:
-            return described
+            return description
         model = self._loaded()
         if isinstance(model, Generator):
-            described["can"]["language_model"] = True
-            return described | {"parameters": parameter_count(model.model)}
+            description["can"]["language_model"] = True
+            return description | {"parameters": parameter_count(model.model)}
         if isinstance(model, Viewer):
-            described["can"]["vision"] = True
-            return described | _described_viewer(model)
-        return described | self._described(described["can"])
+            description["can"]["vision"] = True
+            return description | _describe_viewer(model)
+        return description | self._describe_translator(description["can"])
 
-    def _described(self, can: dict[str, bool]) -> dict[str, Any]:
-        """Say what a translator consists of, and what can be asked of it."""
+    def _describe_translator(self, can: dict[str, bool]) -> dict[str, Any]:
+        """Return the parts of a translator, its decoding options and what requests it can answer."""
         tracer = self.tracer
         model, options = tracer.translator.model, tracer.translator.options
         parts = attention_parts(model)
-        multihead = [a for found in parts.values() for a in found if isinstance(a, MultiHeadAttention)]
+        multihead = [a for layers in parts.values() for a in layers if isinstance(a, MultiHeadAttention)]
         return {
             "can": {**can, "translate": True, "products": bool(multihead)},
             "parts": {
-                part: {"layers": len(found), "heads": heads_of(found[0])}
-                for part, found in parts.items()
-                if found
+                part: {"layers": len(layers), "heads": heads_of(layers[0])}
+                for part, layers in parts.items()
+                if layers
             },
             "key_size": multihead[0].key_size if multihead else None,
             "d_model": self.config.model.d_model,
@@ -158,16 +158,16 @@ class Run:
 
     @property
     def samples(self) -> list[str]:
-        """Some sentences to begin with: of the development data where it is there, none otherwise."""
+        """Sentences that the page suggests, from the development set; none if its files no longer exist."""
         if self._samples is None:
-            fitting = [
+            candidates = [
                 pair.source for pair in self.pairs(_SAMPLES_FROM) if len(pair.source.split()) in _SAMPLE_WORDS
             ]
-            self._samples = fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
+            self._samples = candidates[:: max(1, len(candidates) // SAMPLES)][:SAMPLES]
         return self._samples
 
     def pairs(self, most: int) -> list[Pair]:
-        """Return the first pairs of the development data that the run names, none where it isn't there any more."""
+        """Return the first `most` sentence pairs of the run's development set; none if its files no longer exist."""
         if self.config.task != "translation":
             return []
         files = development_files(self.config.data)
@@ -189,8 +189,8 @@ class Run:
             return []
 
 
-def _described_viewer(viewer: Viewer) -> dict[str, Any]:
-    """Say what a model of images consists of, and how many there are to look at."""
+def _describe_viewer(viewer: Viewer) -> dict[str, Any]:
+    """Return the parts of a vision model, its image shape and its number of held-out images."""
     attentions = [module for module in viewer.vision.modules() if isinstance(module, MultiHeadAttention)]
     parts = {"encoder": {"layers": len(attentions), "heads": attentions[0].heads}} if attentions else {}
     return {
@@ -203,9 +203,9 @@ def _described_viewer(viewer: Viewer) -> dict[str, Any]:
 
 
 def open_runs(paths: Sequence[Path], device: str = "auto") -> dict[str, Run]:
-    """Open run directories under their own names, `name`, `name-2`, …; models are loaded, so that mistakes show now.
+    """Open run directories under unique names (`name`, `name-2`, …) and load their models.
 
-    Raises a `HeadwiseError` for a directory that is no run, for a damaged one, and for a task without a view.
+    Raises a `HeadwiseError` for a directory that is not a run, for a damaged run, and for a task without a view.
     """
     runs: dict[str, Run] = {}
     for path in paths:
@@ -216,29 +216,29 @@ def open_runs(paths: Sequence[Path], device: str = "auto") -> dict[str, Run]:
             raise ConfigError(
                 f"{path}: expected a run of the task {' or '.join(_LOADERS)}, found {config.task}, which has no view"
             )
-        name = _unused(path.resolve().name, runs)
+        name = _unique_name(path.resolve().name, runs)
         runs[name] = Run(name, path, config, device)
         runs[name].load()
     return runs
 
 
-def _unused(name: str, taken: dict[str, Run]) -> str:
-    """Number a name that there is already."""
-    number, free = 1, name
-    while free in taken:
+def _unique_name(name: str, taken: dict[str, Run]) -> str:
+    """Return the name, with a number appended if it is taken already."""
+    number, unique = 1, name
+    while unique in taken:
         number += 1
-        free = f"{name}-{number}"
-    return free
+        unique = f"{name}-{number}"
+    return unique
 
 
 def _languages(config: Config) -> dict[str, str | None]:
-    """Read the languages off the training files' names (`train.en`, `train.de.gz`); None where these don't tell."""
+    """Return the language codes in the training files' extensions (`train.en`, `train.de.gz`), None if unknown."""
     return {"source": _language(config.data.source), "target": _language(config.data.target)}
 
 
 def _language(files: Sequence[str]) -> str | None:
     for file in files:
-        ending = Path(file.removesuffix(".gz")).suffix[1:]
-        if ending.isascii() and ending.isalpha() and ending.islower() and len(ending) == 2:
-            return ending
+        extension = Path(file.removesuffix(".gz")).suffix[1:]
+        if extension.isascii() and extension.isalpha() and extension.islower() and len(extension) == 2:
+            return extension
     return None

@@ -1,4 +1,4 @@
-"""Serving: one process, one port, until Ctrl-C."""
+"""The web server: one process on one port, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def serve(
     corpus: EvaluationPairs | None = None,
     allowed: Sequence[str] = (),
 ) -> None:
-    """Serve the runs; `say` gets the address once the port is ours. `allowed` are more names that it answers to.
+    """Serve the runs; `say` gets the URL once the port is bound. `allowed` holds further host names to accept.
 
-    Raises `ConfigError` where the port is in use, the host isn't this machine's, or an allowed name is none.
+    Raises `ConfigError` if the port is in use, the host isn't this machine's, or an allowed name is invalid.
     """
-    Hosts(host, allowed)  # a name that is none shows before the port is taken
+    Hosts(host, allowed)  # raises for an invalid name before the port is bound
     with listen(host, port) as listener:
-        address, number = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        say(f"http://{shown}:{number}/")
+        address, bound_port = listener.getsockname()[:2]
+        url_host = f"[{host}]" if ":" in host else host
+        say(f"http://{url_host}:{bound_port}/")
         app = create_app(runs, corpus, Hosts(host, allowed, address))
         server(app, log_level="warning").run(sockets=[listener])
 
 
 def server(app: ASGIApp, limits: Limits | None = None, log_level: str = "warning") -> uvicorn.Server:
-    """Make the server of an application; nobody holds a connection of it beyond the limits."""
+    """Return a uvicorn server for an application whose connections keep to the limits."""
     limits = limits or Limits()
     config = uvicorn.Config(
         app,
@@ -53,14 +53,14 @@ def server(app: ASGIApp, limits: Limits | None = None, log_level: str = "warning
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port; 0 takes a free one."""
+    """Return a socket that listens on the port, 0 for any free one; raises `ConfigError` if it can't be bound."""
     listener = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen()  # so that a port in use shows now on every system
+        listener.listen()  # so that a port in use raises now on every system
     except OSError as error:
         if listener is not None:
             listener.close()

@@ -82,8 +82,8 @@ def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytes
             if NATIVE not in str(s)
         ),
     ]
-    wanted = {"bfloat16", "float32"} if fast else {"float32"}
-    assert {setting.precision for setting in measured} == wanted
+    expected = {"bfloat16", "float32"} if fast else {"float32"}
+    assert {setting.precision for setting in measured} == expected
     assert [*bench_setup.emulated_lines(room)] == (
         [] if fast else [bench_setup.EMULATED.format(device="cpu")]
     )
@@ -183,7 +183,7 @@ def test_rounds_have_sentences_of_their_own() -> None:
     rounds = _spread(100, job)
     assert [len(rows) for rows in rounds] == [4, 4, 4]
     assert len({row for rows in rounds for row in rows}) == 12
-    assert max(max(rows) for rows in _spread(5, job)) < 5  # a small text is gone through again
+    assert max(max(rows) for rows in _spread(5, job)) < 5  # a small text is repeated
 
 
 def test_ratios_are_to_the_best_peer_by_medians() -> None:

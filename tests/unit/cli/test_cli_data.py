@@ -29,13 +29,13 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Corpus]:
     """A public corpus named `toy` on a local server; the test runs in an empty folder."""
-    site, here = tmp_path / "site", tmp_path / "here"
+    site, folder = tmp_path / "site", tmp_path / "here"
     site.mkdir()
-    here.mkdir()
+    folder.mkdir()
     (site / "train.en.gz").write_bytes(gzip.compress(b"a man\n"))
     (site / "train.de").write_bytes(b"ein Mann\n")
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(folder)
     handler = partial(Quiet, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,4 +1,4 @@
-"""`headwise evaluate` and `headwise average` against the libraries they stand on."""
+"""`headwise evaluate` and `headwise average` against sacreBLEU, PyTorch and the library."""
 
 from __future__ import annotations
 

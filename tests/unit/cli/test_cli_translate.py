@@ -69,15 +69,15 @@ def test_gzip_in_and_file_out(run, english, translator, tmp_path, capsysbinary) 
 def test_columns(run, english, translator, capsysbinary) -> None:
     options = ["--beam", "2", "--n-best", "2", "--scores", "--alignments", "--alpha", "1"]
     assert headwise(["translate", str(run), str(english), *options]) == 0
-    found = [line.split("\t") for line in lines(capsysbinary.readouterr().out)]
+    columns = [line.split("\t") for line in lines(capsysbinary.readouterr().out)]
     translations = translator.translate([*ENGLISH, ""], beam=2, n_best=2, alpha=1.0, alignments=True)
     expected = [
         [str(number), f"{output.score:.6f}", output.text, output.pharaoh]
         for number, translation in enumerate(translations, start=1)
         for output in translation.outputs
     ]
-    assert [[row[0], *row[2:]] for row in found] == [[row[0], *row[2:]] for row in expected]
-    assert [float(row[1]) for row in found] == pytest.approx([float(row[1]) for row in expected], abs=1e-4)
+    assert [[row[0], *row[2:]] for row in columns] == [[row[0], *row[2:]] for row in expected]
+    assert [float(row[1]) for row in columns] == pytest.approx([float(row[1]) for row in expected], abs=1e-4)
 
 
 def test_jsonl_says_everything(run, english, translator, capsysbinary) -> None:
@@ -91,13 +91,15 @@ def test_jsonl_says_everything(run, english, translator, capsysbinary) -> None:
             translation.text,
         )
         assert record["source_pieces"] == list(translation.source_pieces)
-        for found, output in zip(record["outputs"], translation.outputs, strict=True):
-            assert found["text"] == output.text
-            assert found["pieces"] == list(output.pieces)
-            assert found["log_probability"] == pytest.approx(output.log_probability, abs=1e-4)
-            assert found["score"] == pytest.approx(output.score, abs=1e-4)
-            assert found["token_log_probabilities"] == pytest.approx(output.token_log_probabilities, abs=1e-4)
-            assert [tuple(link) for link in found["alignment"]] == list(output.alignment or ())
+        for written, output in zip(record["outputs"], translation.outputs, strict=True):
+            assert written["text"] == output.text
+            assert written["pieces"] == list(output.pieces)
+            assert written["log_probability"] == pytest.approx(output.log_probability, abs=1e-4)
+            assert written["score"] == pytest.approx(output.score, abs=1e-4)
+            assert written["token_log_probabilities"] == pytest.approx(
+                output.token_log_probabilities, abs=1e-4
+            )
+            assert [tuple(link) for link in written["alignment"]] == list(output.alignment or ())
 
 
 def test_search_options_reach_the_search(run, english, translator, tmp_path, capsysbinary) -> None:
@@ -114,12 +116,12 @@ def test_search_options_reach_the_search(run, english, translator, tmp_path, cap
         str(prefixes),
     ]
     assert headwise(["translate", str(run), str(english), *options]) == 0
-    found = lines(capsysbinary.readouterr().out)
+    outputs = lines(capsysbinary.readouterr().out)
     expected = translator.translate(
         [*ENGLISH, ""], min_length=3, max_length=6, no_repeat_ngram=1, prefixes=["Ein"] * 7
     )
-    assert found == [t.text for t in expected]
-    assert all(text.startswith("Ein") for text in found[:-1])
+    assert outputs == [t.text for t in expected]
+    assert all(text.startswith("Ein") for text in outputs[:-1])
     options = ["--sample", "--temperature", "0.8", "--top-k", "9", "--top-p", "0.9", "--seed", "7"]
     assert headwise(["translate", str(run), str(english), *options]) == 0
     expected = translator.translate([*ENGLISH, ""], sample=True, temperature=0.8, top_k=9, top_p=0.9, seed=7)
@@ -152,7 +154,7 @@ def test_score_gives_what_the_search_reported(run, translator, tmp_path, capsysb
 
 
 def bad_calls(run: Path, tmp_path: Path) -> dict[str, list[str]]:
-    """One sentence each, and the call that must give it."""
+    """The expected error messages, each with the call that must give it."""
     text, short, binary = tmp_path / "t.en", tmp_path / "s.en", tmp_path / "b.en"
     text.write_text("A man.\nA dog.\n", encoding="utf-8")
     short.write_text("Ein Mann.\n", encoding="utf-8")

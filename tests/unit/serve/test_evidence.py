@@ -1,4 +1,4 @@
-"""What the page says of many sentences: gold trees, pronouns' nouns and alignments get into it."""
+"""The evidence panel's data: measurements over many sentences use gold trees, coreferences and alignments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAIRS = 200
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose development data is that of the built-in corpus, as `headwise demo` lays it down."""
+    """A run whose development set is that of the built-in corpus, as `headwise demo` writes it."""
     folder = tmp_path_factory.mktemp("runs")
     write(generate(train=0, dev=PAIRS, test=PAIRS), folder / "corpus")
     run = make_run(folder / "small", seed=1, max_length=200)
@@ -49,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure a model whose first head looks from verbs to subjects, the second from pronouns to nouns."""
+    """Measure a model whose first head attends from verbs to subjects, the second from pronouns to nouns."""
     translator = Translator.load(run, device="cpu")
 
     def measure(
@@ -62,26 +62,26 @@ def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "measure_heads", measure)
 
 
-def told(run: Path, corpus: EvaluationPairs | None) -> dict[str, Any]:
-    found = evidence.Evidence(corpus, open_runs([run], "cpu")[run.name].translator)
-    found.start()
-    while found.told()["status"] == "measuring":
+def measured(run: Path, corpus: EvaluationPairs | None) -> dict[str, Any]:
+    measurement = evidence.Evidence(corpus, open_runs([run], "cpu")[run.name].translator)
+    measurement.start()
+    while measurement.to_json()["status"] == "measuring":
         time.sleep(0.05)
-    assert found.told()["status"] == "measured", found.about
-    return found.told()
+    assert measurement.to_json()["status"] == "measured", measurement.about
+    return measurement.to_json()
 
 
 @pytest.mark.parametrize("way", ["beside the development data", "--miniature"])
 @pytest.mark.usefixtures("planted")
 def test_gold_reaches_roles_and_the_alignment_error_rate(run: Path, way: str) -> None:
     if way == "--miniature":
-        found = read_sentences(None, None, miniature="test", limit=PAIRS)
-        assert found.targets is not None
-        corpus = EvaluationPairs("the built-in corpus", found.sources, found.targets, found.gold)
+        sentences = read_sentences(None, None, miniature="test", limit=PAIRS)
+        assert sentences.targets is not None
+        corpus = EvaluationPairs("the built-in corpus", sentences.sources, sentences.targets, sentences.gold)
     else:
         corpus = EvaluationPairs.of(open_runs([run], "cpu")[run.name])
     assert corpus is not None
-    answer = told(run, corpus)
+    answer = measured(run, corpus)
     first, second = answer["heads"]["encoder"][0]
     roles = {role["name"]: role for role in first["roles"] + second["roles"]}
     assert roles["head → nsubj"]["rate"] > 0.99
@@ -114,7 +114,7 @@ def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path)
     fitting = [Annotated.of(text) for text in ENGLISH[:2]]
     long = Annotated.of(" ".join(ENGLISH))
     corpus = EvaluationPairs("some", [fitting[0], long, *fitting], [*fitting, fitting[0], long])
-    answer = told(
+    answer = measured(
         run, EvaluationPairs("some", [*fitting, long], [*fitting, fitting[0]], [frozenset({(0, 0)})] * 3)
     )
     assert answer["about"] == "2 sentences of some. 1 more are longer than the model reads."

@@ -1,4 +1,4 @@
-"""The page's interface without a browser: what it answers, what it refuses and how."""
+"""The JSON API without a browser: its responses and its error messages."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 def awaited(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in a thread of its own; a browser test in this process may have left its loop in ours."""
+    """Run a coroutine in its own thread; a browser test in this process may have left an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
 class Client:
-    """Asks the application in this process."""
+    """HTTP client of an application in this process."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -72,8 +72,8 @@ def client(run: Path) -> Client:
 def test_a_trace_is_the_librarys(client: Client, run: Path) -> None:
     tracer = Tracer(Translator.load(run, device="cpu"))
     expected = tracer.trace(ENGLISH[0], beam=2).to_json()
-    told = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2).json()
-    assert told == json.loads(json.dumps(expected))
+    answer = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2).json()
+    assert answer == json.loads(json.dumps(expected))
     packed = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2, arrays="packed").json()
     array = packed["forced"]["attention"]["cross"]
     values = np.frombuffer(base64.b64decode(array["float32"]), "<f4").reshape(array["shape"])
@@ -85,9 +85,9 @@ def test_a_trace_is_the_librarys(client: Client, run: Path) -> None:
 
 
 def test_a_run_says_what_it_can_do(client: Client) -> None:
-    told = client("GET", "/api/run?run=small").json()
-    assert told["can"] == {"translate": True, "products": True, "language_model": False, "vision": False}
-    assert told["parts"]["cross"] == {"layers": 2, "heads": 2}
+    answer = client("GET", "/api/run?run=small").json()
+    assert answer["can"] == {"translate": True, "products": True, "language_model": False, "vision": False}
+    assert answer["parts"]["cross"] == {"layers": 2, "heads": 2}
 
 
 @pytest.fixture(scope="module")
@@ -98,20 +98,20 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
     client = Client(create_app(open_runs([digits], "cpu")))
-    told = client("GET", "/api/run?run=digits").json()
-    assert told["can"] == {"translate": False, "products": False, "language_model": False, "vision": True}
-    assert (told["images"], told["shape"], told["parts"]) == (
+    answer = client("GET", "/api/run?run=digits").json()
+    assert answer["can"] == {"translate": False, "products": False, "language_model": False, "vision": True}
+    assert (answer["images"], answer["shape"], answer["parts"]) == (
         599,
         [1, 8, 8],
         {"encoder": {"layers": 2, "heads": 2}},
     )
     viewer = open_viewer(digits, Config.load(digits / "config.yaml"), "cpu")
-    held = viewer.held_out(7)
-    expected = viewer.view(held.pixels, "")
-    found = client.post("/api/patches", run="digits", image=7).json()
-    assert np.abs(np.array(found["attention"]) - expected.seen.attention).max() <= 5.1e-7
-    assert np.array(found["pixels"]).shape == (1, 8, 8)
-    assert found["truth"] == held.truth
+    example = viewer.held_out(7)
+    expected = viewer.view(example.pixels, "")
+    patches = client.post("/api/patches", run="digits", image=7).json()
+    assert np.abs(np.array(patches["attention"]) - expected.seen.attention).max() <= 5.1e-7
+    assert np.array(patches["pixels"]).shape == (1, 8, 8)
+    assert patches["truth"] == example.truth
     for question, sentence in (
         ({"image": 599}, "image: expected a number below 599, found 599"),
         ({"pixels": "AAAA"}, "pixels: expected 64 bytes (channels, height, width: (1, 8, 8)), found 3"),
@@ -205,9 +205,9 @@ def test_a_run_in_training_has_curves_and_no_model(tmp_path: Path) -> None:
     (run / "metrics.jsonl").write_text('{"kind": "train", "step": 1, "loss": NaN}\n{"kind": "tra')
     client = Client(create_app(open_runs([run])))
     assert client("GET", "/api/run?run=young").json()["can"]["translate"] is False
-    told = client("GET", "/api/metrics?run=young").json()
-    assert told["records"] == [{"kind": "train", "step": 1, "loss": None}]
-    assert told["going_on"] is True
+    curves = client("GET", "/api/metrics?run=young").json()
+    assert curves["records"] == [{"kind": "train", "step": 1, "loss": None}]
+    assert curves["going_on"] is True
     answer = client.post("/api/trace", run="young", text="a")
     assert answer.status_code == 409
     assert "still in training" in answer.json()["error"]
@@ -232,9 +232,9 @@ def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
         queue = RequestQueue(most=3)
         requests: Any = [Caller(), Caller(gone=True), Caller(), Caller()]
         jobs = [queue.serve(request, lambda n=n: done.append(n)) for n, request in enumerate(requests)]
-        found = await asyncio.gather(*jobs, return_exceptions=True)
+        results = await asyncio.gather(*jobs, return_exceptions=True)
         assert queue.idle
-        return found
+        return results
 
     results = awaited(many())
     assert done == [0, 2]

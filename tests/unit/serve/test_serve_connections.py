@@ -1,4 +1,4 @@
-"""Connections that never finish: each ends, and the server answers others meanwhile."""
+"""Connections whose clients stall: each is ended, and the server answers other clients meanwhile."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from serve_sockets import ask, connect, everything, serving
 
 LARGE = 64 * 1024 * 1024  # bytes; more than any kernel buffers for a client that doesn't read
 QUICK = Limits(head=0.5, body=0.5, idle=1, fetch=0.5, slowest=1e4, connections=8, head_bytes=4096)
-PATIENT = Limits(head=600, body=600, idle=600, fetch=600, connections=8)  # only places are short here
+PATIENT = Limits(
+    head=600, body=600, idle=600, fetch=600, connections=8
+)  # limits the number of connections only
 
 
 class Plain:
-    """Reads the body, then answers; counts those who went before that."""
+    """Application that reads the body, then answers; counts the clients that disconnect before that."""
 
     def __init__(self) -> None:
         self.gone = 0
@@ -61,7 +63,7 @@ HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def until(met: Callable[[], bool]) -> None:
-    """Wait for what a server in another thread does; a busy machine takes its time."""
+    """Wait until a server in another thread has met a condition, for at most a minute (a busy machine is slow)."""
     give_up = time.monotonic() + 60
     while not met():
         assert time.monotonic() < give_up
@@ -69,7 +71,7 @@ def until(met: Callable[[], bool]) -> None:
 
 
 def trickle(connection: socket.socket, piece: bytes) -> bytes:
-    """Send a little now and then until the server has enough of it; returns its answer."""
+    """Send a piece every 0.1 seconds until the server closes the connection; return its answer."""
     stop = threading.Event()
 
     def send() -> None:
@@ -130,7 +132,7 @@ def test_an_answer_that_nobody_fetches_is_ended(port: int) -> None:
     deaf = connect(port, b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert answered(port)
     with deaf:
-        # Sending is what tells without reading: it fails once the server has ended the connection.
+        # Sending fails once the server has ended the connection, so the test needn't read.
         def ended() -> bool:
             try:
                 deaf.sendall(b"\r\n")
@@ -148,7 +150,7 @@ def test_an_answer_that_is_fetched_is_whole(port: int) -> None:
 def test_a_head_beyond_its_bound_is_refused(port: int) -> None:
     answer = everything(connect(port, HEAD + b"X: " + b"a" * 3 * QUICK.head_bytes))
     assert answered(port)
-    assert b" 400 " in answer or answer == b""  # the system forgets an answer where more comes than is read
+    assert b" 400 " in answer or answer == b""  # the system may drop an answer if unread bytes are left
 
 
 @pytest.mark.parametrize(

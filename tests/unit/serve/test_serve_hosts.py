@@ -1,4 +1,4 @@
-"""Which names the server answers to, and which pages may ask it."""
+"""Which host names the server accepts, and which pages may send requests."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_without_a_host_or_with_two_there_is_no_answer(port: int) -> None:
     assert ask(port, "GET /api/runs HTTP/1.0")[0] == 403
     assert ask(port, "GET /api/runs HTTP/1.1")[0] == 400
     assert ask(port, "GET /api/runs HTTP/1.1\nHost: localhost\nHost: localhost")[0] == 400
-    # A whole address as the target outranks Host (RFC 9112, 3.2.2); nothing of ours is below it.
+    # An absolute-form target overrides Host (RFC 9112, 3.2.2); no route matches it.
     assert ask(port, "GET http://evil.example/api/runs HTTP/1.1\nHost: localhost")[0] == 404
 
 
@@ -117,8 +117,8 @@ def test_without_a_host_or_with_two_there_is_no_answer(port: int) -> None:
     ],
 )
 def test_who_may_drive_it(port: int, lines: str, status: int) -> None:
-    asked = f"GET /api/runs HTTP/1.1\nHost: localhost:{port}\n{lines.format(port=port)}"
-    assert ask(port, asked)[0] == status
+    request = f"GET /api/runs HTTP/1.1\nHost: localhost:{port}\n{lines.format(port=port)}"
+    assert ask(port, request)[0] == status
 
 
 def test_a_link_elsewhere_leads_to_the_page_and_its_files_are_not_another_pages(port: int) -> None:
@@ -149,7 +149,7 @@ def test_where_every_address_is_bound_addresses_are_known_and_names_are_not(boun
     assert not refused(hosts, "[2001:db8::1]")
     assert not refused(hosts, "lab:8080")
     assert refused(hosts, "evil.example")
-    # A page of somebody's own address is foreign, though it is an address, unless it is the one that is asked.
+    # A page from a numeric address is foreign, unless that address is the host of the request.
     assert refused(hosts, "192.168.1.5", origin="http://203.0.113.9")
     assert refused(hosts, "localhost", origin="http://203.0.113.9")
     assert not refused(hosts, "192.168.1.5:8080", origin="http://192.168.1.5:8080")
@@ -183,7 +183,7 @@ def test_what_is_no_name_is_refused(wrong: str, tmp_path: Path, capsys: pytest.C
 
 @given(st.one_of(st.text(max_size=30), st.from_regex(r"[a-z0-9.\[\]:@%-]{0,20}", fullmatch=True)))
 def test_whatever_is_asked_for_is_ours_or_refused(written: str) -> None:
-    """What is read as a loopback name is one when the standard library reads it as an address of the web, too."""
+    """A host read as a loopback name is one as well when the standard library parses it in a URL."""
     from urllib.parse import urlsplit
 
     host = parse_authority(written)

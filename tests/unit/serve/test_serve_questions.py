@@ -1,4 +1,4 @@
-"""Whatever is asked of the interface is answered or refused in one sentence, and never fails the server."""
+"""Any request to the API is answered or refused with one sentence, and never fails the server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 class Asker:
-    """Asks the application in a thread of its own, as another test may have left its loop in ours."""
+    """Client that runs in its own thread, because another test may have left an event loop in this one."""
 
     def __init__(self, app: FastAPI, pool: ThreadPoolExecutor) -> None:
         self.app, self.pool = app, pool

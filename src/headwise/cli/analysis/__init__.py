@@ -1,1 +1,1 @@
-"""Commands that look inside models."""
+"""Subcommands for the analysis of models."""

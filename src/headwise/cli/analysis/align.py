@@ -1,4 +1,4 @@
-"""`headwise align`: word alignments out of cross-attention, and their error rate."""
+"""`headwise align`: word alignments from cross-attention, and their error rate."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def command(
     rule: Annotated[
         str,
         typer.Option(
-            help="mean; a layer (3) or head (3.2), from 1; with +1 for the step that reads the word; or best, chosen "
+            help="mean; a layer (3) or head (3.2), from 1; with +1 for the step that reads the word; or best, selected "
             "on one half of the gold alignments (of the built-in corpus: on its dev set) and measured on the other."
         ),
     ] = "mean",
     reverse: Annotated[
-        Path | None, typer.Option(metavar="RUN2", help="A run of the other direction, to join with.")
+        Path | None, typer.Option(metavar="RUN2", help="A run of the reverse direction, to symmetrize with.")
     ] = None,
     symmetrize: Annotated[
         str, typer.Option(help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.")
@@ -52,14 +52,14 @@ def command(
         bool, typer.Option("--json", help="Print one JSON object with the error rate.")
     ] = False,
 ) -> None:
-    """Link each target word to the source word it attends to most; write Pharaoh lines, score against gold ones.
+    """Align each target word with the source word it attends to most; write Pharaoh lines, score against gold ones.
 
     Example: headwise align runs/de --source test.en --target test.de --rule 3 -o test.align
 
     Example: headwise align runs/demo --miniature --rule best --json
     """
     from headwise.analysis.alignment import SYMMETRIZATIONS
-    from headwise.analysis.alignment import symmetrize as join
+    from headwise.analysis.alignment import symmetrize as symmetrize_links
     from headwise.cli.annotated import read_sentences
     from headwise.cli.lines import line_writer
     from headwise.decoding.translator import Translator
@@ -70,31 +70,31 @@ def command(
     if source is not None and target is None:
         raise ConfigError("align: expected --target with --source")
     test = read_sentences(source, target, miniature="test" if miniature else None, seed=seed)
-    golden = None if test.gold is None else [Alignment.of(links) for links in test.gold]
+    gold_alignments = None if test.gold is None else [Alignment.of(links) for links in test.gold]
     if gold is not None:
-        golden = read_alignments(gold)
-        if len(golden) != len(test.sources):
-            raise DataError(f"{gold}: expected {len(test.sources):,} lines, found {len(golden):,}")
-    measured = range(len(test.sources))
+        gold_alignments = read_alignments(gold)
+        if len(gold_alignments) != len(test.sources):
+            raise DataError(f"{gold}: expected {len(test.sources):,} lines, found {len(gold_alignments):,}")
+    scored = range(len(test.sources))
     dev = read_sentences(None, None, miniature="dev", seed=seed) if miniature and rule == "best" else None
     if dev is None and "best" in (rule, reverse_rule):
-        if golden is None or len(golden) < 2:
+        if gold_alignments is None or len(gold_alignments) < 2:
             raise ConfigError("rule best: expected --gold with at least two lines, or --miniature")
-        measured = range(1, len(test.sources), 2)
-    forward, chosen = _direction(Translator.load(run, device=device), test, golden, rule, dev)
+        scored = range(1, len(test.sources), 2)
+    forward, chosen = _direction(Translator.load(run, device=device), test, gold_alignments, rule, dev)
     record: dict[str, Any] = {"rule": str(chosen)}
     links = forward
     if reverse is not None:
         other = Translator.load(reverse, device=device)
-        turned, their_rule = _direction(other, test, golden, reverse_rule or rule, dev, turn=True)
-        links = [join(one, two, symmetrize) for one, two in zip(forward, turned, strict=True)]
-        record |= {"reverse_rule": str(their_rule), "symmetrize": symmetrize}
-    if golden is not None:
-        record |= _scores(links, golden, measured)
+        backward, other_rule = _direction(other, test, gold_alignments, reverse_rule or rule, dev, swap=True)
+        links = [symmetrize_links(one, two, symmetrize) for one, two in zip(forward, backward, strict=True)]
+        record |= {"reverse_rule": str(other_rule), "symmetrize": symmetrize}
+    if gold_alignments is not None:
+        record |= _scores(links, gold_alignments, scored)
     if out is not None or not as_json:
         with line_writer(out, source, target) as write:
-            for one in links:
-                write(format_alignment(Alignment.of(one)))
+            for sentence_links in links:
+                write(format_alignment(Alignment.of(sentence_links)))
     if as_json:
         typer.echo(json.dumps(record))
     else:
@@ -110,50 +110,55 @@ def _direction(
     rule: str,
     dev: Sentences | None,
     *,
-    turn: bool = False,
+    swap: bool = False,
 ) -> tuple[list[Links], Rule]:
-    """Align by one model; `turn` for one of the other direction, whose links are turned round."""
+    """Return one model's alignments and their rule; `swap` for a model of the reverse direction."""
     from headwise.analysis.alignment import Rule, align, best_rule
 
-    attentions = _attentions(translator, test, turn)
+    attentions = _attentions(translator, test, swap)
     if rule == "best":
         if dev is not None:
-            known, among = [set(links) for links in dev.gold or []], _attentions(translator, dev, turn)
+            gold_links, selection = (
+                [set(links) for links in dev.gold or []],
+                _attentions(translator, dev, swap),
+            )
         else:
             assert gold is not None
-            known, among = [set(one.sure) for one in gold[::2]], attentions[::2]
-        chosen = best_rule(among, [_turned(links) if turn else frozenset(links) for links in known])
+            gold_links, selection = [set(alignment.sure) for alignment in gold[::2]], attentions[::2]
+        chosen = best_rule(selection, [_swapped(links) if swap else frozenset(links) for links in gold_links])
     else:
         chosen = Rule.parse(rule, *attentions[0].weights.shape[:2])
     links = [align(attention, chosen) for attention in attentions]
-    return [_turned(one) for one in links] if turn else links, chosen
+    return [_swapped(sentence_links) for sentence_links in links] if swap else links, chosen
 
 
-def _attentions(translator: Translator, sentences: Sentences, turn: bool) -> list[CrossAttention]:
+def _attentions(translator: Translator, sentences: Sentences, swap: bool) -> list[CrossAttention]:
     from headwise.analysis.attention import cross_attention
 
     assert sentences.targets is not None
-    sides = ([one.sentence for one in part] for part in (sentences.sources, sentences.targets))
-    source, target = reversed(list(sides)) if turn else sides
+    sides = ([annotated.sentence for annotated in side] for side in (sentences.sources, sentences.targets))
+    source, target = reversed(list(sides)) if swap else sides
     return cross_attention(translator, source, target)
 
 
-def _turned(links: Sequence[tuple[int, int]] | set[tuple[int, int]] | Links) -> Links:
+def _swapped(links: Sequence[tuple[int, int]] | set[tuple[int, int]] | Links) -> Links:
     return frozenset((target, source) for source, target in links)
 
 
-def _scores(links: list[Links], gold: Sequence[Alignment], measured: range) -> dict[str, Any]:
+def _scores(links: list[Links], gold: Sequence[Alignment], scored: range) -> dict[str, Any]:
+    """Return the alignment error rate, a baseline's, precision and recall over the sentences with these numbers."""
     from headwise.evaluation.alignment import alignment_error_rate
 
-    some, known = [links[number] for number in measured], [gold[number] for number in measured]
-    sure, possible = [one.sure for one in known], [one.possible for one in known]
-    found = sum(map(len, some))
-    # A baseline that needs no model: target word i to source word i.
-    diagonal = [frozenset((i, i) for i in {target for _, target in one}) for one in some]
+    predicted, reference = [links[number] for number in scored], [gold[number] for number in scored]
+    sure, possible = [one.sure for one in reference], [one.possible for one in reference]
+    predicted_count = sum(map(len, predicted))
+    # A baseline without a model: target word i is aligned with source word i.
+    diagonal = [frozenset((i, i) for i in {target for _, target in one}) for one in predicted]
     return {
-        "alignment_error_rate": alignment_error_rate(some, sure, possible),
+        "alignment_error_rate": alignment_error_rate(predicted, sure, possible),
         "diagonal": alignment_error_rate(diagonal, sure, possible),
-        "precision": sum(len(a & p) for a, p in zip(some, possible, strict=True)) / max(found, 1),
-        "recall": sum(len(a & s) for a, s in zip(some, sure, strict=True)) / max(sum(map(len, sure)), 1),
-        "sentences": len(some),
+        "precision": sum(len(a & p) for a, p in zip(predicted, possible, strict=True))
+        / max(predicted_count, 1),
+        "recall": sum(len(a & s) for a, s in zip(predicted, sure, strict=True)) / max(sum(map(len, sure)), 1),
+        "sentences": len(predicted),
     }

@@ -1,4 +1,4 @@
-"""`headwise attribute`: attention beside what the model uses, and how far they agree."""
+"""`headwise attribute`: rank correlations of attention with attributions of the output."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _VIEWS = ("attention", "rollout", "gradient", "deletion")
 
 def command(
     run: TrainedRun,
-    text: Annotated[str | None, typer.Option(help="One sentence to look at word by word.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Many sentences, for the mean agreement.")] = None,
+    text: Annotated[str | None, typer.Option(help="One sentence, shown word by word.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Many sentences, for the mean correlation.")] = None,
     target: Annotated[
         Path | None, typer.Option(help="Their translations; the model's own unless given.")
     ] = None,
@@ -30,7 +30,7 @@ def command(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Compare attention with rollout, gradient × input, and the loss of log-probability when a word is deleted.
+    """Compare attention with rollout, gradient × input, and the drop in log-probability when a word is deleted.
 
     Example: headwise attribute runs/de --text "A man rides a horse."
 
@@ -58,25 +58,25 @@ def command(
     pairs = [
         (one, other) for one, other in zip(sources, targets, strict=True) if one.split() and other.split()
     ]
-    found = [attribute(tracer, one, other) for one, other in pairs]
-    if not found:
+    attributions = [attribute(tracer, one, other) for one, other in pairs]
+    if not attributions:
         raise ConfigError("attribute: expected a text with words, found none")
-    agreement = _agreement(found)
-    record: dict[str, Any] = {"sentences": len(found), "rank_correlation": agreement}
+    correlations = _mean_correlations(attributions)
+    record: dict[str, Any] = {"sentences": len(attributions), "rank_correlation": correlations}
     lines = []
     if text is not None:
-        record |= _words(found[0])
-        lines = _table(found[0])
-    lines += [f"mean rank correlation across source words, {len(found)} sentences"]
-    lines += [f"  {name:<22} {value['rho']:+.3f}   n {value['n']}" for name, value in agreement.items()]
+        record |= _words(attributions[0])
+        lines = _table(attributions[0])
+    lines += [f"mean rank correlation across source words, {len(attributions)} sentences"]
+    lines += [f"  {name:<22} {value['rho']:+.3f}   n {value['n']}" for name, value in correlations.items()]
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
 
 
-def _agreement(found: list[Attribution]) -> dict[str, dict[str, float]]:
-    """Average the correlations over target words of all sentences."""
+def _mean_correlations(attributions: list[Attribution]) -> dict[str, dict[str, float]]:
+    """Return the correlations averaged over the target words of all sentences."""
     sums: dict[str, list[float]] = {}
-    for one in found:
-        for name, (rho, n) in one.correlations().items():
+    for attribution in attributions:
+        for name, (rho, n) in attribution.correlations().items():
             total = sums.setdefault(name, [0.0, 0])
             if not math.isnan(rho):
                 total[0] += rho * n
@@ -84,24 +84,25 @@ def _agreement(found: list[Attribution]) -> dict[str, dict[str, float]]:
     return {name: {"rho": rho / n, "n": int(n)} for name, (rho, n) in sums.items() if n}
 
 
-def _words(one: Attribution) -> dict[str, Any]:
-    views = {name: getattr(one, name) for name in _VIEWS}
+def _words(attribution: Attribution) -> dict[str, Any]:
+    """Return the words of a sentence pair and all views of them as JSON values."""
+    views = {name: getattr(attribution, name) for name in _VIEWS}
     return {
-        "source_words": list(one.source_words),
-        "target_words": list(one.target_words),
+        "source_words": list(attribution.source_words),
+        "target_words": list(attribution.target_words),
         **{name: None if view is None else view.tolist() for name, view in views.items()},
     }
 
 
-def _table(one: Attribution) -> list[str]:
-    """Name for each target word the source word that comes first in each view."""
+def _table(attribution: Attribution) -> list[str]:
+    """Return a table of the top-ranked source word in each view, one target word per line."""
     from headwise.analysis.terminal import columns, padded
 
-    views = {name: getattr(one, name) for name in _VIEWS if getattr(one, name) is not None}
+    views = {name: getattr(attribution, name) for name in _VIEWS if getattr(attribution, name) is not None}
     rows = [["", *views]]
-    for number, word in enumerate(one.target_words):
+    for number, word in enumerate(attribution.target_words):
         best = [
-            one.source_words[int((abs(view) if name == "gradient" else view)[number].argmax())]
+            attribution.source_words[int((abs(view) if name == "gradient" else view)[number].argmax())]
             for name, view in views.items()
         ]
         rows.append([word, *best])

@@ -1,4 +1,4 @@
-"""`headwise calibration`: reliability of token probabilities, for one run or several side by side."""
+"""`headwise calibration`: calibration of token probabilities, for one or several runs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def command(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Compare token probabilities with how often they are right, teacher-forced and free-running.
+    """Measure the calibration of token probabilities, with teacher forcing and free-running.
 
-    Several runs, for instance with and without label smoothing, stand side by side.
+    Several runs, for instance with and without label smoothing, are compared in one table.
 
     Example: headwise calibration runs/smooth runs/plain --source test.en --reference test.de -o calibration.png
     """
@@ -59,16 +59,16 @@ def command(
     for run in runs:
         translator = Translator.load(run, device=device)
         smoothing = Config.load(run / "config.yaml").training.label_smoothing
-        found = {
+        calibrations = {
             "teacher-forced": teacher_forced(translator, sources, references, bins),
             "free-running": free_running(translator, sources, references, bins, beam=beam),
         }
-        diagrams[f"{run.name}, label smoothing {smoothing:g}"] = found
+        diagrams[f"{run.name}, label smoothing {smoothing:g}"] = calibrations
         records.append(
             {"run": str(run), "label_smoothing": smoothing}
-            | {name.replace("-", "_"): one.to_json() for name, one in found.items()}
+            | {name.replace("-", "_"): one.to_json() for name, one in calibrations.items()}
         )
-        for name, one in found.items():
+        for name, one in calibrations.items():
             lines.append(
                 f"{run!s:<28} {smoothing:9.2f}  {name:<14} {one.error:5.3f}  {one.bias:+.3f}       {one.confidence:.3f}"
                 f"     {one.accuracy:.3f}  {one.n:7,d}"

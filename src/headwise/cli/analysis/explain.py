@@ -1,4 +1,4 @@
-"""`headwise explain`: one translation with its attention, its probabilities and its beam tree."""
+"""`headwise explain`: one translation with its attention, token probabilities and beam tree."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def command(
 
     if out is not None and out.suffix not in (".png", ".html", ".json"):
         raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
-    changes = {key: value for key, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
+    overrides = {key: value for key, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
     tracer = Tracer(Translator.load(run, device=device))
     interventions = parse_interventions(do or [])
-    trace = tracer.trace(text, interventions, hypothesis=hypothesis - 1, target=target, **changes)
+    trace = tracer.trace(text, interventions, hypothesis=hypothesis - 1, target=target, **overrides)
     if out is None:
         from headwise.analysis.terminal import describe, tree_lines
 
@@ -96,8 +96,8 @@ def _head(trace: Trace, part: Part, head: str | None) -> tuple[int, int] | None:
     if head is None:
         return None
     layers, heads = trace.grid(part).weights.shape[:2]
-    found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", head)
-    layer, number = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", head)
+    layer, number = (int(match[1]), int(match[2])) if match else (0, 0)
     if not (1 <= layer <= layers and 1 <= number <= heads):
         raise ConfigError(f"head: expected LAYER.HEAD from 1.1 to {layers}.{heads}, found {head!r}")
     return layer - 1, number - 1

@@ -1,4 +1,4 @@
-"""`headwise heads`: what every head does, how much it matters, and what is left without it."""
+"""`headwise heads`: measurements of every head's role and importance, pruning and hard-concrete gates."""
 
 from __future__ import annotations
 
@@ -41,13 +41,16 @@ def command(
         int | None, typer.Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")
     ] = None,
     importance: Annotated[
-        bool, typer.Option("--importance", help="Silence each head alone, and take gradients.")
+        bool,
+        typer.Option(
+            "--importance", help="Measure importance: by masking each head alone, and by gradients."
+        ),
     ] = False,
     prune: Annotated[
         Order | None, typer.Option(help="Remove heads in this order and score the translations.")
     ] = None,
     points: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Of the pruning curve, besides none removed.")
+        int, typer.Option(min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed.")
     ] = 8,
     retune: Annotated[
         int, typer.Option(min=0, max=bounds.COUNT, help="Steps of training after each removal.")
@@ -61,7 +64,9 @@ def command(
             help="Train hard-concrete gates with this cost of an open head.",
         ),
     ] = None,
-    gate_steps: Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Of training with gates.")] = 300,
+    gate_steps: Annotated[
+        int, typer.Option(min=1, max=bounds.COUNT, help="Steps of training with gates.")
+    ] = 300,
     train_source: Annotated[
         Path | None, typer.Option(help="Training text, to count rare words in, and for --retune and --gates.")
     ] = None,
@@ -70,7 +75,7 @@ def command(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure every head: position, syntax, coreference, rare words, entropy; on request importance and pruning.
+    """Measure every head: position, syntax, coreference, rare words, entropy; optionally importance and pruning.
 
     Example: headwise heads runs/demo --miniature -o heads.png
 
@@ -86,9 +91,9 @@ def command(
         raise ConfigError(f"{out}: expected a file that ends in .png")
     if (retune or gates is not None) and (train_source is None or train_target is None):
         raise ConfigError("--retune and --gates: expected --train-source and --train-target to train on")
-    part = "test" if miniature else None
+    subset = "test" if miniature else None
     sentences = read_sentences(
-        source, target, miniature=part, seed=seed, tokenized=tokenized, lowercase=lowercase, limit=limit
+        source, target, miniature=subset, seed=seed, tokenized=tokenized, lowercase=lowercase, limit=limit
     )
     translator = Translator.load(run, device=device)
     sources = [one.sentence.text for one in sentences.sources]
@@ -102,19 +107,21 @@ def command(
     reports = measure_heads(translator, sentences.sources, targets, frequencies=_frequencies(training))
     record: dict[str, Any] = {"run": str(run), "parts": [_part_json(report) for report in reports]}
     texts = [one.sentence.text for one in targets]
-    measured = _importance(translator, sources, texts) if importance or prune else {}
-    for name, values in measured.items():
+    importances = _importance(translator, sources, texts) if importance or prune else {}
+    for name, values in importances.items():
         record[f"importance_{name}"] = {str(place): value for place, value in values.items()}
-    lines = [line for report in reports for line in heads_table(report, measured)]
+    lines = [line for report in reports for line in heads_table(report, importances)]
     lines += [line for report in reports for line in relations_table(report)]
     if prune is not None:
-        lines += _pruned(translator, record, measured, prune, sources, texts, points, retune, training, seed)
+        lines += _pruned(
+            translator, record, importances, prune, sources, texts, points, retune, training, seed
+        )
     if gates is not None and training is not None:
         lines += _gated(translator, record, gates, gate_steps, sources, texts, training, seed)
     if out is not None:
         from headwise.analysis.heads.summary import draw_heads
 
-        draw_heads(reports, out, measured.get("masking"))
+        draw_heads(reports, out, importances.get("masking"))
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
 
 
@@ -141,7 +148,7 @@ def _training(translator: Translator, source: Path, target: Path) -> Pairs:
 
 
 def _frequencies(training: Pairs | None) -> tuple[Counter[int], Counter[int]] | None:
-    """Count the subwords of the training text, source and target."""
+    """Return the counts of the training text's subwords, source and target."""
     if training is None:
         return None
     from headwise.text.tokens.subwords import BOS
@@ -154,7 +161,7 @@ def _frequencies(training: Pairs | None) -> tuple[Counter[int], Counter[int]] | 
 def _pruned(
     translator: Translator,
     record: dict[str, Any],
-    measured: dict[str, dict[HeadPlace, float]],
+    importances: dict[str, dict[HeadPlace, float]],
     order: Order,
     sources: list[str],
     references: list[str],
@@ -163,11 +170,12 @@ def _pruned(
     training: Pairs | None,
     seed: int,
 ) -> list[str]:
+    """Add the pruning curves to the record; return the lines of their table."""
     from dataclasses import asdict
 
     from headwise.analysis.heads.pruning import Tuning, pruning_curve, random_order, removal_order
 
-    chosen = random_order(translator.model, seed) if order == "random" else removal_order(measured[order])
+    chosen = random_order(translator.model, seed) if order == "random" else removal_order(importances[order])
     tuning = (Tuning(steps=retune, seed=seed), training) if retune and training is not None else None
     orders = {order: chosen} | ({} if order == "random" else {"random": random_order(translator.model, seed)})
     curves = {
@@ -195,18 +203,19 @@ def _gated(
     training: Pairs,
     seed: int,
 ) -> list[str]:
+    """Train hard-concrete gates and add the result to the record; return the lines that describe it."""
     from headwise.analysis.heads.pruning import Tuning, learn_gates
 
     tuning = Tuning(steps=steps, seed=seed)
     result = learn_gates(translator, training, sources, references, weight=weight, tuning=tuning)
-    left = Counter(place.part for place in result.open)
+    open_heads = Counter(place.part for place in result.open)
     record["gates"] = {
         "weight": weight,
         "bleu": result.bleu,
         "bleu_before": result.bleu_before,
         "gates": {str(place): gate for place, gate in result.gates.items()},
     }
-    kept = ", ".join(f"{count} {part}" for part, count in left.items()) or "none"
+    kept = ", ".join(f"{count} {part}" for part, count in open_heads.items()) or "none"
     return [
         "",
         f"hard-concrete gates, cost {weight:g} a head, {steps} steps: {len(result.open)} of {len(result.gates)} heads "

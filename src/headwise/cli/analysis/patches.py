@@ -1,4 +1,4 @@
-"""`headwise patches`: what a model of images looked at, drawn over the image."""
+"""`headwise patches`: a vision model's attention, drawn over the image."""
 
 from __future__ import annotations
 
@@ -19,20 +19,18 @@ def command(
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The .png file to write.")],
     row: Annotated[
-        int | None, typer.Option(min=1, max=bounds.COUNT, help="Look at this held-out image.")
+        int | None, typer.Option(min=1, max=bounds.COUNT, help="Number of a held-out image, from 1.")
     ] = None,
     image: Annotated[
-        Path | None, typer.Option(help="Look at a PNG of the size that the model was trained on.")
+        Path | None, typer.Option(help="A PNG file of the size that the model was trained on.")
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(
-            help="The caption to look with (image_text).", show_default="the held-out picture's own"
-        ),
+        typer.Option(help="The caption (image_text).", show_default="the held-out image's own"),
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Draw where each head looked and the attention through all layers; for captions, what each word stands for.
+    """Draw each head's attention and the attention rollout; for captions, each patch's contribution to each word.
 
     Example: headwise patches runs/digits --row 1 -o patches.png
 
@@ -57,26 +55,27 @@ def command(
     if image is not None:
         pixels, truth, title = read_image(image, viewer.shape), None, str(image)
     else:
-        held = viewer.held_out(_place(row, len(viewer)))
-        pixels, truth, title = held.pixels, held.truth, f"held-out image {row} ({held.truth})"
+        example = viewer.held_out(_index(row, len(viewer)))
+        pixels, truth, title = example.pixels, example.truth, f"held-out image {row} ({example.truth})"
     if config.task == "image_classification":
         view = viewer.view(pixels, "")
         assert isinstance(view.seen, ClassifiedImage)
         draw_attention(view.seen, pixels, viewer.classes, out, title=title)
         best = int(view.seen.probabilities.argmax())
-        right = "" if truth is None else f" (it is {truth})"
-        said = f"{viewer.classes[best]}, probability {view.seen.probabilities[best]:.3f}{right}"
+        gold = "" if truth is None else f" (it is {truth})"
+        summary = f"{viewer.classes[best]}, probability {view.seen.probabilities[best]:.3f}{gold}"
     else:
         caption = text or truth or ""
         view = viewer.view(pixels, caption)
         assert view.shares is not None
         draw_words(view.shares, view.words, pixels[0], out, title=caption)
-        said = f"similarity {view.shares.sum():+.3f} of the picture and {caption!r}"
-    typer.echo(f"{out}: {said}")
+        summary = f"similarity {view.shares.sum():+.3f} of the picture and {caption!r}"
+    typer.echo(f"{out}: {summary}")
 
 
-def _place(row: int | None, count: int) -> int:
+def _index(row: int | None, count: int) -> int:
+    """Return the index of a held-out image from its number; raises `ConfigError` if it is out of range."""
     assert row is not None
-    if row > count > 0:  # where there are none any more, whoever opens them says so
+    if row > count > 0:  # if the images no longer exist, `held_out` raises its own error
         raise ConfigError(f"--row: expected a number from 1 to {count:,} of the held-out images, found {row}")
     return row - 1

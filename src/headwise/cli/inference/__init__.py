@@ -1,1 +1,1 @@
-"""Commands that use models: translating, scoring, predicting, serving."""
+"""Subcommands for inference: translation, scoring, prediction, generation, evaluation, serving."""

@@ -1,4 +1,4 @@
-"""`headwise evaluate`: scores of a run on a test set, each with its signature, and whether two runs differ."""
+"""`headwise evaluate`: scores of a run on a test set with their signatures, and significance tests of two runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def command(
     run: TrainedRun,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Not for translation: test files; the run's development data without."),
+        typer.Argument(help="Test files, not for translation; without, the run's development data."),
     ] = None,
     source: Annotated[
         Path | None, typer.Option(help="Source text, plain or .gz.", show_default="needed for translation")
@@ -31,7 +31,8 @@ def command(
         typer.Option(help="Its reference translation, line by line.", show_default="needed for translation"),
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(metavar="RUN2", help="Another run: say whether the two differ by chance.")
+        Path | None,
+        typer.Option(metavar="RUN2", help="Another run: test whether the difference is significant."),
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Of the comparison: bleu or chrf.", show_default="bleu")
@@ -54,7 +55,7 @@ def command(
         bool,
         typer.Option(
             "--shortlist",
-            help="Let RUN search as `headwise translate --shortlist` does; not what it is compared with.",
+            help="Let RUN, not RUN2, search as `headwise translate --shortlist` does.",
         ),
     ] = False,
     tokenize: Annotated[
@@ -78,7 +79,7 @@ def command(
     precision: EnginePrecision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a run: translations with sacreBLEU, chrF2, tokenized BLEU and perplexity; others as their task does.
+    """Score a run: translations with sacreBLEU, chrF2, tokenized BLEU and perplexity; other tasks with their metrics.
 
     Example: headwise evaluate runs/de --source test.en --reference test.de
 
@@ -89,7 +90,7 @@ def command(
     from headwise.config import Config
 
     config = Config.of_run(run)
-    for_translation: dict[str, Any] = {
+    translation_options: dict[str, Any] = {
         "source": source,
         "reference": reference,
         "compare": compare,
@@ -102,8 +103,8 @@ def command(
         "tokenize": tokenize,
         "lowercase": lowercase,
     }
-    given = {
-        name: value for name, value in for_translation.items() if value is not None and value is not False
+    selected = {
+        name: value for name, value in translation_options.items() if value is not None and value is not False
     }
     if config.task == "translation":
         for other in [*(files or []), *(changes or [])]:
@@ -111,26 +112,26 @@ def command(
                 f"evaluate: expected --source and --reference for a translation run, found {other}"
             )
         for name in ("source", "reference"):
-            if name not in given:
+            if name not in selected:
                 raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
         record, lines, notes, outputs = _translation(
-            run, device=device, precision=precision, engine=engine, **given
+            run, device=device, precision=precision, engine=engine, **selected
         )
         inputs = [source, reference]
     else:
-        if given:
+        if selected:
             raise ConfigError(
-                f"evaluate: --{next(iter(given))} is for translation, and {run} is a run of task {config.task}: "
+                f"evaluate: --{next(iter(selected))} is for translation, and {run} is a run of task {config.task}: "
                 "expected files, or none for its development data"
             )
         from headwise.tasks.base import EvaluationRequest
         from headwise.tasks.registry import find_task
 
-        kind = find_task(config.task)
+        task = find_task(config.task)
         config = config.with_overrides(changes or [])
-        kind.check(config)
-        found = kind.evaluate(EvaluationRequest(run, config, files or [], device, precision or "float32"))
-        record, lines, notes, outputs = found.record, found.lines, found.notes, found.outputs
+        task.check(config)
+        result = task.evaluate(EvaluationRequest(run, config, files or [], device, precision or "float32"))
+        record, lines, notes, outputs = result.record, result.lines, result.notes, result.outputs
         inputs = files or []
     if out is not None:
         from headwise.cli.lines import line_writer
@@ -160,13 +161,13 @@ def _translation(
     engine: str,
     **search: Any,
 ) -> tuple[dict[str, Any], list[str], list[str], list[str]]:
-    """Translate and score a test set; returns the record, the lines of the table, notes, and the translations."""
+    """Translate and score a test set; return the JSON record, the table's lines, notes, and the translations."""
     from headwise.cli.lines import read_lines
     from headwise.decoding.translator import Translator
     from headwise.evaluation.significance import compare as compare_systems
     from headwise.evaluation.translation import bleu_metric, check_lines, score_translations
 
-    bleu_metric(tokenize, lowercase)  # an unknown tokenizer is said before the translating, not after it
+    bleu_metric(tokenize, lowercase)  # raises for an unknown tokenizer before the translation, not after it
     sources, references = list(read_lines(source)), list(read_lines(reference))
     check_lines(sources, references)
     translator = Translator.load(run, device=device, precision=precision, engine=engine, shortlist=shortlist)
@@ -183,9 +184,9 @@ def _translation(
     lines = _table(scores)
     if compare is not None:
         other = Translator.load(compare, device=device, precision=precision, engine=engine)
-        theirs = [t.text for t in other.translate(sources, **search)]
+        other_hypotheses = [t.text for t in other.translate(sources, **search)]
         comparison = compare_systems(
-            theirs,
+            other_hypotheses,
             hypotheses,
             references,
             metric=metric,
@@ -208,8 +209,8 @@ def _perplexity(translator: Translator, sources: list[str], references: list[str
 
 
 def _table(scores: TranslationScores) -> list[str]:
-    named = [("BLEU", scores.bleu), ("chrF2", scores.chrf), ("tokenized BLEU", scores.tokenized_bleu)]
-    lines = [f"{name:<15} {score.score:6.2f}  {score.signature}" for name, score in named]
+    metrics = [("BLEU", scores.bleu), ("chrF2", scores.chrf), ("tokenized BLEU", scores.tokenized_bleu)]
+    lines = [f"{name:<15} {score.score:6.2f}  {score.signature}" for name, score in metrics]
     lines.append(f"{'exact':<15} {scores.exact:6.2f}  % of lines are the reference")
     if scores.perplexity is not None:
         lines.append(

@@ -1,4 +1,4 @@
-"""`headwise generate`: text from a language model, as it is being made."""
+"""`headwise generate`: text generation with a language model, streamed token by token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(
         float,
         typer.Option(
             callback=drawable,
-            help="Below 1 bolder, above 1 wilder; 0 takes the likeliest token.",
+            help="Below 1 sharper, above 1 flatter distribution; 0 takes the likeliest token.",
         ),
     ] = 1.0,
     top_k: Annotated[
@@ -35,7 +35,8 @@ def command(
     ] = 500,
     seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Another seed, other texts.")] = 1,
     n: Annotated[
-        int, typer.Option("--n", "-n", min=1, max=bounds.SAMPLES, help="Texts, made side by side.")
+        int,
+        typer.Option("--n", "-n", min=1, max=bounds.SAMPLES, help="Number of texts, generated as one batch."),
     ] = 1,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Write a JSON object for each text, at the end.")

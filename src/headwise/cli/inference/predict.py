@@ -1,4 +1,4 @@
-"""`headwise predict`: what a classifier, tagger, answerer or mask filler says of each line."""
+"""`headwise predict`: labels, tags, answers or filled masks for each line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwise.cli.arguments import Device, OutputFile, Precision, TrainedRun
 def command(
     run: TrainedRun,
     file: Annotated[
-        Path | None, typer.Argument(help="Lines to read, plain or .gz; standard input without.")
+        Path | None, typer.Argument(help="Lines to read, plain or .gz; without, standard input.")
     ] = None,
     out: OutputFile = None,
     as_json: Annotated[
@@ -55,8 +55,8 @@ def command(
         chunk = 1
     with line_writer(out, file) as write:
         for part in chunks(enumerate(lines, start=1), itertools.repeat(chunk)):
-            asked = [(line, f"{name} line {number}") for number, line in part if line.strip()]
-            predictions = results(predict, asked) if asked else iter(())
+            inputs = [(line, f"{name} line {number}") for number, line in part if line.strip()]
+            predictions = results(predict, inputs) if inputs else iter(())
             for number, line in part:
                 if not line.strip():
                     write(json_line({"line": number}) if as_json else "")

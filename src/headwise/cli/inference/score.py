@@ -1,4 +1,4 @@
-"""`headwise score`: how likely a model finds translations that exist already."""
+"""`headwise score`: log-probabilities of given translations, by forced decoding."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def command(
     device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
-    """Give the log-probability (natural logarithm) of each translation, by forced decoding.
+    """Print the log-probability (natural logarithm) of each translation, by forced decoding.
 
     Each output line holds the total, a tab, and the log-probabilities of the subwords and of the end symbol, which
-    add up to it. --jsonl has the subwords beside them, and the score with the length penalty.
+    add up to it. --jsonl adds the subwords, and the score with the length penalty.
 
     Example: headwise score runs/de --source test.en --target test.de
     """
@@ -53,13 +53,13 @@ def command(
     unknown = UnknownWords(novelty.seen is not None), UnknownWords(novelty.seen is not None)
     line = 0
 
-    def work(part: Sequence[tuple[int, str, str]]) -> list[Output]:
+    def score(part: Sequence[tuple[int, str, str]]) -> list[Output]:
         numbers, sources, targets = zip(*part, strict=True)
         return translator.score(sources, targets, alpha=alpha, first_line=numbers[0])
 
     with line_writer(out, source, target) as write:
         for part in chunks(_pairs(source, target), itertools.repeat(_CHUNK)):
-            for (line, *texts), output in zip(part, results(work, part), strict=True):
+            for (line, *texts), output in zip(part, results(score, part), strict=True):
                 new = novelty.words(texts[0], "source"), novelty.words(texts[1], "target")
                 for side, words in zip(unknown, new, strict=True):
                     side.add(line, words)
@@ -82,7 +82,7 @@ def command(
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the lines side by side, numbered; raises `DataError` where one file ends before the other."""
+    """Yield pairs of lines with their number; raises `DataError` if one file ends before the other."""
     from headwise.cli.lines import read_lines
 
     sides = itertools.zip_longest(read_lines(source), read_lines(target))

@@ -1,4 +1,4 @@
-"""`headwise serve`: the page that shows what a model does."""
+"""`headwise serve`: the web page that shows what a model computes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def command(
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="Answer to this name, too, as a proxy or another machine calls it; repeatable."),
+        typer.Option(help="Also accept this host name, as a proxy or another machine uses it; repeatable."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     source: Annotated[
@@ -67,7 +67,7 @@ def command(
     if source is not None or miniature:
         from headwise.cli.annotated import read_sentences
 
-        found = read_sentences(
+        sentences = read_sentences(
             source,
             target,
             miniature="test" if miniature else None,
@@ -77,8 +77,8 @@ def command(
             limit=MOST_SENTENCES,
         )
         name = "the built-in corpus" if source is None else source.name
-        assert found.targets is not None
-        corpus = EvaluationPairs(name, found.sources, found.targets, found.gold)
+        assert sentences.targets is not None
+        corpus = EvaluationPairs(name, sentences.sources, sentences.targets, sentences.gold)
     if corpus is not None and gold is not None:
         corpus = corpus.with_gold(gold)
     serve(open_runs(runs, device), host, port, say, corpus, allow_host or [])

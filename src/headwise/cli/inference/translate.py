@@ -1,4 +1,4 @@
-"""`headwise translate`: one line in, one line out."""
+"""`headwise translate`: translation of a file or standard input, line by line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(help="A trained run directory.")]
 InputFile = Annotated[
-    Path | None, typer.Argument(help="Text to translate, plain or .gz; standard input without.")
+    Path | None, typer.Argument(help="Text to translate, plain or .gz; without, standard input.")
 ]
 
 
@@ -27,7 +27,7 @@ def command(
     also: MoreRuns = None,
     beam: Annotated[
         int | None,
-        typer.Option(callback=searchable, help="Live hypotheses; 1 is greedy.", show_default="the run's"),
+        typer.Option(callback=searchable, help="Beam size; 1 is greedy search.", show_default="the run's"),
     ] = None,
     alpha: Annotated[
         float | None,
@@ -40,10 +40,12 @@ def command(
     n_best: Annotated[
         int, typer.Option(callback=searchable, help="Translations a line, or samples with --sample.")
     ] = 1,
-    min_length: Annotated[int, typer.Option(callback=searchable, help="Fewest subwords.")] = 0,
+    min_length: Annotated[int, typer.Option(callback=searchable, help="Fewest subwords of an output.")] = 0,
     max_length: Annotated[
         int | None,
-        typer.Option(callback=searchable, help="Most subwords.", show_default="50 more than the input's"),
+        typer.Option(
+            callback=searchable, help="Most subwords of an output.", show_default="50 more than the input's"
+        ),
     ] = None,
     no_repeat_ngram: Annotated[
         int, typer.Option(callback=searchable, help="No n-gram of this size twice; 0: no limit.")
@@ -52,18 +54,20 @@ def command(
         float,
         typer.Option(
             callback=searchable,
-            help="A search ends when this many times --beam hypotheses have ended; inf: when none can win.",
+            help="The search ends after this many times --beam finished hypotheses; inf: when no other can win.",
         ),
     ] = 1.0,
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Let ⁇ appear in the output.")
     ] = False,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw at random, don't search.")] = False,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample at random instead of beam search.")
+    ] = False,
     temperature: Annotated[
         float,
         typer.Option(
             callback=searchable,
-            help="With --sample: below 1 bolder, above 1 wilder.",
+            help="With --sample: below 1 sharper, above 1 flatter distribution.",
         ),
     ] = 1.0,
     top_k: Annotated[
@@ -84,7 +88,10 @@ def command(
         Path | None, typer.Option(help="A file whose lines begin the translations, one for each line.")
     ] = None,
     split: Annotated[
-        bool, typer.Option("--split", help="Translate too long lines in parts, don't cut them.")
+        bool,
+        typer.Option(
+            "--split", help="Translate lines that are too long in parts instead of truncating them."
+        ),
     ] = False,
     scores: Annotated[
         bool, typer.Option("--scores", help="Put the score and a tab before each translation.")
@@ -102,17 +109,19 @@ def command(
     workers: Annotated[
         int,
         typer.Option(
-            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one a processor."
+            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one per processor."
         ),
     ] = 0,
     shortlist: Annotated[
         bool,
-        typer.Option("--shortlist", help="Among likely subwords only, as `headwise shortlist` learned them."),
+        typer.Option(
+            "--shortlist", help="Search only the subwords of the shortlist from `headwise shortlist`."
+        ),
     ] = False,
     threads: Annotated[
         int,
         typer.Option(
-            min=0, max=bounds.PROCESSES, help="Threads of one product in PyTorch; 0: PyTorch's choice."
+            min=0, max=bounds.PROCESSES, help="Threads of a matrix product in PyTorch; 0: PyTorch's choice."
         ),
     ] = 0,
     batch_tokens: Annotated[
@@ -131,7 +140,7 @@ def command(
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
     With --n-best above 1 each translation has a line of its own that begins with its input line's number and a
-    tab. Lengths count subwords. Which engine translates, and in which precision, is said on standard error.
+    tab. Lengths count subwords. The engine and its precision are printed on standard error.
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
     """
@@ -140,7 +149,7 @@ def command(
     from headwise.decoding.translator import Translator
     from headwise.nn.device import use_threads
 
-    changes = {
+    overrides = {
         "n_best": n_best,
         "min_length": min_length,
         "max_length": max_length,
@@ -153,7 +162,7 @@ def command(
         "top_p": top_p,
         "seed": seed,
     }
-    changes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    overrides |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     use_threads(threads)
     translator = Translator.load(
         [run, *(also or [])],
@@ -172,7 +181,7 @@ def command(
         source = watched(source, file, "translating")
     translations = translator.translate_lines(
         source,
-        translator.options_with(**changes),
+        translator.options_with(**overrides),
         chunk=1 if interactive else chunk,
         prefixes=None if prefix_file is None else read_lines(prefix_file),
         split=split,
@@ -195,7 +204,7 @@ def command(
 
 
 def _record(number: int, translation: Translation) -> dict[str, Any]:
-    """What --jsonl says about a line."""
+    """Return the --jsonl record of a line."""
     outputs = []
     for output in translation.outputs:
         record: dict[str, Any] = {

@@ -1,1 +1,1 @@
-"""Commands that make models: data, training, and what is done with a trained run."""
+"""Subcommands for data, training, and conversion of trained runs."""

@@ -1,4 +1,4 @@
-"""`headwise average`: the mean of a run's last checkpoints as its model."""
+"""`headwise average`: checkpoint averaging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Average the parameters of the last checkpoints (section 6.1 of the paper: 5 for base, 20 for big).
 
-    Training does this by itself when it ends; use this for another number, or for a run that was stopped.
+    Training does this at its end; use this command for another number of checkpoints, or for a run that was stopped.
 
     Example: headwise average runs/de --last 5
     """

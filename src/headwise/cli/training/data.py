@@ -1,4 +1,4 @@
-"""`headwise data`: public corpora, listed and fetched, and data sets that are drawn from grammars."""
+"""`headwise data`: lists and downloads public corpora, and generates synthetic data sets."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ def generate(
     test: Annotated[int, typer.Option(min=1, max=bounds.EXAMPLES, help="Test examples.")] = 500,
     seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Another seed, other examples.")] = 1,
 ) -> None:
-    """Write a data set that is drawn: train, dev and test files, the same on every machine.
+    """Write a synthetic data set: train, dev and test files, the same on every machine.
 
-    miniature is a small English-German corpus with gold alignments, trees and links; entities are to be tagged,
-    questions to be answered from a text; copy, reverse, sort and summary are pairs of lines with one right answer.
+    miniature is a small English-German corpus with gold alignments, trees and coreference; entities is for tagging,
+    questions for question answering; copy, reverse, sort and summary are pairs of lines with one right answer.
     """
     from headwise.corpora.synthetic import GENERATORS
     from headwise.corpora.synthetic import generate as write
@@ -137,8 +137,8 @@ def _report(corpus: Corpus, directory: Path, files: list[Acquired]) -> None:
         outcome = "verified" if verified else "recorded, nothing to verify it against"
         typer.echo(f"{file.path}  {file.bytes:,} bytes, {file.status}, checksum {outcome}")
     typer.echo(f"Terms of use: {corpus.license} ({corpus.homepage})")
-    here = {file.name for file in files}
-    if corpus.pair is not None and here.issuperset(corpus.pair):
+    names = {file.name for file in files}
+    if corpus.pair is not None and names.issuperset(corpus.pair):
         source, target = (directory / side for side in corpus.pair)
         typer.echo(
             f"To train on it: headwise train --source {source} --target {target} -o runs/{corpus.name}"
@@ -146,14 +146,14 @@ def _report(corpus: Corpus, directory: Path, files: list[Acquired]) -> None:
 
 
 def _prefix_warnings() -> None:
-    """Make logged warnings (a download is being resumed) look like the program's other messages."""
+    """Format logged warnings (a download is being resumed) like the program's other messages."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(logging.Formatter("headwise: warning: %(message)s"))
 
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """Give a progress callback: a bar per file on a terminal, one line per file otherwise, on stderr."""
+    """Yield a progress callback that writes to stderr: a bar per file on a terminal, otherwise one line per file."""
     if not sys.stderr.isatty():
         started: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""`headwise demo`: the whole way on the built-in corpus, from generated text to a picture of attention."""
+"""`headwise demo`: training, translation, scores and a plot of attention on the built-in corpus."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from headwise.analysis.attention import Sentence
     from headwise.corpora.miniature import MiniatureCorpus, MiniaturePair
 
-_PAIRS = 60_000  # to learn from: enough that the model meets hardly any of them twice
-_SHOWN = 5  # translations
-_LONGEST_SHOWN = 14  # words of the sentence in the picture
+_PAIRS = 60_000  # training pairs: so many that the model sees hardly any of them twice
+_SHOWN = 5  # translations to print
+_LONGEST_SHOWN = 14  # most words of the sentence in the picture
 
 
 def command(
@@ -26,11 +26,11 @@ def command(
     seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the corpus and of the training.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Learn the built-in miniature corpus, translate, score, draw attention.
+    """Train on the built-in miniature corpus, translate, score, draw attention.
 
-    It takes two to three minutes on two cores that multiply bfloat16 (AVX-512 or AMX), four to five where they have
-    AVX2 alone; the time left is shown while it trains.
-    What an earlier demo left in the run directory is replaced.
+    It takes two to three minutes on two cores with bfloat16 instructions (AVX-512 or AMX), four to five minutes with
+    AVX2 only; the remaining time is shown during training.
+    A demo's earlier results in the run directory are replaced.
 
     Example: headwise demo --out runs/demo
     """
@@ -53,7 +53,7 @@ def command(
     )
     trained = train(_configuration(out / "corpus", seed), out, restart=True, quiet=as_json)
     if not trained.progress.finished:
-        raise KeyboardInterrupt  # which training has taken as a wish to save and stop
+        raise KeyboardInterrupt  # training catches a Ctrl-C, saves a checkpoint and stops
 
     translator = Translator.load(out)
     references = [pair.target for pair in corpus.test]
@@ -65,7 +65,7 @@ def command(
     attentions = cross_attention(translator, *zip(*test, strict=True))
     aer = error_rate(attentions, _gold(corpus.test), rule)
     picture = out / "attention.png"
-    chosen = _worth_seeing(corpus, translations)
+    chosen = _illustrative_sentence(corpus, translations)
     draw_cross_attention(
         attentions[chosen], picture, title="Cross-attention: what each German word looked at"
     )
@@ -86,7 +86,7 @@ def command(
 
 
 def _configuration(corpus: Path, seed: int) -> Config:
-    """A small Transformer for a small language."""
+    """Return the configuration of a small Transformer for the miniature corpus."""
     return Config.from_tree(
         {
             "model": {
@@ -129,8 +129,8 @@ def _gold(pairs: list[MiniaturePair]) -> list[frozenset[tuple[int, int]]]:
     return [pair.alignment for pair in pairs]
 
 
-def _worth_seeing(corpus: MiniatureCorpus, translations: list[str]) -> int:
-    """Choose a correct translation with a pronoun that refers back, as long as fits a picture."""
+def _illustrative_sentence(corpus: MiniatureCorpus, translations: list[str]) -> int:
+    """Return the index of a correct translation with coreference, the longest one that fits the picture."""
 
     def interest(index: int) -> tuple[bool, bool, int]:
         pair = corpus.test[index]
@@ -146,4 +146,4 @@ def _worth_seeing(corpus: MiniatureCorpus, translations: list[str]) -> int:
 
 
 def _nothing(message: str, err: bool = False) -> None:
-    """Say nothing."""
+    """Print nothing (for --json)."""

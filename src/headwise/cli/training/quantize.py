@@ -1,4 +1,4 @@
-"""`headwise quantize`: a run with its model in 8 or 16 bits."""
+"""`headwise quantize`: quantization of a run's model to 8 or 16 bits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def command(
     out: Annotated[Path, typer.Option("-o", "--out", help="A new run directory.")],
     precision: Annotated[str, typer.Option(help="int8 or bfloat16.")] = "int8",
 ) -> None:
-    """Store a run's model in 8 bits, a quarter of the size, and translate with it in 8 bits from then on.
+    """Store a run's model in 8 bits, a quarter of the size; the new run translates in 8 bits.
 
     Training resumes from the original only. The translations of the new run may differ a little:
-    `headwise evaluate NEW --compare RUN …` tells by how much.
+    `headwise evaluate NEW --compare RUN …` measures by how much.
 
     Example: headwise quantize runs/de -o runs/de-int8
     """
@@ -36,9 +36,9 @@ def command(
     if out.exists():
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     with atomic_directory(out) as folder:
-        kept = (run / "config.yaml", *sorted(run.glob("spm*.model")), *run.glob(SHORTLIST), *run.glob(SEEN))
-        for file in kept:
+        copied = (run / "config.yaml", *sorted(run.glob("spm*.model")), *run.glob(SHORTLIST), *run.glob(SEEN))
+        for file in copied:
             shutil.copy(file, folder / file.name)
         write_quantized(run / "model.safetensors", folder / "model.safetensors", precision)
-    before, after = ((place / "model.safetensors").stat().st_size / 1e6 for place in (run, out))
+    before, after = ((directory / "model.safetensors").stat().st_size / 1e6 for directory in (run, out))
     typer.echo(f"headwise: {out}: {after:.1f} MB in {precision}, from {before:.1f} MB", err=True)

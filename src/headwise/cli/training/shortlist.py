@@ -1,4 +1,4 @@
-"""`headwise shortlist`: which target subwords a source sentence can need, learned from a run's training text."""
+"""`headwise shortlist`: a lexical shortlist of target subwords, learned from a run's training text."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def command(
         int, typer.Option(min=0, max=bounds.VOCABULARY, help="Most frequent target subwords, in every list.")
     ] = 500,
 ) -> None:
-    """Learn a shortlist of target subwords for every sentence, which `translate --shortlist` searches alone.
+    """Learn a shortlist of target subwords for each source; `translate --shortlist` restricts the search to it.
 
-    Large vocabularies gain most. Translations may differ where a word would be needed that isn't listed: `headwise
-    evaluate RUN --shortlist …` tells what it costs. The list is kept in RUN/shortlist.safetensors.
+    Large vocabularies gain most. Translations may differ if a needed word isn't listed: `headwise evaluate RUN
+    --shortlist …` measures the cost. The list is stored in RUN/shortlist.safetensors.
 
     Example: headwise shortlist runs/de
     """
@@ -48,7 +48,7 @@ def command(
             f"{run}/prepared: expected text in the run's subwords ({subwords.digest()}), found others "
             f"({data.subwords.digest()})"
         )
-    learned = learn_shortlist(
+    shortlist = learn_shortlist(
         data.train.source_table,
         data.train.target_table,
         subwords.source_size,
@@ -57,12 +57,12 @@ def command(
         common=common,
         joint=subwords.joint,
     )
-    learned.save(run / FILE, subwords.digest())
-    sentence = f"headwise: {run / FILE}: {learned}, from {len(data.train):,} pairs"
+    shortlist.save(run / FILE, subwords.digest())
+    message = f"headwise: {run / FILE}: {shortlist}, from {len(data.train):,} pairs"
     if len(data.dev):
-        length, covered = learned.coverage(data.dev.source_table, data.dev.target_table)
-        sentence += (
+        length, covered = shortlist.coverage(data.dev.source_table, data.dev.target_table)
+        message += (
             f"; in the development text a sentence's list has {length:.0f} of the {subwords.target_size:,} target "
             f"subwords, and {100 * covered:.1f} % of those in its translation"
         )
-    typer.echo(sentence, err=True)
+    typer.echo(message, err=True)

@@ -1,1 +1,1 @@
-"""What protects a server from strangers: hosts, connections, bodies and headers are checked and bounded."""
+"""Protection of the server from untrusted clients: checks and limits for hosts, connections, bodies and headers."""

@@ -1,4 +1,4 @@
-"""The bodies of requests: JSON, read as carefully as any file that a stranger wrote."""
+"""Request bodies: JSON, parsed with the same checks as untrusted files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwise.parsing.json_text import json_value
 
 class _CheckedRequest(Request):
     async def json(self) -> Any:
-        """Read the body; one that isn't sound JSON is answered with 422 and the sentence that says why."""
+        """Parse the body; for invalid JSON the response is 422 with a sentence that says why."""
         try:
             return json_value(await self.body())
         except Malformed as problem:
@@ -24,13 +24,13 @@ class _CheckedRequest(Request):
 
 
 class CheckedRoute(APIRoute):
-    """A route whose requests' bodies are read by `headwise.parsing`."""
+    """Route whose request bodies are parsed by `headwise.parsing`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Wrap what answers a request."""
-        answer = super().get_route_handler()
+        """Return the route's handler, wrapped so that its request checks the body."""
+        handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
-            return await answer(_CheckedRequest(request.scope, request.receive))
+            return await handle(_CheckedRequest(request.scope, request.receive))
 
         return checked

@@ -1,17 +1,17 @@
-"""Which names a server answers to: what keeps foreign sites from a server on this machine or in this network.
+"""Check of the host names and origins of requests: protection from foreign sites (DNS rebinding, cross-site requests).
 
-A browser lets a page read the answers of its own host alone. A site whose name is made to point here after it was
-loaded (DNS rebinding) would be "its own host", but its requests still carry the site's name in `Host`. So a request is
-answered only where `Host` is a name of ours. `Origin` and `Sec-Fetch-Site` say which page asks; a foreign one could
-not read the answer, but it could keep the models busy.
+The same-origin policy lets a page read responses of its own host only. A site that points its name here after it was
+loaded (DNS rebinding) counts as the same origin, but its requests still carry its own name in `Host`. So a request is
+accepted only if `Host` is a known name. `Origin` and `Sec-Fetch-Site` identify the page that sends the request; a
+foreign page can't read the response, but it could keep the models busy.
 
-    name in Host                                   answered
+    name in Host                                   accepted
     localhost, 127.0.0.0/8, [::1]                  always
     the host that was bound (--host)               always, by name and by address
-    any address, written in numbers                where all addresses are bound (0.0.0.0, ::): no DNS is asked for it
-    what --allow-host names                        always
+    any numeric address                            if all addresses are bound (0.0.0.0, ::): it needs no DNS lookup
+    names given by --allow-host                    always
 
-An origin's host must be one of the names above, or the host that it asks; addresses in general are no origins of ours.
+An origin's host must be one of these names, or equal the request's `Host`; other numeric addresses are not accepted.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([0
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _ORIGIN = re.compile(r"https?://([^/?#@\\]+)", re.IGNORECASE)
-_SHOWN = 80  # characters of what was found
+_SHOWN = 80  # characters of a header's value in a message
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Hosts:
-    """The names that are ours: the loopback's, that of the host bound, and more that a person allows."""
+    """The known host names: those of the loopback interface, the bound host, and the allowed ones."""
 
     def __init__(
         self, bound: str = "127.0.0.1", allowed: Sequence[str] = (), address: str | None = None
     ) -> None:
-        """Answer to `bound` (a name or an address), to its `address` where it is a name, and to the `allowed`.
+        """Know `bound` (a name or an address), its `address` if it is a name, and the `allowed` names.
 
-        Raises `ConfigError` for an allowed one that is neither a name nor an address.
+        Raises `ConfigError` for an allowed entry that is neither a name nor an address.
         """
         own = [
             _normal(name.partition("%")[0]) for name in (bound, address or bound)
-        ]  # without fe80::1's %eth0
+        ]  # without a scope id, as in fe80::1%eth0
         self._names = {*own, *map(_checked, allowed)}
-        self._any_address = any((found := _address(name)) and found.is_unspecified for name in own)
+        self._any_address = any((parsed := _address(name)) and parsed.is_unspecified for name in own)
 
     def known(self, host: str) -> bool:
-        """Whether a host, as `parse_authority` gives it, is one of the names."""
+        """Whether a host, as returned by `parse_authority`, is one of the known names."""
         address = _address(host)
         return host == "localhost" or (address is not None and address.is_loopback) or host in self._names
 
     def refusal(self, headers: Headers, *, page: bool) -> str | None:
-        """Say in a sentence why a request isn't answered; None where it is.
+        """Return a sentence that says why a request is refused, or None if it is accepted.
 
-        `page` are requests that a link elsewhere may lead to: for the page and not for the interface.
+        `page` is whether the request is for the page, which other sites may link to, and not for the API.
         """
-        given = headers.getlist("host")
-        host = parse_authority(given[0]) if len(given) == 1 else None
+        hosts = headers.getlist("host")
+        host = parse_authority(hosts[0]) if len(hosts) == 1 else None
         if host is None or not (self.known(host) or (self._any_address and _address(host) is not None)):
-            found = repr(", ".join(given)[:_SHOWN]) if given else "none"
+            found = repr(", ".join(hosts)[:_SHOWN]) if hosts else "none"
             return f"Host: expected {self._expected()}, found {found}{_advice(host)}"
         for origin in headers.getlist("origin"):
-            written = _ORIGIN.fullmatch(origin)
-            asking = parse_authority(written[1]) if written else None
-            if asking is None or not (asking == host or self.known(asking)):
-                return f"Origin: expected a page of {self._expected()}, found {origin[:_SHOWN]!r}{_advice(asking)}"
+            match = _ORIGIN.fullmatch(origin)
+            origin_host = parse_authority(match[1]) if match else None
+            if origin_host is None or not (origin_host == host or self.known(origin_host)):
+                return f"Origin: expected a page of {self._expected()}, found {origin[:_SHOWN]!r}{_advice(origin_host)}"
         linked = page and headers.get("sec-fetch-mode", "").strip().lower() == "navigate"
         foreign = headers.get("sec-fetch-site", "").strip().lower() == "cross-site"
         if foreign and not linked and "origin" not in headers:
@@ -85,14 +85,14 @@ class Hosts:
 
 
 class KnownHosts:
-    """Wraps an application; what comes under a name, or from a page, that isn't ours gets a 403 and no more."""
+    """Middleware that refuses requests with an unknown host name, or from a foreign page, with 403."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
         self.app = app
         self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on."""
+        """Refuse the request, or pass it to the application."""
         if scope["type"] == "http":
             page = scope["method"] in ("GET", "HEAD") and not scope["path"].startswith("/api/")
             if sentence := self.hosts.refusal(Headers(scope=scope), page=page):
@@ -102,14 +102,14 @@ class KnownHosts:
 
 
 def parse_authority(written: str) -> str | None:
-    """Take the host out of `host:port`, in one form for all its spellings; None where it is none.
+    """Return the normalized host of `host:port`, or None if it is invalid.
 
-    Letters are made small, a dot at a name's end is left out, an address in numbers is written as Python does.
+    A name is lowercased and loses a dot at its end; a numeric address is written as Python writes it.
     """
-    found = _AUTHORITY.fullmatch(written.strip(" \t"))
-    if found is None or int(found[2] or 0) > 65535:
+    match = _AUTHORITY.fullmatch(written.strip(" \t"))
+    if match is None or int(match[2] or 0) > 65535:
         return None
-    host = found[1]
+    host = match[1]
     if host.startswith("["):
         return None if _address(host[1:-1]) is None else _normal(host[1:-1])
     return _normal(host) if _NAME.fullmatch(host) else None
@@ -121,7 +121,7 @@ def _normal(host: str) -> str:
 
 
 def _checked(name: str) -> str:
-    """Read what --allow-host gives; IPv6 addresses with brackets or without."""
+    """Normalize an entry of --allow-host; IPv6 addresses with or without brackets. Raises `ConfigError`."""
     bare = name[1:-1] if name.startswith("[") and name.endswith("]") else name
     if _address(bare) is None and not (len(bare) < 255 and _NAME.fullmatch(bare)):
         raise ConfigError(
@@ -132,12 +132,12 @@ def _checked(name: str) -> str:
 
 
 def _address(host: str) -> Address | None:
-    """Read an address in numbers; an IPv4 one in IPv6's clothes is the IPv4 one."""
+    """Parse a numeric address, None for a name; an IPv4-mapped IPv6 address becomes the IPv4 address."""
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _local(address: Address) -> bool:

@@ -1,4 +1,4 @@
-"""Middleware before every route: bodies are bounded, and headers keep the page to itself."""
+"""Middleware before every route: a limit on body sizes, and security headers for every response."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BYTES = 256 * 1024  # of a request: 5,000 characters of text and of a target, and many interventions
+MOST_BYTES = (
+    256 * 1024
+)  # of a request's body: 5,000 characters of text and of a target, and many interventions
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -17,13 +19,13 @@ _HEADERS = {
 
 
 class RequestGuard:
-    """Refuses a body that is too long before it is read, and adds headers to every answer."""
+    """Middleware that refuses too long a body before it is read, and adds headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on and add the headers to the answer."""
+        """Refuse the request, or pass it to the application; add the headers to the response in either case."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -34,8 +36,8 @@ class RequestGuard:
             await send(message)
 
         length = Headers(scope=scope).get("content-length", "0")
-        counted = length.isascii() and length.isdigit() and len(length) < 20
-        if "transfer-encoding" in Headers(scope=scope) or not counted or int(length) > MOST_BYTES:
+        valid = length.isascii() and length.isdigit() and len(length) < 20
+        if "transfer-encoding" in Headers(scope=scope) or not valid or int(length) > MOST_BYTES:
             sentence = f"request: expected at most {MOST_BYTES:,} bytes with their number in Content-Length"
             await JSONResponse({"error": sentence}, status_code=413)(scope, receive, with_headers)
             return

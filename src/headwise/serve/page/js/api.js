@@ -1,8 +1,8 @@
-/** Asking the server: newest question wins, and what went wrong is one sentence. */
+/** Requests to the server: the newest one supersedes those before, and an error is one sentence. */
 
 import { unpacked } from "./tensor.js";
 
-/** An answer that says what is wrong, or none at all (`lost`). */
+/** An error response of the server, or no response at all (`lost`). */
 export class Failure extends Error {
   /**
    * @param {string} sentence
@@ -14,12 +14,12 @@ export class Failure extends Error {
   }
 }
 
-const KEPT = 24; // answers, so that undoing and comparing ask nothing twice
-/** @type {Map<string, any>} */
+const CACHED = 24; // most responses kept, so that undoing and comparing send no request twice
+/** The cached responses, least recently used first. @type {Map<string, any>} */
 const answers = new Map();
 
 /**
- * Ask the interface; a question that is an object is posted, and its answer kept.
+ * Send a request to the API; null is a GET, an object is the body of a POST, whose response is cached.
  * @param {string} path
  * @param {object | null} question
  * @param {AbortSignal} [signal]
@@ -28,20 +28,21 @@ const answers = new Map();
 export async function ask(path, question, signal) {
   const key = question === null ? null : path + JSON.stringify(question);
   if (key !== null && answers.has(key)) {
-    const found = answers.get(key);
+    const cached = answers.get(key);
     answers.delete(key);
-    answers.set(key, found);
-    return found;
+    answers.set(key, cached);
+    return cached;
   }
   const answer = unpacked(await fetched(path, question, signal));
   if (key !== null) {
     answers.set(key, answer);
-    if (answers.size > KEPT) answers.delete(/** @type {string} */ (answers.keys().next().value));
+    if (answers.size > CACHED) answers.delete(/** @type {string} */ (answers.keys().next().value));
   }
   return answer;
 }
 
 /**
+ * Fetch a response's JSON; throws `Failure` for an error, and an AbortError if the request was superseded.
  * @param {string} path
  * @param {object | null} question
  * @param {AbortSignal} [signal]
@@ -50,25 +51,25 @@ async function fetched(path, question, signal) {
   /** @type {Response} */
   let response;
   try {
-    const posted = {
+    const post = {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ ...question, arrays: "packed" }),
     };
-    response = await fetch(`api/${path}`, { ...(question === null ? {} : posted), signal });
+    response = await fetch(`api/${path}`, { ...(question === null ? {} : post), signal });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Failure("The server can’t be reached.", true);
   }
-  const told = await response.json().catch(() => null);
+  const body = await response.json().catch(() => null);
   if (signal?.aborted) throw new DOMException("superseded", "AbortError");
-  if (response.ok && told !== null) return told;
-  throw new Failure(told?.error ?? `The server answered ${response.status}.`, false);
+  if (response.ok && body !== null) return body;
+  throw new Failure(body?.error ?? `The server answered ${response.status}.`, false);
 }
 
 /**
- * One thing that the page knows from the server. It shows its last value until a newer one is there; an answer to a
- * question that is no longer asked is thrown away.
+ * A value that the page gets from the server, with its loading state. It keeps the last value until a newer one
+ * arrives; the response to a superseded request is dropped.
  * @template T
  */
 export class Slot {
@@ -79,68 +80,68 @@ export class Slot {
   /** @type {Failure | null} */
   failure = null;
   /** @type {string | null} */
-  #asked = null;
+  #request = null;
   /** @type {AbortController | null} */
   #running = null;
   /** @type {Set<(slot: Slot<T>) => void>} */
   #listeners = new Set();
   /** @type {() => void} */
-  #again = () => {};
+  #repeat = () => {};
 
   /** @param {(slot: Slot<T>) => void} listener */
   on(listener) {
     this.#listeners.add(listener);
   }
 
-  #tell() {
+  #notify() {
     for (const listener of this.#listeners) listener(this);
   }
 
   /**
-   * Ask, unless the same is asked already.
+   * Send a request, unless it equals the last one.
    * @param {string} path
    * @param {object | null} question
-   * @param {number} [delay] milliseconds in which a newer question may come
+   * @param {number} [delay] milliseconds to wait for a newer request before sending this one (debouncing)
    */
   ask(path, question, delay = 0) {
-    const asked = path + JSON.stringify(question);
-    if (asked === this.#asked) return;
-    this.#again = () => {
-      this.#asked = null;
+    const request = path + JSON.stringify(question);
+    if (request === this.#request) return;
+    this.#repeat = () => {
+      this.#request = null;
       this.ask(path, question);
     };
-    this.#asked = asked;
+    this.#request = request;
     this.#running?.abort();
     const running = new AbortController();
     this.#running = running;
     this.status = "loading";
-    this.#tell();
+    this.#notify();
     const wait = delay > 0 ? new Promise((done) => setTimeout(done, delay)) : Promise.resolve();
     wait
       .then(() => (running.signal.aborted ? null : ask(path, question, running.signal)))
       .then((value) => {
         if (running.signal.aborted) return;
         [this.status, this.value, this.failure] = ["ready", value, null];
-        this.#tell();
+        this.#notify();
       })
       .catch((error) => {
         if (running.signal.aborted) return;
         if (!(error instanceof Failure)) throw error;
         [this.status, this.failure] = ["failed", error];
-        this.#tell();
+        this.#notify();
       });
   }
 
-  /** Forget the value and whatever is being asked. */
+  /** Drop the value and abort the current request. */
   clear() {
-    if (this.#asked === null && this.value === null) return;
+    if (this.#request === null && this.value === null) return;
     this.#running?.abort();
-    [this.#asked, this.value, this.status, this.failure] = [null, null, "idle", null];
-    this.#tell();
+    [this.#request, this.value, this.status, this.failure] = [null, null, "idle", null];
+    this.#notify();
   }
 
-  /** Ask the last question again: what failed, or what changes with time. */
+  /** Repeat the last request, because it failed or because its result changes with time. */
   retry() {
-    this.#again();
+    this.#repeat();
   }
 }

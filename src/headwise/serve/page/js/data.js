@@ -1,4 +1,4 @@
-/** What the page knows from the server, kept in step with its state. */
+/** The page's data from the server, kept in step with its state. */
 
 import { ask, Slot } from "./api.js";
 
@@ -8,15 +8,16 @@ import { ask, Slot } from "./api.js";
  * @typedef {{ text: string, beam: number | null, alpha: number | null, changes: string[] }} Settings
  */
 
-const TYPING = 120; // milliseconds
-// What another answer is needed for when it changes.
-const GROUND = [
+const TYPING = 120; // milliseconds to wait for further typing before a request
+// A change of one of these needs new responses.
+const INPUTS = [
   ...["text", "beam", "alpha", "changes", "base"],
   ...["temperature", "topk", "topp"],
   ...["image", "pixels", "caption"],
 ];
 
 /**
+ * The settings of a translation.
  * @param {import("./state.js").State} state
  * @returns {Settings}
  */
@@ -25,39 +26,40 @@ export function settingsOf({ text, beam, alpha, changes }) {
 }
 
 /**
- * What is compared with: the pinned settings, or these without interventions.
+ * The settings of the baseline: the pinned ones, or the current ones without interventions.
  * @param {import("./state.js").State} state
  * @returns {Settings}
  */
 export function baselineOf(state) {
-  const usual = { ...settingsOf(state), changes: [] };
+  const plain = { ...settingsOf(state), changes: [] };
   try {
-    return state.base === null ? usual : { ...usual, ...JSON.parse(state.base) };
+    return state.base === null ? plain : { ...plain, ...JSON.parse(state.base) };
   } catch {
-    return usual;
+    return plain;
   }
 }
 
+/** All data from the server, one slot per request. */
 export class Data {
   /** @type {Slot<import("./types.js").Run>} */
   run = new Slot();
   /** @type {Slot<Trace>} */
   trace = new Slot();
-  /** The baseline's trace, null where it would be the same. @type {Slot<Trace>} */
+  /** The baseline's trace, null if it would be the same. @type {Slot<Trace>} */
   base = new Slot();
-  /** The baseline's output, as the model as it is now reads it. @type {Slot<Reading>} */
+  /** Forced decoding of the baseline's output with the current interventions. @type {Slot<Reading>} */
   under = new Slot();
-  /** The chosen hypothesis where it isn't the best. @type {Slot<Reading>} */
+  /** Forced decoding of the selected hypothesis if it isn't the best one. @type {Slot<Reading>} */
   chosen = new Slot();
   /** @type {Slot<import("./types.js").Products>} */
   cell = new Slot();
   /** @type {Slot<import("./roles.js").Evidence>} */
   evidence = new Slot();
-  /** A language model's next token. @type {Slot<import("./types.js").NextToken>} */
+  /** A language model's next-token distribution. @type {Slot<import("./types.js").NextToken>} */
   next = new Slot();
-  /** The continuation that it wrote. @type {Slot<{ text: string }>} */
+  /** A language model's continuation. @type {Slot<{ text: string }>} */
   written = new Slot();
-  /** What a model of images makes of one. @type {Slot<import("./types.js").ImageView>} */
+  /** A vision model's attention over an image. @type {Slot<import("./types.js").ImageView>} */
   view = new Slot();
   /** @type {Slot<import("./types.js").Curves>} */
   curves = new Slot();
@@ -66,13 +68,13 @@ export class Data {
   constructor(store) {
     this.store = store;
     store.on((_, changed) => this.#follow(changed));
-    this.run.on(() => this.#ground(0));
-    this.trace.on(() => this.#above());
-    this.base.on(() => this.#above());
-    this.chosen.on(() => this.#cell());
+    this.run.on(() => this.#askModel(0));
+    this.trace.on(() => this.#askReading());
+    this.base.on(() => this.#askReading());
+    this.chosen.on(() => this.#askCell());
   }
 
-  /** All slots whose failure a retry can mend. */
+  /** All slots; a failed one can be retried. */
   get slots() {
     return [
       this.run,
@@ -89,14 +91,14 @@ export class Data {
     ];
   }
 
-  /** What is looked into: the chosen hypothesis, or the best. @returns {Reading | null} */
+  /** The forced decoding that is shown: of the selected hypothesis, or the best. @returns {Reading | null} */
   get reading() {
     if (this.store.state.node === null) return this.trace.value?.forced ?? null;
     return this.chosen.value;
   }
 
   /**
-   * The ids on the way to a node of the beam tree.
+   * The token ids on the path from the root of the beam tree to a node.
    * @param {number} node
    */
   path(node) {
@@ -104,16 +106,16 @@ export class Data {
     /** @type {number[]} */
     const ids = [];
     for (
-      let place = /** @type {number | null} */ (node);
-      place !== null && tree[place];
-      place = tree[place].parent
+      let index = /** @type {number | null} */ (node);
+      index !== null && tree[index];
+      index = tree[index].parent
     ) {
-      ids.unshift(tree[place].token);
+      ids.unshift(tree[index].token);
     }
     return ids;
   }
 
-  /** Load the run that the state names. */
+  /** Request the run that the state names, its evidence and its training curves. */
   begin() {
     const { run } = this.store.state;
     this.run.ask(`run?run=${encodeURIComponent(run)}`, null);
@@ -121,23 +123,29 @@ export class Data {
     this.curves.ask(`metrics?run=${encodeURIComponent(run)}`, null);
   }
 
-  /** @param {Set<string>} changed */
+  /**
+   * Send the requests that a change of the state needs.
+   * @param {Set<string>} changed
+   */
   #follow(changed) {
     if (changed.has("run")) {
       for (const slot of this.slots) slot.clear();
       this.begin();
       return;
     }
-    if (changed.has("text")) this.written.clear(); // the continuation of another text
-    if (GROUND.some((key) => changed.has(key))) {
+    if (changed.has("text")) this.written.clear(); // it continues another text
+    if (INPUTS.some((key) => changed.has(key))) {
       const typed = ["text", "beam", "caption"].some((key) => changed.has(key));
-      this.#ground(typed ? TYPING : 0);
+      this.#askModel(typed ? TYPING : 0);
     }
-    if (["node", "part", "layer", "head", "query"].some((key) => changed.has(key))) this.#above();
+    if (["node", "part", "layer", "head", "query"].some((key) => changed.has(key))) this.#askReading();
   }
 
-  /** @param {number} delay */
-  #ground(delay) {
+  /**
+   * Request what depends on the inputs only: the trace and the baseline's, or another task's view.
+   * @param {number} delay
+   */
+  #askModel(delay) {
     const run = this.run.value;
     const { state } = this.store;
     if (this.run.status === "ready" && run?.can.language_model) this.next.ask("next", this.drawing(), delay);
@@ -154,14 +162,15 @@ export class Data {
     else this.base.ask("trace", before, delay);
   }
 
-  #above() {
+  /** Request the forced decodings that depend on the traces, then the cell. */
+  #askReading() {
     const { state } = this.store;
     const settled = this.trace.status === "ready";
     if (!settled) return;
     if (state.node === null) this.chosen.clear();
     else if (this.path(state.node).length > 0) {
       this.chosen.ask("force", {
-        ...this.#asked(),
+        ...this.#common(),
         target: this.path(state.node),
         alpha: this.trace.value?.alpha,
       });
@@ -170,25 +179,20 @@ export class Data {
     const sameText = baselineOf(state).text === state.text;
     if (base?.forced && this.base.status === "ready" && sameText) {
       this.under.ask("force", {
-        ...this.#asked(),
+        ...this.#common(),
         target: base.forced.target.ids,
         alpha: this.trace.value?.alpha,
       });
     } else this.under.clear();
-    this.#cell();
+    this.#askCell();
   }
 
-  #cell() {
+  /** Request the computation of the cell that the microscope shows. */
+  #askCell() {
     const { part, layer, head, query } = this.store.state;
     const { reading } = this;
-    const places = this.run.value?.parts?.[part];
-    if (
-      !reading ||
-      !places ||
-      layer >= places.layers ||
-      head >= places.heads ||
-      !this.run.value?.can.products
-    ) {
+    const size = this.run.value?.parts?.[part];
+    if (!reading || !size || layer >= size.layers || head >= size.heads || !this.run.value?.can.products) {
       this.cell.clear();
       return;
     }
@@ -198,24 +202,25 @@ export class Data {
     const row = Math.min(query ?? 0, rows - 1);
     this.cell.ask(
       "products",
-      { ...this.#asked(), target: reading.target.ids, part, layer, head, query: row },
+      { ...this.#common(), target: reading.target.ids, part, layer, head, query: row },
       30,
     );
   }
 
-  /** What a language model is asked. */
+  /** The body of a request to a language model. */
   drawing() {
     const { run, text, temperature, topk, topp } = this.store.state;
     return { run, text, temperature, top_k: topk, top_p: topp };
   }
 
-  #asked() {
+  /** The part of a request's body that is common to those of the current translation. */
+  #common() {
     const { run, text, changes } = this.store.state;
     return { run, text, interventions: changes };
   }
 }
 
-/** @param {Settings} settings */
+/** Settings as the body of a request. @param {Settings} settings */
 function question({ text, beam, alpha, changes }) {
   return { text, beam, alpha, interventions: changes };
 }

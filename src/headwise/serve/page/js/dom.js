@@ -1,4 +1,4 @@
-/** Making elements. Text is always set as text: nothing that a user or a model wrote is ever read as HTML. */
+/** Creation of elements. Text is always set as text: nothing from a user or a model is ever parsed as HTML. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {Record<string, unknown>} Props */
@@ -6,8 +6,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * Make an HTML element. `on…` properties are listeners, `style` an object of CSS properties, `class` a string; true and
- * false set or leave out an attribute, everything else is an attribute's text.
+ * Create an HTML element. `on…` properties are event listeners, `style` is an object of CSS properties, `class` a
+ * string; true and false set or omit an attribute, any other value is the attribute's text.
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {Props} [props]
@@ -15,11 +15,11 @@ const SVG = "http://www.w3.org/2000/svg";
  * @returns {HTMLElementTagNameMap[Tag]}
  */
 export function h(tag, props, ...children) {
-  return dress(document.createElement(tag), props, children);
+  return setUp(document.createElement(tag), props, children);
 }
 
 /**
- * Make an SVG element, as `h`.
+ * Create an SVG element, as `h`.
  * @template {keyof SVGElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {Props} [props]
@@ -27,17 +27,18 @@ export function h(tag, props, ...children) {
  * @returns {SVGElementTagNameMap[Tag]}
  */
 export function s(tag, props, ...children) {
-  return dress(document.createElementNS(SVG, tag), props, children);
+  return setUp(document.createElementNS(SVG, tag), props, children);
 }
 
 /**
+ * Set an element's properties and append its children.
  * @template {HTMLElement | SVGElement} E
  * @param {E} element
  * @param {Props | undefined} props
  * @param {(Child | Child[])[]} children
  * @returns {E}
  */
-function dress(element, props, children) {
+function setUp(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (name.startsWith("on")) {
       element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
@@ -56,6 +57,7 @@ function dress(element, props, children) {
 }
 
 /**
+ * Append children; null, undefined and false are left out.
  * @param {Element} element
  * @param {(Child | Child[])[]} children
  */
@@ -68,7 +70,7 @@ function append(element, children) {
 }
 
 /**
- * Set a formula as papers do: `W^Q` with a superscript, `q_d` with a subscript.
+ * The nodes of a typeset formula: `W^Q` with a superscript, `q_d` with a subscript.
  * @param {string} text
  * @returns {(Node | string)[]}
  */
@@ -79,16 +81,16 @@ export function formula(text) {
 }
 
 /**
- * Put new children in the place of the old. Whoever had the keyboard keeps it: the new element with the same
- * `data-key` gets the focus.
+ * Replace the children. If one of the old ones had the keyboard focus, the new element with the same `data-key` gets
+ * it.
  * @param {Element} element
  * @param {...(Child | Child[])} children
  */
 export function fill(element, ...children) {
   const active = document.activeElement;
-  const held = active instanceof HTMLElement || active instanceof SVGElement ? active : null;
-  const inside = held !== null && held !== element && element.contains(held);
-  const key = inside ? held.dataset.key : undefined;
+  const focused = active instanceof HTMLElement || active instanceof SVGElement ? active : null;
+  const inside = focused !== null && focused !== element && element.contains(focused);
+  const key = inside ? focused.dataset.key : undefined;
   element.replaceChildren();
   append(element, children);
   if (inside && key !== undefined) {
@@ -108,7 +110,7 @@ export function button(label, onclick, props) {
 }
 
 /**
- * A labeled control; the label stands before it.
+ * A control with a label before it.
  * @param {string} label
  * @param {HTMLElement} control
  * @param {...Child} more
@@ -118,17 +120,17 @@ export function field(label, control, ...more) {
 }
 
 /**
- * A choice among few.
+ * A drop-down list.
  * @param {[value: string, label: string][]} options
  * @param {string} value
  * @param {(value: string) => void} choose
  * @param {Props} [props]
  */
 export function select(options, value, choose, props) {
-  const made = h(
+  const list = h(
     "select",
-    { ...props, onchange: () => choose(made.value) },
+    { ...props, onchange: () => choose(list.value) },
     options.map(([name, label]) => h("option", { value: name, selected: name === value }, label)),
   );
-  return made;
+  return list;
 }

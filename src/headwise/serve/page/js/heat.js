@@ -1,11 +1,11 @@
-/** Heat maps on a canvas: one small square a weight, the accent color the deeper the more. */
+/** Heat maps on a canvas: one square per weight, in a deeper shade of the accent color for a larger weight. */
 
-/** @type {Map<HTMLCanvasElement, () => void>} */
-const painted = new Map();
+/** The functions that redraw the heat maps, by canvas. @type {Map<HTMLCanvasElement, () => void>} */
+const heatMaps = new Map();
 
 /**
- * Paint weights from 0 to 1, or to −1 in the color of the caret; what can't be seen is left empty. Shades go by the
- * square root, so that small weights can be told from none.
+ * Paint weights from 0 to 1, and from 0 to −1 in the caret's color; masked cells stay empty. The shade is the square
+ * root of the weight, so that small weights can be told from zero.
  * @param {HTMLCanvasElement} canvas
  * @param {import("./tensor.js").Tensor} matrix (rows, columns)
  * @param {(row: number, column: number) => boolean} [seen]
@@ -21,27 +21,28 @@ export function paint(canvas, matrix, seen = () => true) {
     const [above, below] = [colorOf(canvas, "color"), colorOf(canvas, "caret-color")];
     for (let row = 0; row < rows; row++) {
       for (let column = 0; column < columns; column++) {
-        const place = row * columns + column;
-        const value = matrix.data[place];
+        const index = row * columns + column;
+        const value = matrix.data[index];
         const shade = seen(row, column) ? Math.sqrt(Math.min(1, Math.abs(value))) : 0;
-        image.data.set([...(value < 0 ? below : above), Math.round(255 * shade)], 4 * place);
+        image.data.set([...(value < 0 ? below : above), Math.round(255 * shade)], 4 * index);
       }
     }
     context.putImageData(image, 0, 0);
   };
-  painted.set(canvas, draw);
+  heatMaps.set(canvas, draw);
   draw();
 }
 
-/** Paint all maps anew, after a change of colors. */
+/** Repaint all heat maps after a change of colors. */
 export function repaint() {
-  for (const [canvas, draw] of painted) {
+  for (const [canvas, draw] of heatMaps) {
     if (canvas.isConnected) draw();
-    else painted.delete(canvas);
+    else heatMaps.delete(canvas);
   }
 }
 
 /**
+ * The RGB components of a color property.
  * @param {Element} element
  * @param {string} property
  * @returns {[number, number, number]}

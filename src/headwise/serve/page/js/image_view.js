@@ -1,4 +1,4 @@
-/** What is read off a model's view of an image: maps of patches, and tables of the same numbers. */
+/** Maps over patches computed from a vision model's attention, and tables of the same numbers. */
 
 import { heads, mean, Tensor } from "./tensor.js";
 import { number } from "./text.js";
@@ -9,7 +9,7 @@ import { number } from "./text.js";
  */
 
 /**
- * The layer and head of the state, as far as the model has them.
+ * The layer and head of the state, clamped to those of the model.
  * @param {ImageView} view
  * @param {{ layer: number, head: number }} state
  * @returns {[layer: number, head: number]}
@@ -19,7 +19,7 @@ export function within({ attention }, { layer, head }) {
 }
 
 /**
- * Who looks at whom: (tokens, tokens) of a head, of a layer's mean, or through all layers.
+ * The attention weights, (tokens, tokens): of a head, the mean of a layer's heads, or the rollout over all layers.
  * @param {ImageView} view
  * @param {Which} which
  */
@@ -30,7 +30,7 @@ function matrix(view, which) {
 }
 
 /**
- * The token that looks: the pinned patch, or null: the class token, or the mean of all patches where there is none.
+ * The query token: the pinned patch, or null for the class token, or for the mean of all patches if there is none.
  * @param {ImageView} view
  * @param {Which} which
  */
@@ -39,7 +39,7 @@ export function asker(view, { query }) {
 }
 
 /**
- * The weights that the token which looks gives to all tokens.
+ * The query token's weights on all tokens.
  * @param {ImageView} view
  * @param {Which} which
  */
@@ -51,7 +51,7 @@ export function weights(view, which) {
 }
 
 /**
- * Those of them that patches get, as (rows, columns).
+ * The query token's weights on the patches, (rows, columns).
  * @param {ImageView} view
  * @param {Which} which
  */
@@ -60,7 +60,7 @@ export function looked(view, which) {
 }
 
 /**
- * What each patch adds to a word of the caption, (rows, columns).
+ * Each patch's contribution to a word of the caption, (rows, columns).
  * @param {ImageView} view
  * @param {number} word
  */
@@ -69,7 +69,7 @@ export function sharesOf({ shares, grid }, word) {
 }
 
 /**
- * A map whose largest value is 1 or −1, for its shades.
+ * A map scaled so that its largest absolute value is 1, for display.
  * @param {Tensor} map
  */
 export function scaled({ shape, data }) {
@@ -86,7 +86,7 @@ export function sum(values) {
 }
 
 /**
- * A place of the grid in words.
+ * A patch's position in the grid, in words.
  * @param {number} row
  * @param {number} column
  */
@@ -95,17 +95,18 @@ export function placed(row, column) {
 }
 
 /**
- * Where a token's patch is, null for the class token.
+ * The grid position of a token's patch, null for the class token.
  * @param {ImageView} view
  * @param {number | null} token
  * @returns {[row: number, column: number] | null}
  */
-export function patchOf({ class_token: own, grid }, token) {
-  const place = token === null ? -1 : token - Number(own);
-  return place < 0 ? null : [Math.floor(place / grid[1]), place % grid[1]];
+export function patchOf({ class_token: hasClassToken, grid }, token) {
+  const patch = token === null ? -1 : token - Number(hasClassToken);
+  return patch < 0 ? null : [Math.floor(patch / grid[1]), patch % grid[1]];
 }
 
 /**
+ * The name of a query token; null as in `asker`.
  * @param {ImageView} view
  * @param {number | null} token
  */
@@ -116,7 +117,7 @@ export function tokenName(view, token) {
 }
 
 /**
- * All tokens' weights.
+ * A table of all tokens' weights.
  * @param {ImageView} view
  * @param {Which} which
  * @param {string} name of the head, the layer, or the rollout
@@ -125,17 +126,17 @@ export function weightsTable(view, which, name) {
   const all = matrix(view, which);
   const names = Array.from({ length: all.shape[0] }, (_, token) => {
     const patch = patchOf(view, token);
-    return patch ? patch.map((place) => place + 1).join(", ") : "class";
+    return patch ? patch.map((index) => index + 1).join(", ") : "class";
   });
   return {
     caption: `Weights of ${name}: rows look, columns are looked at (row, column of a patch)`,
     head: ["Looks", ...names],
-    rows: names.map((one, token) => [one, ...[...all.at(token).data].map((value) => number(value, 4))]),
+    rows: names.map((query, token) => [query, ...[...all.at(token).data].map((value) => number(value, 4))]),
   };
 }
 
 /**
- * What each patch adds to each word.
+ * A table of each patch's contribution to each word.
  * @param {ImageView} view
  */
 export function sharesTable(view) {

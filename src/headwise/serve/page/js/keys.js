@@ -1,4 +1,4 @@
-/** The keyboard: moving within a chart, the page's own keys, and the list of them. */
+/** The keyboard: navigation within a chart, the page's shortcuts, and the list of them. */
 
 import { h } from "./dom.js";
 
@@ -15,8 +15,8 @@ export const KEYS = [
 ];
 
 /**
- * Let arrow keys move among the items of a container that has one tab stop: items are found by `selector`, and stand
- * in rows by `data-row` and `data-column` where they have them, in one line otherwise.
+ * Move the focus with arrow keys among the items of a container that is one tab stop (roving tabindex). `selector`
+ * matches the items; they form a grid by `data-row` and `data-column` if they have them, otherwise one line.
  * @param {HTMLElement | SVGElement} container
  * @param {string} selector
  */
@@ -34,13 +34,13 @@ export function roving(container, selector) {
   });
   container.addEventListener("focusin", (event) => {
     const all = items();
-    const now = all.find((item) => item === event.target);
-    if (now) for (const item of all) item.setAttribute("tabindex", item === now ? "0" : "-1");
+    const current = all.find((item) => item === event.target);
+    if (current) for (const item of all) item.setAttribute("tabindex", item === current ? "0" : "-1");
   });
 }
 
 /**
- * Leave one tab stop among items that were just made: the marked one, or the first.
+ * Leave one tab stop among new items: the marked one, or the first.
  * @param {Iterable<Element>} items
  * @param {(item: Element) => boolean} [marked]
  */
@@ -51,6 +51,7 @@ export function oneStop(items, marked = () => false) {
 }
 
 /**
+ * The nearest item in an arrow key's direction, null if there is none.
  * @param {(HTMLElement | SVGElement)[]} all
  * @param {HTMLElement | SVGElement} from
  * @param {string} key
@@ -62,30 +63,30 @@ function neighbor(all, from, key) {
   if (!move) return null;
   if (from.dataset.row === undefined) return all[all.indexOf(from) + move[0] + move[1]] ?? null;
   const [row, column] = [Number(from.dataset.row), Number(from.dataset.column)];
-  const place = (/** @type {HTMLElement | SVGElement} */ item) => [
+  const position = (/** @type {HTMLElement | SVGElement} */ item) => [
     Number(item.dataset.row),
     Number(item.dataset.column),
   ];
   const ahead = all.filter((item) => {
-    const [r, c] = place(item);
+    const [r, c] = position(item);
     return move[0] !== 0 ? Math.sign(r - row) === move[0] : r === row && Math.sign(c - column) === move[1];
   });
   const distance = (/** @type {HTMLElement | SVGElement} */ item) => {
-    const [r, c] = place(item);
+    const [r, c] = position(item);
     return 1000 * Math.abs(move[0] !== 0 ? r - row : c - column) + Math.abs(c - column);
   };
   return ahead.sort((a, b) => distance(a) - distance(b))[0] ?? null;
 }
 
 /**
- * Listen to the page's own keys, wherever nothing is being typed.
+ * Handle the page's shortcuts, except while the user types or a dialog is open.
  * @param {Record<string, () => void>} actions by key
  */
 export function listen(actions) {
   document.addEventListener("keydown", (event) => {
     const { target, key } = event;
-    const held = (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
-    if (held || event.defaultPrevented) return;
+    const modified = (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
+    if (modified || event.defaultPrevented) return;
     const typing =
       target instanceof HTMLElement && target.matches("textarea, select, input:not([type=range])");
     if (typing || !(key in actions) || document.querySelector("dialog[open]")) return;
@@ -94,7 +95,7 @@ export function listen(actions) {
   });
 }
 
-/** The list of keys. */
+/** The dialog that lists the shortcuts. */
 export function keysDialog() {
   const dialog = h(
     "dialog",

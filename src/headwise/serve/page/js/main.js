@@ -1,4 +1,4 @@
-/** The page: its state, its data, its panels, and the keys that work everywhere. */
+/** The page: its state, data and panels, and the keyboard shortcuts. */
 
 import { Failure } from "./api.js";
 import { allRuns, Data } from "./data.js";
@@ -33,38 +33,39 @@ const PANELS = [
   learnPanel,
   trainingPanel,
 ];
-const AGAIN = 2000; // milliseconds between attempts to reach a server that was lost
+const RETRY_EVERY = 2000; // milliseconds between attempts to reach the server after a lost connection
 
 const store = new Store(fromFragment(location.hash));
 const data = new Data(store);
-const spoken = h("div", { class: "hidden", "aria-live": "polite" });
+const liveRegion = h("div", { class: "hidden", "aria-live": "polite" });
 /** @type {import("./types.js").App} */
-const app = { store, data, say: (text) => fill(spoken, text) };
+const app = { store, data, say: (text) => fill(liveRegion, text) };
 const dialog = keysDialog();
 
-/** The address is the state; a link that is followed or typed is read back. */
-function keepAddress() {
-  let written = location.hash.slice(1);
-  let waiting = 0;
-  const elsewhere = () => location.hash.slice(1) !== written;
+/** Keep the URL fragment and the state in step, also when the user follows a link or edits the URL. */
+function syncFragment() {
+  let fragment = location.hash.slice(1);
+  let timer = 0;
+  const navigated = () => location.hash.slice(1) !== fragment;
   const follow = () => {
-    if (!elsewhere()) return;
-    written = location.hash.slice(1);
-    const read = fromFragment(written);
-    store.set({ ...read, run: read.run || store.state.run });
+    if (!navigated()) return;
+    fragment = location.hash.slice(1);
+    const parsed = fromFragment(fragment);
+    store.set({ ...parsed, run: parsed.run || store.state.run });
   };
   const write = () => {
-    if (elsewhere()) return follow(); // somebody followed a link meanwhile
-    written = toFragment(store.state);
-    history.replaceState(null, "", written ? `#${written}` : location.pathname);
+    if (navigated()) return follow(); // the user followed a link meanwhile
+    fragment = toFragment(store.state);
+    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname);
   };
   store.on(() => {
-    clearTimeout(waiting);
-    waiting = window.setTimeout(write, 60);
+    clearTimeout(timer);
+    timer = window.setTimeout(write, 60);
   });
   window.addEventListener("hashchange", follow);
 }
 
+/** Apply the chosen color theme, and repaint the heat maps when it changes. */
 function followTheme() {
   const show = () => {
     document.documentElement.dataset.theme = store.state.theme;
@@ -75,7 +76,10 @@ function followTheme() {
   show();
 }
 
-/** @param {{ name: string, task: string, ready: boolean }[]} runs */
+/**
+ * Fill the header: the run's description, the choices of run and theme, and the list of keys.
+ * @param {{ name: string, task: string, ready: boolean }[]} runs
+ */
 function header(runs) {
   const theme = select(
     [
@@ -97,11 +101,11 @@ function header(runs) {
     run.value = store.state.run;
     theme.value = store.state.theme;
   });
-  const place = /** @type {HTMLElement} */ (document.querySelector("#controls"));
+  const controls = /** @type {HTMLElement} */ (document.querySelector("#controls"));
   const about = h("p", { class: "about-run" });
   data.run.on(({ value }) => fill(about, value && aboutRun(value)));
   fill(
-    place,
+    controls,
     about,
     run,
     theme,
@@ -109,13 +113,14 @@ function header(runs) {
   );
 }
 
-/** @param {import("./types.js").Run} run */
+/** A line about a run. @param {import("./types.js").Run} run */
 function aboutRun(run) {
   const { source, target } = run.languages;
   const pair = source && target ? `${source} → ${target}, ` : "";
   return `${pair}${run.architecture}${run.parameters ? `, ${counted(run.parameters)} parameters` : ""}`;
 }
 
+/** Define the keyboard shortcuts. */
 function keys() {
   const heads = () =>
     PARTS.flatMap((part) => {
@@ -130,9 +135,9 @@ function keys() {
     const all = heads();
     const { layer, head } = store.state;
     const part = data.run.value?.parts?.[store.state.part] ? store.state.part : all[0]?.part;
-    const now = all.findIndex((one) => one.part === part && one.layer === layer && one.head === head);
+    const current = all.findIndex((one) => one.part === part && one.layer === layer && one.head === head);
     if (all.length === 0) return;
-    const next = all[(now + by + all.length) % all.length];
+    const next = all[(current + by + all.length) % all.length];
     if (data.run.value?.can.vision) store.set({ ...next, over: "head" });
     else store.set({ ...next, query: null, key: null });
   };
@@ -158,7 +163,7 @@ function keys() {
   listen(actions);
 }
 
-/** Ask again what was asked in vain, as soon as the server answers. */
+/** Retry the requests that didn't reach the server, as soon as it responds again. */
 function recover() {
   window.setInterval(async () => {
     const lost = data.slots.filter((slot) => slot.status === "failed" && slot.failure?.lost);
@@ -168,9 +173,10 @@ function recover() {
       () => false,
     );
     if (back) for (const slot of lost) slot.retry();
-  }, AGAIN);
+  }, RETRY_EVERY);
 }
 
+/** Load the runs and build the page. */
 async function begin() {
   const main = /** @type {HTMLElement} */ (document.querySelector("main"));
   /** @type {Awaited<ReturnType<typeof allRuns>>} */
@@ -186,14 +192,14 @@ async function begin() {
     return;
   }
   document.querySelector(".skip")?.addEventListener("click", (event) => {
-    event.preventDefault(); // the fragment is the page's state
+    event.preventDefault(); // a link's fragment would replace the page's state
     main.focus();
   });
   const known = runs.some(({ name }) => name === store.state.run);
   if (!known) store.state = { ...store.state, run: runs[0].name };
   fill(main, ...PANELS.map((make) => make(app)));
-  document.body.append(spoken);
-  keepAddress();
+  document.body.append(liveRegion);
+  syncFragment();
   followTheme();
   header(runs);
   keys();
@@ -205,7 +211,7 @@ async function begin() {
       store.set({ part, layer: 0, head: 0, query: null, key: null });
     const { state } = store;
     if (state.text !== "") return;
-    // The last but one layer's cross-attention aligns best (Garg et al. 2019).
+    // Cross-attention of the penultimate layer aligns best (Garg et al. 2019).
     const layer = state.layer || Math.max(0, (value.parts?.cross?.layers ?? 1) - 2);
     const { node, query, key, word } = state; // a link may pin them without naming the text
     store.set({ layer, text: value.samples?.[0] ?? "", node, query, key, word });

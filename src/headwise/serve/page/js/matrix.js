@@ -1,4 +1,4 @@
-/** One head's weights as a large map with its tokens, and a cursor that arrow keys, pointer and touch move. */
+/** A large heat map of one head's weights with its tokens, and a cursor moved by arrow keys, pointer and touch. */
 
 import { fill, h } from "./dom.js";
 import { paint } from "./heat.js";
@@ -14,6 +14,7 @@ import { number } from "./text.js";
  */
 
 /**
+ * The element of the heat map, and the functions that update it.
  * @param {object} tell
  * @param {(row: number, column: number) => void} tell.move  the cursor moved
  * @param {(row: number, column: number) => void} tell.pin
@@ -81,11 +82,11 @@ export function matrixView({ move, pin }) {
   const at = (/** @type {PointerEvent} */ event) => {
     const box = cells.getBoundingClientRect();
     const [height, width] = shown?.weights.shape ?? [1, 1];
-    const place = [
+    const position = [
       ((event.clientY - box.top) / box.height) * height,
       ((event.clientX - box.left) / box.width) * width,
     ];
-    return /** @type {[number, number]} */ (place.map(Math.floor));
+    return /** @type {[number, number]} */ (position.map(Math.floor));
   };
   cells.addEventListener("pointermove", (event) => go(...at(event)));
   cells.addEventListener("click", (event) => {
@@ -110,16 +111,16 @@ export function matrixView({ move, pin }) {
       fill(rows, ...matrix.rows.map((name) => h("li", {}, h("span", { dir: "auto" }, name))));
       fill(columns, ...matrix.columns.map((name) => h("li", {}, h("span", { dir: "auto" }, name))));
       const { text } = matrix;
-      const written = text ? [...Array(height * width).keys()] : [];
-      fill(texts, ...written.map((i) => h("span", {}, text?.(Math.floor(i / width), i % width))));
+      const indices = text ? [...Array(height * width).keys()] : [];
+      fill(texts, ...indices.map((i) => h("span", {}, text?.(Math.floor(i / width), i % width))));
       paint(canvas, matrix.weights, matrix.seen);
     },
     move: go,
     /**
-     * Put the cursor where the state says, and the pin where one is.
+     * Move the cursor to a cell, and the pin to the pinned cell if there is one.
      * @param {number} r
      * @param {number} c
-     * @param {[row: number, column: number] | null} at
+     * @param {[row: number, column: number] | null} at the pinned cell
      */
     place(r, c, at) {
       [row, column] = [r, c];

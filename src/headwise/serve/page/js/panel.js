@@ -1,4 +1,4 @@
-/** What all panels share: heading, tools, the state of what they show, and a table twin for every chart. */
+/** Parts common to all panels: heading, tools, loading state and errors, and a table for every chart. */
 
 import { button, fill, h } from "./dom.js";
 
@@ -10,7 +10,7 @@ import { button, fill, h } from "./dom.js";
  */
 
 /**
- * Make a panel with its heading; `number` is the key that leads to it.
+ * Create a panel with its heading; `number` is the key that moves to it.
  * @param {string} id
  * @param {string} title
  * @param {number} number
@@ -33,7 +33,7 @@ export function panel(id, title, number, about) {
 /** @typedef {{ caption: string, head: string[], rows: (string | number)[][] }} Table */
 
 /**
- * A chart and its twin: a button shows the same numbers as a table. `draw` fills the chart's place.
+ * Add a button that shows a chart's numbers as a table in its place; returns the function that updates the table.
  * @param {Panel} where
  * @param {HTMLElement} chart
  * @param {() => Table | null} numbers
@@ -50,17 +50,17 @@ export function twin(where, chart, numbers) {
   };
   const refresh = () => {
     if (table.hidden) return;
-    const found = numbers();
+    const content = numbers();
     table.setAttribute("role", "group");
-    table.setAttribute("aria-label", found?.caption ?? "Nothing to show yet");
-    fill(table, found ? tableOf(found) : h("p", { class: "muted" }, "Nothing to show yet."));
+    table.setAttribute("aria-label", content?.caption ?? "Nothing to show yet");
+    fill(table, content ? tableOf(content) : h("p", { class: "muted" }, "Nothing to show yet."));
   };
   where.tools.append(toggle);
   chart.after(table);
   return refresh;
 }
 
-/** @param {Table} table */
+/** A table element. @param {Table} table */
 export function tableOf({ caption, head, rows }) {
   return h(
     "table",
@@ -90,8 +90,8 @@ export function tableOf({ caption, head, rows }) {
 }
 
 /**
- * Show what a slot is about: busy while it loads, a sentence and a way out where it failed.
- * @param {HTMLElement} body whose children are kept; the sentence comes first
+ * Show the state of slots: busy while one loads, a message and a button to try again if one failed.
+ * @param {HTMLElement} body keeps its children; the message comes first
  * @param {import("./api.js").Slot<any>[]} slots
  */
 export function watch(body, slots) {
@@ -119,7 +119,7 @@ export function watch(body, slots) {
 }
 
 /**
- * A choice among a few that are all seen, as one tab stop with arrow keys.
+ * A group of radio buttons, one tab stop with arrow keys.
  * @param {string} label
  * @param {[value: string, label: string][]} options
  * @param {(value: string) => void} choose

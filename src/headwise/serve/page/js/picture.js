@@ -1,9 +1,9 @@
-/** Pictures: shown pixel by pixel with a grid of patches over them, and read from a file. */
+/** Images: drawn pixel by pixel under a grid of patches, and read from a file. */
 
 import { h } from "./dom.js";
 
 /**
- * An image with its patches; pointing at one moves the cursor, a click pins it.
+ * An image with its patches; the pointer moves the cursor to a patch, a click pins it.
  * @param {(row: number, column: number) => void} move
  * @param {(row: number, column: number) => void} pin
  */
@@ -15,19 +15,19 @@ export function pictureView(move, pin) {
   let [rows, columns] = [1, 1];
   const at = (/** @type {MouseEvent} */ event) => {
     const box = root.getBoundingClientRect();
-    const place = (/** @type {number} */ share, /** @type {number} */ count) =>
+    const index = (/** @type {number} */ share, /** @type {number} */ count) =>
       Math.max(0, Math.min(count - 1, Math.floor(share * count)));
     return /** @type {[number, number]} */ ([
-      place((event.clientY - box.top) / box.height, rows),
-      place((event.clientX - box.left) / box.width, columns),
+      index((event.clientY - box.top) / box.height, rows),
+      index((event.clientX - box.left) / box.width, columns),
     ]);
   };
   root.addEventListener("pointermove", (event) => move(...at(event)));
   root.addEventListener("click", (event) => pin(...at(event)));
-  const put = (/** @type {HTMLElement} */ mark, /** @type {[number, number] | null} */ place) => {
-    mark.hidden = place === null;
-    mark.style.setProperty("--row", String(place?.[0] ?? 0));
-    mark.style.setProperty("--column", String(place?.[1] ?? 0));
+  const put = (/** @type {HTMLElement} */ mark, /** @type {[number, number] | null} */ patch) => {
+    mark.hidden = patch === null;
+    mark.style.setProperty("--row", String(patch?.[0] ?? 0));
+    mark.style.setProperty("--column", String(patch?.[1] ?? 0));
   };
   return {
     root,
@@ -47,22 +47,22 @@ export function pictureView(move, pin) {
       const image = context?.createImageData(width, height);
       if (!context || !image) return;
       const size = width * height;
-      for (let place = 0; place < size; place++) {
-        const color = [0, 1, 2].map((one) => 255 * pixels.data[(one % channels) * size + place]);
-        image.data.set([...color, 255], 4 * place);
+      for (let pixel = 0; pixel < size; pixel++) {
+        const color = [0, 1, 2].map((channel) => 255 * pixels.data[(channel % channels) * size + pixel]);
+        image.data.set([...color, 255], 4 * pixel);
       }
       context.putImageData(image, 0, 0);
     },
-    /** @param {[number, number] | null} place */
-    cursor: (place) => put(cursor, place),
-    /** @param {[number, number] | null} place */
-    pinned: (place) => put(pinned, place),
+    /** @param {[number, number] | null} patch */
+    cursor: (patch) => put(cursor, patch),
+    /** @param {[number, number] | null} patch */
+    pinned: (patch) => put(pinned, patch),
   };
 }
 
 /**
- * Read a picture from a file, cut to the shape around its middle and scaled: a byte a pixel and channel, in base64.
- * Rejects for what is no picture.
+ * Read an image file, center-crop it to the shape's aspect ratio and scale it: one byte per pixel and channel, in
+ * base64. Rejects for a file that isn't an image.
  * @param {Blob} file
  * @param {[channels: number, height: number, width: number]} shape
  */
@@ -73,7 +73,7 @@ export async function pixelsOf(file, [channels, height, width]) {
   const scale = Math.min(bitmap.width / width, bitmap.height / height);
   const [across, down] = [scale * width, scale * height];
   context.imageSmoothingQuality = "high";
-  context.fillRect(0, 0, width, height); // what is transparent becomes black
+  context.fillRect(0, 0, width, height); // transparent pixels become black
   context.drawImage(
     bitmap,
     ...[(bitmap.width - across) / 2, (bitmap.height - down) / 2, across, down],
@@ -81,9 +81,9 @@ export async function pixelsOf(file, [channels, height, width]) {
   );
   const { data } = context.getImageData(0, 0, width, height);
   const bytes = Array.from({ length: channels * height * width }, (_, i) => {
-    const place = 4 * (i % (height * width));
-    if (channels > 1) return data[place + Math.floor(i / (height * width))];
-    return Math.round((data[place] + data[place + 1] + data[place + 2]) / 3);
+    const pixel = 4 * (i % (height * width));
+    if (channels > 1) return data[pixel + Math.floor(i / (height * width))];
+    return Math.round((data[pixel] + data[pixel + 1] + data[pixel + 2]) / 3);
   });
   return btoa(bytes.map((byte) => String.fromCharCode(byte)).join(""));
 }

@@ -1,4 +1,4 @@
-/** What was measured of a head over many sentences. */
+/** Measurements of the heads over many sentences. */
 
 import { counted, percent } from "./text.js";
 
@@ -14,7 +14,7 @@ import { counted, percent } from "./text.js";
  *
  * @typedef {object} Evidence
  * @property {"not measured" | "measuring" | "measured" | "failed"} status
- * @property {string} about a sentence: from what, or why not
+ * @property {string} about a sentence: the data measured on, or why nothing was measured
  * @property {number} sentences
  * @property {Partial<Record<import("./types.js").Part, Measured[][]>>} heads
  * @property {{ rule: string, error: number, sentences: number } | null} alignment
@@ -23,7 +23,7 @@ import { counted, percent } from "./text.js";
  */
 
 /**
- * What was measured of a head, null where nothing was.
+ * The measurements of a head, null if there are none.
  * @param {Evidence | null} evidence
  * @param {import("./types.js").Part} part
  * @param {number} layer
@@ -35,7 +35,7 @@ export function measured(evidence, part, layer, head) {
 }
 
 /**
- * A role as a sentence, with what it is to be compared with.
+ * A role as a sentence, with its rate and its baseline.
  * @param {Role} role
  */
 export function sentence({ name, rate, samples, against, baseline }) {
@@ -43,35 +43,35 @@ export function sentence({ name, rate, samples, against, baseline }) {
 }
 
 /**
- * What is known of a head, in a line.
+ * A line about a head's roles, or why there are none.
  * @param {Evidence | null} evidence
  * @param {import("./types.js").Part} part
  * @param {number} layer
  * @param {number} head
  */
 export function told(evidence, part, layer, head) {
-  const found = measured(evidence, part, layer, head);
-  if (!found)
+  const values = measured(evidence, part, layer, head);
+  if (!values)
     return evidence?.status === "measuring" ? "Roles are being measured." : "Roles are not measured.";
-  if (found.roles.length === 0) return `No role stands out; most often ${sentence(found.position)}`;
-  return found.roles.map(sentence).join(" ");
+  if (values.roles.length === 0) return `No role stands out; most often ${sentence(values.position)}`;
+  return values.roles.map(sentence).join(" ");
 }
 
 /**
- * The heads of each role, by name.
+ * The heads that have each role, by the role's name.
  * @param {Evidence | null} evidence
  * @returns {Map<string, { part: import("./types.js").Part, layer: number, head: number }[]>}
  */
 export function byRole(evidence) {
   /** @type {ReturnType<typeof byRole>} */
-  const found = new Map();
+  const headsByRole = new Map();
   for (const [part, layers] of Object.entries(evidence?.heads ?? {})) {
     for (const [layer, heads] of layers.entries()) {
       for (const [head, { roles }] of heads.entries()) {
-        const place = { part: /** @type {import("./types.js").Part} */ (part), layer, head };
-        for (const { name } of roles) found.set(name, [...(found.get(name) ?? []), place]);
+        const address = { part: /** @type {import("./types.js").Part} */ (part), layer, head };
+        for (const { name } of roles) headsByRole.set(name, [...(headsByRole.get(name) ?? []), address]);
       }
     }
   }
-  return found;
+  return headsByRole;
 }

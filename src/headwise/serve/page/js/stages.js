@@ -1,4 +1,4 @@
-/** The steps of one head's arithmetic, each with this model's real numbers. */
+/** The steps of one head's computation, each with this model's numbers. */
 
 import { formula, h } from "./dom.js";
 import { number, percent, piece } from "./text.js";
@@ -8,8 +8,8 @@ import { number, percent, piece } from "./text.js";
  * @typedef {{ label: string, values: Float32Array }} Strip
  *
  * @typedef {object} Stage
- * @property {string} name and
- * @property {string} formula as `formula` (dom.js) sets them
+ * @property {string} name markup for `formula` (dom.js)
+ * @property {string} formula likewise
  * @property {(p: Products, key: number) => (Node | string)[]} sentence
  * @property {(p: Products, key: number) => Strip[]} strips
  */
@@ -134,12 +134,12 @@ export const STAGES = [
   },
 ];
 
-/** @param {Products} p */
+/** Whether positions add a bias to the scores. @param {Products} p */
 export function biased(p) {
   return p.bias.data.some((value) => value !== 0);
 }
 
-/** @param {Products} p */
+/** Whether an intervention changes the weights. @param {Products} p */
 export function changed(p) {
   return p.weights.data.some((value, i) => Math.abs(value - p.softmax.data[i]) > 1e-5);
 }
@@ -150,10 +150,10 @@ function norm(values) {
 }
 
 /**
- * The first terms and the last one.
+ * A sum written with its first three terms and the last one.
  * @param {Float32Array} values
  */
 function sumOf(values) {
-  const shown = [...values.slice(0, 3)].map((value) => number(value, 3));
-  return `${shown.join(" + ")} + … + ${number(values[values.length - 1], 3)}`.replaceAll("+ −", "− ");
+  const terms = [...values.slice(0, 3)].map((value) => number(value, 3));
+  return `${terms.join(" + ")} + … + ${number(values[values.length - 1], 3)}`.replaceAll("+ −", "− ");
 }

@@ -1,32 +1,32 @@
-/** The whole state of the page, which is also its address: a link shows what its sender saw. */
+/** The whole state of the page, which is also its URL fragment: a link reproduces what its sender saw. */
 
 /**
  * @typedef {object} State
  * @property {string} run
  * @property {string} text
- * @property {number | null} beam  null: the run's
+ * @property {number | null} beam  null: the run's default
  * @property {number | null} alpha
- * @property {string[]} changes  interventions, as `headwise.analysis.interventions` writes them
+ * @property {string[]} changes  interventions, in the syntax of `headwise.analysis.interventions`
  * @property {string | null} base  the pinned baseline: `settingsOf` as JSON
- * @property {number | null} node  of the beam tree: the hypothesis that is looked into; null: the best
- * @property {import("./types.js").Part} part  the head that is looked into
+ * @property {number | null} node  the selected hypothesis: a node of the beam tree; null: the best one
+ * @property {import("./types.js").Part} part  of the selected head, like `layer` and `head`
  * @property {number} layer
  * @property {number} head
- * @property {number | null} query  the pinned cell
+ * @property {number | null} query  the pinned cell: its row, and `key`, its column
  * @property {number | null} key
- * @property {"head" | "layer" | "all"} over  what the ribbon shows
- * @property {0 | 1} shift
- * @property {boolean} words  whether subwords are joined
- * @property {string | null} word  pinned in the ribbon: "s3" or "t2"
- * @property {number} stage  of the microscope
- * @property {number | null} tour
- * @property {number} temperature  of a language model
+ * @property {"head" | "layer" | "all"} over  the heads whose weights are averaged: the selected one, its layer's, all
+ * @property {0 | 1} shift  0: a token's row is the one that predicts it; 1: the one that reads it
+ * @property {boolean} words  whether subwords are merged into words
+ * @property {string | null} word  pinned in the ribbon: "s3" or "t2"; of a caption: "w1"
+ * @property {number} stage  the microscope's step
+ * @property {number | null} tour  the tour's step; null: no tour
+ * @property {number} temperature  of a language model, like the next three
  * @property {number} topk  0: all tokens
  * @property {number} topp
  * @property {number} seed
- * @property {number} image  of those that were held out, from 0
- * @property {string | null} pixels  one's own picture in its place: a byte each, in base64
- * @property {string} caption  that a model of images and texts reads; empty: the picture's own
+ * @property {number} image  number of the held-out image, from 0
+ * @property {string | null} pixels  an own image instead: one byte per pixel and channel, in base64
+ * @property {string} caption  for a model of images and texts; empty: the held-out image's own
  * @property {"auto" | "light" | "dark"} theme
  */
 
@@ -60,13 +60,14 @@ export const START = {
   theme: "auto",
 };
 
-// What a change of these makes meaningless.
+// A change of one of INPUTS resets DEPENDENT, another run resets OF_RUN, too.
 const DEPENDENT = ["node", "query", "key", "word"];
-const GROUND = ["run", "text", "beam", "alpha", "changes"];
+const INPUTS = ["run", "text", "beam", "alpha", "changes"];
 const OF_RUN = ["beam", "alpha", "changes", "base", "image", "pixels", "caption"];
 
 /** @typedef {(state: State, changed: Set<string>) => void} Listener */
 
+/** The state with its listeners and the history of its interventions. */
 export class Store {
   /** @type {Set<Listener>} */
   #listeners = new Set();
@@ -84,7 +85,7 @@ export class Store {
   }
 
   /**
-   * Change some of the state; whoever listens hears once what changed.
+   * Update the state and notify the listeners once of the keys that changed.
    * @param {Partial<State>} patch
    */
   set(patch) {
@@ -102,7 +103,7 @@ export class Store {
       reset(OF_RUN);
       this.#past = [];
     }
-    if (GROUND.some(differs)) reset(DEPENDENT);
+    if (INPUTS.some(differs)) reset(DEPENDENT);
     const changed = new Set(Object.keys(after).filter(differs));
     if (changed.size === 0) return;
     this.state = /** @type {State} */ (/** @type {unknown} */ (after));
@@ -110,7 +111,7 @@ export class Store {
   }
 
   /**
-   * Change the interventions, so that it can be undone.
+   * Change the interventions; `undo` restores the earlier ones.
    * @param {string[]} changes
    */
   intervene(changes) {
@@ -122,7 +123,7 @@ export class Store {
     return this.#past.length > 0 || this.state.changes.length > 0;
   }
 
-  /** Take back the last change of the interventions; those of a link one by one. */
+  /** Undo the last change of the interventions; those that came with a link are removed one by one. */
   undo() {
     const last = this.#past.pop() ?? this.state.changes.slice(0, -1);
     this.set({ changes: last });
@@ -130,38 +131,38 @@ export class Store {
 }
 
 /**
- * Write what differs from the start as the fragment of the page's address; a fragment never leaves the browser.
+ * The state as a URL fragment, without values that equal their defaults; a fragment never leaves the browser.
  * @param {State} state
  */
 export function toFragment(state) {
-  const written = new URLSearchParams();
+  const parameters = new URLSearchParams();
   for (const [key, value] of Object.entries(state)) {
-    const usual = /** @type {Record<string, unknown>} */ (START)[key];
-    if (JSON.stringify(value) === JSON.stringify(usual)) continue;
-    if (Array.isArray(value)) for (const one of value) written.append(key, one);
-    else written.set(key, String(value));
+    const initial = /** @type {Record<string, unknown>} */ (START)[key];
+    if (JSON.stringify(value) === JSON.stringify(initial)) continue;
+    if (Array.isArray(value)) for (const item of value) parameters.append(key, item);
+    else parameters.set(key, String(value));
   }
-  return written.toString();
+  return parameters.toString();
 }
 
 /**
- * Read a fragment; what can't be read is as at the start.
+ * Parse a URL fragment; missing and invalid values get their defaults.
  * @param {string} fragment
  * @returns {State}
  */
 export function fromFragment(fragment) {
-  const read = new URLSearchParams(fragment.replace(/^#/, ""));
+  const parameters = new URLSearchParams(fragment.replace(/^#/, ""));
   /** @type {Record<string, unknown>} */
   const state = { ...START };
   /** @type {Record<string, string[]>} */
-  const among = {
+  const choices = {
     part: ["encoder", "decoder", "cross"],
     over: ["head", "layer", "all"],
     theme: ["auto", "light", "dark"],
     shift: ["0", "1"],
     words: ["true", "false"],
   };
-  const whole = [
+  const integers = [
     "beam",
     "node",
     "layer",
@@ -176,12 +177,12 @@ export function fromFragment(fragment) {
     "image",
   ];
   for (const key of Object.keys(START)) {
-    const text = read.get(key);
+    const text = parameters.get(key);
     if (text === null) continue;
-    if (key in among && !among[key].includes(text)) continue;
-    if (key === "changes") state[key] = read.getAll(key);
+    if (key in choices && !choices[key].includes(text)) continue;
+    if (key === "changes") state[key] = parameters.getAll(key);
     else if (key === "words") state[key] = text === "true";
-    else if (whole.includes(key)) {
+    else if (integers.includes(key)) {
       if (/^[0-9]{1,5}$/.test(text)) state[key] = Number(text);
     } else if (["alpha", "temperature", "topp"].includes(key)) {
       if (Number.isFinite(Number(text)) && text.trim() !== "") state[key] = Number(text);

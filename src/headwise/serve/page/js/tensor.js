@@ -1,6 +1,6 @@
-/** Arrays of numbers as the server packs them, and what is read off attention weights. */
+/** Arrays as the server packs them, and functions on attention weights. */
 
-/** An array of 32-bit floats with a shape, row by row. */
+/** An array of 32-bit floats with a shape, in row-major order. */
 export class Tensor {
   /**
    * @param {number[]} shape
@@ -12,21 +12,21 @@ export class Tensor {
   }
 
   /**
-   * The part at the first indices, without a copy.
-   * @param {...number} places
+   * The subtensor at these indices of the first axes, without a copy.
+   * @param {...number} indices
    */
-  at(...places) {
+  at(...indices) {
     let [offset, size] = [0, this.data.length];
-    places.forEach((place, axis) => {
+    indices.forEach((index, axis) => {
       size /= this.shape[axis];
-      offset += place * size;
+      offset += index * size;
     });
-    return new Tensor(this.shape.slice(places.length), this.data.subarray(offset, offset + size));
+    return new Tensor(this.shape.slice(indices.length), this.data.subarray(offset, offset + size));
   }
 }
 
 /**
- * Unpack every array in what the server sent, in place.
+ * Unpack every packed array in a response of the server, in place.
  * @param {any} value
  * @returns {any}
  */
@@ -46,7 +46,7 @@ export function unpacked(value) {
  */
 export function mean(matrices) {
   const sum = new Float32Array(matrices[0].data.length);
-  for (const { data } of matrices) for (let place = 0; place < sum.length; place++) sum[place] += data[place];
+  for (const { data } of matrices) for (let index = 0; index < sum.length; index++) sum[index] += data[index];
   return new Tensor(
     matrices[0].shape,
     sum.map((value) => value / matrices.length),
@@ -61,14 +61,14 @@ export function mean(matrices) {
 export function heads(attention, layer) {
   const [layers, count] = attention.shape;
   const chosen = layer === null ? [...Array(layers).keys()] : [layer];
-  return chosen.flatMap((one) => [...Array(count).keys()].map((head) => attention.at(one, head)));
+  return chosen.flatMap((index) => [...Array(count).keys()].map((head) => attention.at(index, head)));
 }
 
 /**
- * Join subwords to words: sum over columns, mean over rows. Rows that belong to no word (−1) are left out.
+ * Merge subwords into words: sum over columns, mean over rows. Rows that belong to no word (−1) are left out.
  * @param {Tensor} matrix
- * @param {number[]} rowWords number of the word that each row belongs to
- * @param {number[]} columnWords
+ * @param {number[]} rowWords the word number of each row
+ * @param {number[]} columnWords the word number of each column
  * @param {number} rows
  * @param {number} columns
  */
@@ -84,6 +84,6 @@ export function joined(matrix, rowWords, columnWords, rows, columns) {
   });
   return new Tensor(
     [rows, columns],
-    sums.map((value, place) => value / Math.max(1, counts[Math.floor(place / columns)])),
+    sums.map((value, index) => value / Math.max(1, counts[Math.floor(index / columns)])),
   );
 }

@@ -1,10 +1,10 @@
-/** Numbers and words as they are shown. */
+/** Formatting of numbers and words. */
 
-/** What a word is marked for. */
+/** The description of a word marked as unknown. */
 export const NEVER_SEEN = "the model never saw this word, or a part of it";
 
 /**
- * A number with a fixed count of digits and a true minus sign.
+ * A number with a fixed number of decimals and a true minus sign.
  * @param {number} value
  * @param {number} [digits]
  */
@@ -34,7 +34,7 @@ export function counted(count) {
 }
 
 /**
- * A subword as people read it: `▁` is a space before it, and a word's continuation gets a mark.
+ * A subword for display: a leading `▁` (the space before it) is removed, and the continuation of a word gets a dot.
  * @param {string} piece
  */
 export function piece(piece) {
@@ -45,7 +45,7 @@ export function piece(piece) {
 /** @typedef {{ kind: "same" | "added" | "removed", word: string }} Change */
 
 /**
- * What became of the words: the shortest way from one text to the other (longest common subsequence).
+ * The shortest word-level diff of two texts (longest common subsequence).
  * @param {string} before
  * @param {string} after
  * @returns {Change[]}
@@ -77,7 +77,7 @@ export function difference(before, after) {
 }
 
 /**
- * ((5 + |Y|) / 6)^α, Wu et al. 2016.
+ * The length penalty ((5 + |Y|) / 6)^α, Wu et al. 2016.
  * @param {number} length
  * @param {number} alpha
  */

@@ -1,4 +1,4 @@
-/** The nine steps of the tour: what each says, where it leads, and what the live model has to say to it. */
+/** The nine steps of the tour: the text, the panel and state each shows, and a sentence with the model's numbers. */
 
 import { links } from "./panels/ribbon.js";
 import { number, percent, piece } from "./text.js";
@@ -9,25 +9,25 @@ import { number, percent, piece } from "./text.js";
  *
  * @typedef {object} Step
  * @property {string} title
- * @property {string} gist
- * @property {string} panel
+ * @property {string} gist subtitle
+ * @property {string} panel the panel's id
  * @property {string} text
- * @property {string} attempt something to do
- * @property {(app: App) => Partial<import("./state.js").State>} act
- * @property {(app: App) => string} live
+ * @property {string} attempt a suggestion of something to try
+ * @property {(app: App) => Partial<import("./state.js").State>} act the state that the step sets
+ * @property {(app: App) => string} live a sentence with the model's current numbers
  */
 
 const WAIT = "The numbers come with the next answer of the model.";
 
 /**
- * A head and a cell to look at, within what the model has.
+ * A head and a cell to select, within the sizes of the model.
  * @param {App} app
- * @param {Part} wanted
+ * @param {Part} preferred
  * @param {number} stage
  */
-function look({ data }, wanted, stage) {
+function look({ data }, preferred, stage) {
   const parts = data.run.value?.parts ?? {};
-  const part = parts[wanted] ? wanted : /** @type {Part} */ (Object.keys(parts)[0] ?? "cross");
+  const part = parts[preferred] ? preferred : /** @type {Part} */ (Object.keys(parts)[0] ?? "cross");
   const layers = parts[part]?.layers ?? 1;
   const rows = data.reading?.attention[part]?.shape[2] ?? 4;
   return {
@@ -41,7 +41,7 @@ function look({ data }, wanted, stage) {
 }
 
 /**
- * The cell that the microscope shows: its products and the heaviest key.
+ * The computation that the microscope shows, with the selected key or else the one with the largest weight.
  * @param {App} app
  */
 function cell({ data, store }) {
@@ -63,12 +63,12 @@ export const STEPS = [
     attempt: "Move the cursor over a row: its weights are shares, and they sum to 1.",
     act: (app) => look(app, "cross", 5),
     live: (app) => {
-      const found = cell(app);
-      if (!found) return WAIT;
-      const order = [...found.p.weights.data.keys()]
-        .sort((a, b) => found.p.weights.data[b] - found.p.weights.data[a])
+      const selected = cell(app);
+      if (!selected) return WAIT;
+      const order = [...selected.p.weights.data.keys()]
+        .sort((a, b) => selected.p.weights.data[b] - selected.p.weights.data[a])
         .slice(0, 3);
-      return `Here “${found.asks}” takes ${order.map((i) => `${percent(found.p.weights.data[i])} of “${piece(found.p.key_pieces[i])}”`).join(", ")}, and the rest of the others.`;
+      return `Here “${selected.asks}” takes ${order.map((i) => `${percent(selected.p.weights.data[i])} of “${piece(selected.p.key_pieces[i])}”`).join(", ")}, and the rest of the others.`;
     },
   },
   {
@@ -79,9 +79,9 @@ export const STEPS = [
     attempt: "Choose another column: the query stays, the key changes.",
     act: (app) => look(app, "cross", 2),
     live: (app) => {
-      const found = cell(app);
-      return found
-        ? `The query of “${found.asks}” and the key of “${found.name}” give q · k = ${number(found.p.dots.data[found.key], 3)}, the sum of ${found.p.q.data.length} products.`
+      const selected = cell(app);
+      return selected
+        ? `The query of “${selected.asks}” and the key of “${selected.name}” give q · k = ${number(selected.p.dots.data[selected.key], 3)}, the sum of ${selected.p.q.data.length} products.`
         : WAIT;
     },
   },
@@ -93,9 +93,9 @@ export const STEPS = [
     attempt: "Compare the columns q·k and ÷ √dₖ in the table.",
     act: (app) => look(app, "cross", 3),
     live: (app) => {
-      const found = cell(app);
-      return found
-        ? `${number(found.p.dots.data[found.key], 3)} ÷ √${found.p.q.data.length} = ${number(found.p.scaled.data[found.key], 3)}.`
+      const selected = cell(app);
+      return selected
+        ? `${number(selected.p.dots.data[selected.key], 3)} ÷ √${selected.p.q.data.length} = ${number(selected.p.scaled.data[selected.key], 3)}.`
         : WAIT;
     },
   },
@@ -107,10 +107,10 @@ export const STEPS = [
     attempt: "Look for two keys whose scores differ by about 0.7, and compare their α.",
     act: (app) => look(app, "cross", 5),
     live: (app) => {
-      const found = cell(app);
-      return found
-        ? `“${found.name}” gets ${percent(found.p.softmax.data[found.key])}; all ${found.p.key_pieces.length} shares sum to ${number(
-            found.p.softmax.data.reduce((a, b) => a + b, 0),
+      const selected = cell(app);
+      return selected
+        ? `“${selected.name}” gets ${percent(selected.p.softmax.data[selected.key])}; all ${selected.p.key_pieces.length} shares sum to ${number(
+            selected.p.softmax.data.reduce((a, b) => a + b, 0),
             4,
           )}.`
         : WAIT;
@@ -124,9 +124,9 @@ export const STEPS = [
     attempt: "Step back and forth between softmax and Σ α v.",
     act: (app) => look(app, "cross", 6),
     live: (app) => {
-      const found = cell(app);
-      return found
-        ? `“${found.name}” gives ${number(found.p.weights.data[found.key], 3)} times its value; the first number of the sum is ${number(found.p.result.data[0], 3)}.`
+      const selected = cell(app);
+      return selected
+        ? `“${selected.name}” gives ${number(selected.p.weights.data[selected.key], 3)} times its value; the first number of the sum is ${number(selected.p.result.data[0], 3)}.`
         : WAIT;
     },
   },
@@ -138,9 +138,9 @@ export const STEPS = [
     attempt: "Press x on a head to silence it, and u to undo. Does the translation change?",
     act: (app) => look(app, "encoder", 7),
     live: ({ data, store }) => {
-      const places = data.run.value?.parts?.[store.state.part];
-      return places
-        ? `This model has ${places.layers} layers of ${places.heads} heads here, ${places.layers * places.heads} questions about every token.`
+      const size = data.run.value?.parts?.[store.state.part];
+      return size
+        ? `This model has ${size.layers} layers of ${size.heads} heads here, ${size.layers * size.heads} questions about every token.`
         : WAIT;
     },
   },
@@ -175,11 +175,11 @@ export const STEPS = [
     },
     live: ({ data, store }) => {
       const source = data.trace.value?.source;
-      const found = source && data.reading ? links(store.state, source, data.reading) : null;
-      if (!found || found.target.length < 2) return WAIT;
-      const row = found.weights.at(1).data;
+      const alignment = source && data.reading ? links(store.state, source, data.reading) : null;
+      if (!alignment || alignment.target.length < 2) return WAIT;
+      const row = alignment.weights.at(1).data;
       const best = row.indexOf(Math.max(...row));
-      return `While it wrote “${found.target[1]}” it looked most at “${found.source[best]}” (${percent(row[best])}).`;
+      return `While it wrote “${alignment.target[1]}” it looked most at “${alignment.source[best]}” (${percent(row[best])}).`;
     },
   },
   {
@@ -190,16 +190,16 @@ export const STEPS = [
     attempt: "Choose a cell in the empty triangle and go to the step “mask”.",
     act: (app) => ({ ...look(app, "decoder", 4), layer: 0 }),
     live: (app) => {
-      const found = cell(app);
-      if (!found) return WAIT;
-      const hidden = found.p.seen.filter((seen) => !seen).length;
-      return `At “${found.asks}” ${hidden} of ${found.p.seen.length} tokens come later and are masked.`;
+      const selected = cell(app);
+      if (!selected) return WAIT;
+      const hidden = selected.p.seen.filter((seen) => !seen).length;
+      return `At “${selected.asks}” ${hidden} of ${selected.p.seen.length} tokens come later and are masked.`;
     },
   },
 ];
 
 /**
- * For each head of a layer, how often the largest weight stands at an offset from the diagonal.
+ * For each head of a layer, the share of rows whose largest weight is at an offset from the diagonal.
  * @param {import("./tensor.js").Tensor} weights
  * @param {number} layer
  * @param {number} offset
@@ -207,11 +207,11 @@ export const STEPS = [
 function along(weights, layer, offset) {
   const [, heads, rows] = weights.shape;
   return Array.from({ length: heads }, (_, head) => {
-    let found = 0;
+    let matches = 0;
     for (let row = 0; row < rows; row++) {
       const line = weights.at(layer, head, row).data;
-      if (line.indexOf(Math.max(...line)) === row + offset) found++;
+      if (line.indexOf(Math.max(...line)) === row + offset) matches++;
     }
-    return found / rows;
+    return matches / rows;
   });
 }

@@ -1,5 +1,5 @@
 /**
- * What the server tells (docs/analysis.md has the trace's schema).
+ * The server's responses (docs/analysis.md has the trace's schema).
  *
  * @typedef {"encoder" | "decoder" | "cross"} Part
  *
@@ -9,7 +9,7 @@
  * @property {string[]} pieces
  * @property {string[]} words
  * @property {number[]} word_of
- * @property {number[]} unknown  numbers of the words that the model never saw, in whole or in part
+ * @property {number[]} unknown  numbers of the words with subwords that the model never saw on this side
  *
  * @typedef {{ id: number, piece: string, log_probability: number }} Alternative
  *
@@ -92,9 +92,9 @@
  * @property {number} [alpha]
  * @property {number} [longest]
  * @property {string[]} [samples]
- * @property {number} [images]  held-out ones, of a model of images
+ * @property {number} [images]  number of held-out images of a vision model
  * @property {[channels: number, height: number, width: number]} [shape]  of an image
- * @property {string[]} [classes]  none, where it reads captions
+ * @property {string[]} [classes]  empty for a model that reads captions
  *
  * @typedef {object} NextToken
  * @property {number} read
@@ -103,9 +103,9 @@
  * @property {number} entropy
  * @property {{ id: number, piece: string, text: string, probability: number, drawn: number }[]} tokens
  *
- * @typedef {object} ImageView  what a model of images looked at in one
+ * @typedef {object} ImageView  a vision model's attention over the patches of an image
  * @property {number | null} image
- * @property {string | null} truth  its class or caption, of a held-out one
+ * @property {string | null} truth  the gold class or caption of a held-out image
  * @property {import("./tensor.js").Tensor} pixels  (channels, height, width), from 0 to 1
  * @property {[rows: number, columns: number]} grid  of patches
  * @property {boolean} class_token
@@ -121,12 +121,12 @@
  */
 
 /**
- * What the page is made of.
+ * The parts of the page that panels use.
  *
  * @typedef {object} App
  * @property {import("./state.js").Store} store
  * @property {import("./data.js").Data} data
- * @property {(text: string) => void} say  tells it to a screen reader
+ * @property {(text: string) => void} say  announces a text to screen readers
  */
 
 /** @type {Part[]} */

@@ -1,17 +1,17 @@
-/** The beam tree: every hypothesis that the search held, and the ranking as α would have it. */
+/** The beam tree: every hypothesis of the search, and the ranking of the finished ones under a chosen α. */
 
 import { fill, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
 import { lengthPenalty, number, percent, piece } from "../text.js";
 
-const [WIDTH, HEIGHT, LEFT] = [82, 34, 8];
+const [WIDTH, HEIGHT, LEFT] = [82, 34, 8]; // of a column and a row, and of the left margin, in pixels
 
 /** @typedef {import("../types.js").TreeNode} TreeNode */
 
 /** @param {import("../types.js").App} app */
 export function beamPanel({ store, data }) {
-  const made = panel(
+  const section = panel(
     "beam",
     "Beam",
     5,
@@ -25,7 +25,7 @@ export function beamPanel({ store, data }) {
     id: "alpha-slider",
     "aria-label": "Length penalty α",
   });
-  const shown = h("output", { for: "alpha-slider" });
+  const alphaLabel = h("output", { for: "alpha-slider" });
   const tree = h("div", { class: "scroll tree" });
   const caption = h("p", { class: "detail", "aria-live": "polite" });
   const ranking = h("div", {
@@ -34,20 +34,20 @@ export function beamPanel({ store, data }) {
     role: "group",
     "aria-label": "Finished hypotheses",
   });
-  made.tools.append(h("label", { class: "field" }, "α", slider, shown));
+  section.tools.append(h("label", { class: "field" }, "α", slider, alphaLabel));
   const chart = h("div", {}, tree, caption);
-  made.body.append(chart, ranking);
-  watch(made.body, [data.trace, data.chosen]);
+  section.body.append(chart, ranking);
+  watch(section.body, [data.trace, data.chosen]);
   roving(tree, ".node");
   const alphaNow = () => (slider.value === "" ? 0 : Number(slider.value));
-  const refresh = twin(made, chart, () => {
+  const refresh = twin(section, chart, () => {
     const trace = data.trace.value;
     return (
       trace && {
         caption: `All ${trace.tree.length} hypotheses, beam ${trace.beam}, α ${number(trace.alpha, 2)}`,
         head: ["Hypothesis", "Tokens", "log P of the last", "log P", "Length penalty", "Score", "State"],
-        rows: trace.tree.map((node, place) => [
-          text(trace.tree, place),
+        rows: trace.tree.map((node, index) => [
+          text(trace.tree, index),
           node.length,
           number(node.token_log_probability, 4),
           number(node.log_probability, 4),
@@ -60,18 +60,18 @@ export function beamPanel({ store, data }) {
   });
 
   slider.addEventListener("input", () => {
-    shown.value = number(alphaNow(), 2);
+    alphaLabel.value = number(alphaNow(), 2);
     rank();
   });
   slider.addEventListener("change", () => store.set({ alpha: alphaNow() }));
 
   const show = () => {
     const trace = data.trace.value;
-    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
     if (!trace || trace.tree.length === 0) fill(tree, h("p", { class: "muted" }, "No search yet."));
     else {
       if (document.activeElement !== slider || store.state.alpha === null) slider.value = String(trace.alpha);
-      shown.value = number(alphaNow(), 2);
+      alphaLabel.value = number(alphaNow(), 2);
       fill(tree, draw(trace.tree));
       oneStop(tree.querySelectorAll(".node"), (node) => node.getAttribute("aria-pressed") === "true");
     }
@@ -79,14 +79,14 @@ export function beamPanel({ store, data }) {
     refresh();
   };
 
-  /** Order what finished by the score that the slider's α gives. */
+  /** Rank the finished hypotheses by their scores under the slider's α. */
   const rank = () => {
     const trace = data.trace.value;
     const alpha = alphaNow();
     const finished = (trace?.tree ?? [])
-      .flatMap((node, place) => (node.finished ? [{ node, place }] : []))
-      .map(({ node, place }) => ({ node, place, penalty: lengthPenalty(node.length, alpha) }))
-      .map((one) => ({ ...one, score: one.node.log_probability / one.penalty }))
+      .flatMap((node, index) => (node.finished ? [{ node, index }] : []))
+      .map(({ node, index }) => ({ node, index, penalty: lengthPenalty(node.length, alpha) }))
+      .map((entry) => ({ ...entry, score: entry.node.log_probability / entry.penalty }))
       .sort((a, b) => b.score - a.score);
     if (!trace || finished.length === 0) return fill(ranking);
     fill(
@@ -109,12 +109,12 @@ export function beamPanel({ store, data }) {
         h(
           "tbody",
           {},
-          finished.map(({ node, place, penalty, score }, i) =>
+          finished.map(({ node, index, penalty, score }, i) =>
             h(
               "tr",
-              { "aria-current": place === chosen() ? "true" : null },
+              { "aria-current": index === chosen() ? "true" : null },
               h("th", { scope: "row" }, i + 1),
-              h("td", { class: "text", dir: "auto" }, text(trace.tree, place)),
+              h("td", { class: "text", dir: "auto" }, text(trace.tree, index)),
               h("td", {}, number(node.log_probability, 4)),
               h("td", {}, number(penalty, 4)),
               h("td", {}, number(score, 4)),
@@ -128,47 +128,47 @@ export function beamPanel({ store, data }) {
 
   const chosen = () => store.state.node ?? data.trace.value?.hypotheses[0]?.node ?? null;
 
-  /** @param {TreeNode[]} nodes */
+  /** The drawing of the tree. @param {TreeNode[]} nodes */
   const draw = (nodes) => {
-    const rows = new Map();
-    const places = nodes.map((node) => {
-      const row = rows.get(node.length) ?? 0;
-      rows.set(node.length, row + 1);
+    const rowsOfColumn = new Map();
+    const positions = nodes.map((node) => {
+      const row = rowsOfColumn.get(node.length) ?? 0;
+      rowsOfColumn.set(node.length, row + 1);
       return { x: LEFT + (node.length - 1) * WIDTH, y: 4 + row * HEIGHT, row };
     });
     const onPath = new Set();
-    for (let place = chosen(); place !== null && nodes[place]; place = nodes[place].parent) onPath.add(place);
+    for (let index = chosen(); index !== null && nodes[index]; index = nodes[index].parent) onPath.add(index);
     const width = LEFT + Math.max(...nodes.map((node) => node.length)) * WIDTH;
-    const height = 8 + Math.max(...rows.values()) * HEIGHT;
-    const edges = nodes.map((node, place) => {
+    const height = 8 + Math.max(...rowsOfColumn.values()) * HEIGHT;
+    const edges = nodes.map((node, index) => {
       if (node.parent === null) return null;
-      const [a, b] = [places[node.parent], places[place]];
+      const [a, b] = [positions[node.parent], positions[index]];
       const [x1, y1, x2, y2] = [a.x + WIDTH - 14, a.y + 13, b.x, b.y + 13];
       return s("path", {
         d: `M${x1} ${y1} C${x1 + 8} ${y1} ${x2 - 8} ${y2} ${x2} ${y2}`,
-        class: onPath.has(place) ? "on" : "",
+        class: onPath.has(index) ? "on" : "",
       });
     });
-    const boxes = nodes.map((node, place) => {
-      const { x, y, row } = places[place];
-      const label = `${text(nodes, place)}: log P ${number(node.log_probability, 3)}, score ${number(node.score, 3)}, ${state(node)}`;
-      const tell = () => describe(nodes, place);
-      const pin = () => store.set({ node: store.state.node === place ? null : place });
+    const boxes = nodes.map((node, index) => {
+      const { x, y, row } = positions[index];
+      const label = `${text(nodes, index)}: log P ${number(node.log_probability, 3)}, score ${number(node.score, 3)}, ${state(node)}`;
+      const inspect = () => describe(nodes, index);
+      const pin = () => store.set({ node: store.state.node === index ? null : index });
       return s(
         "g",
         {
-          class: `node${onPath.has(place) ? " on" : ""}${node.finished ? " finished" : ""}`,
+          class: `node${onPath.has(index) ? " on" : ""}${node.finished ? " finished" : ""}`,
           transform: `translate(${x} ${y})`,
           role: "button",
           tabindex: "-1",
           "aria-label": label,
-          "aria-pressed": String(chosen() === place),
-          "data-key": `node-${place}`,
+          "aria-pressed": String(chosen() === index),
+          "data-key": `node-${index}`,
           "data-row": row,
           "data-column": node.length,
           onclick: pin,
-          onfocus: tell,
-          onmouseenter: tell,
+          onfocus: inspect,
+          onmouseenter: inspect,
           onkeydown: (/** @type {KeyboardEvent} */ event) => {
             if (event.key !== "Enter" && event.key !== " ") return;
             event.preventDefault();
@@ -195,14 +195,15 @@ export function beamPanel({ store, data }) {
   };
 
   /**
+   * Show a hypothesis and its score in the caption.
    * @param {TreeNode[]} nodes
-   * @param {number} place
+   * @param {number} index
    */
-  const describe = (nodes, place) => {
-    const node = nodes[place];
+  const describe = (nodes, index) => {
+    const node = nodes[index];
     fill(
       caption,
-      h("strong", { dir: "auto" }, text(nodes, place)),
+      h("strong", { dir: "auto" }, text(nodes, index)),
       ` — ${state(node)}. Last token ${percent(Math.exp(node.token_log_probability))}; log P ${number(node.log_probability, 3)} ÷ ${number(node.length_penalty, 3)} = score ${number(node.score, 3)}. Enter shows what it looked at.`,
     );
   };
@@ -210,22 +211,23 @@ export function beamPanel({ store, data }) {
   store.on((_, changed) => changed.has("node") && show());
   data.run.on(show);
   data.trace.on((slot) => slot.status === "ready" && show());
-  return made.root;
+  return section.root;
 }
 
-/** @param {TreeNode} node */
+/** The state of a hypothesis in words. @param {TreeNode} node */
 function state(node) {
   if (node.rank !== null) return `finished, rank ${node.rank + 1}`;
   return node.finished ? "finished, not kept" : "unfinished";
 }
 
-/** @param {TreeNode} node */
+/** The label of a node, at most 9 characters. @param {TreeNode} node */
 function short(node) {
   const text = node.finished ? `end${node.rank === null ? "" : ` · ${node.rank + 1}`}` : piece(node.piece);
   return text.length > 9 ? `${text.slice(0, 8)}…` : text;
 }
 
 /**
+ * A hypothesis's rank in the search, and whether it moved up or down.
  * @param {number} before
  * @param {number} now
  */
@@ -237,11 +239,11 @@ function moved(before, now) {
 /**
  * The text of a hypothesis.
  * @param {TreeNode[]} nodes
- * @param {number} place
+ * @param {number} index
  */
-function text(nodes, place) {
+function text(nodes, index) {
   const pieces = [];
-  for (let at = /** @type {number | null} */ (place); at !== null; at = nodes[at].parent)
+  for (let at = /** @type {number | null} */ (index); at !== null; at = nodes[at].parent)
     if (!nodes[at].finished) pieces.unshift(nodes[at].piece);
   return pieces.join("").replaceAll("▁", " ").trim() || "(nothing)";
 }

@@ -1,4 +1,4 @@
-/** Two texts and what became of the words; added and removed ones are marked by more than color. */
+/** The word-level diff of two texts; added and removed words are marked by more than color. */
 
 import { h } from "../dom.js";
 import { difference } from "../text.js";
@@ -11,7 +11,7 @@ export function changesBetween(before, after) {
   const changes = difference(before, after);
   if (changes.every((change) => change.kind === "same"))
     return h("p", { class: "changes" }, "No change: the same words.");
-  const marked = {
+  const tags = {
     same: /** @type {const} */ ("span"),
     added: /** @type {const} */ ("ins"),
     removed: /** @type {const} */ ("del"),
@@ -19,6 +19,6 @@ export function changesBetween(before, after) {
   return h(
     "p",
     { class: "changes", dir: "auto" },
-    changes.flatMap(({ kind, word }) => [h(marked[kind], {}, word), " "]),
+    changes.flatMap(({ kind, word }) => [h(tags[kind], {}, word), " "]),
   );
 }

@@ -1,15 +1,15 @@
-/** What was measured over many sentences, and what attention doesn't prove. */
+/** Measurements over many sentences, and a note on what attention doesn't prove. */
 
 import { fill, h, s } from "../dom.js";
 import { panel, tableOf, twin, watch } from "../panel.js";
 import { byRole, sentence } from "../roles.js";
 import { counted, number, percent } from "../text.js";
 
-const EVERY = 3000; // milliseconds between looks at a measurement that is still running
+const POLL_EVERY = 3000; // milliseconds between requests while the measurement is running
 
 /** @param {import("../types.js").App} app */
 export function evidencePanel({ store, data }) {
-  const made = panel(
+  const section = panel(
     "evidence",
     "Evidence",
     7,
@@ -27,9 +27,9 @@ export function evidencePanel({ store, data }) {
     ),
   );
   const chart = h("div", {}, body);
-  made.body.append(chart, note);
-  watch(made.body, [data.evidence]);
-  const refresh = twin(made, chart, () => {
+  section.body.append(chart, note);
+  watch(section.body, [data.evidence]);
+  const refresh = twin(section, chart, () => {
     const evidence = data.evidence.value;
     if (evidence?.status !== "measured") return null;
     return {
@@ -37,12 +37,12 @@ export function evidencePanel({ store, data }) {
       head: ["Head", "Roles", "Most frequent offset", "Largest weight", "Entropy, nats"],
       rows: Object.entries(evidence.heads).flatMap(([part, layers]) =>
         layers.flatMap((heads, layer) =>
-          heads.map((one, head) => [
+          heads.map((values, head) => [
             `${part} ${layer + 1}.${head + 1}`,
-            one.roles.map((role) => role.name).join(", ") || "–",
-            sentence(one.position),
-            number(one.confidence, 3),
-            number(one.entropy, 3),
+            values.roles.map((role) => role.name).join(", ") || "–",
+            sentence(values.position),
+            number(values.confidence, 3),
+            number(values.entropy, 3),
           ]),
         ),
       ),
@@ -50,7 +50,7 @@ export function evidencePanel({ store, data }) {
   });
 
   const show = () => {
-    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
     const evidence = data.evidence.value;
     if (!evidence) return;
     if (evidence.status !== "measured") {
@@ -66,7 +66,7 @@ export function evidencePanel({ store, data }) {
       return;
     }
     const roles = [...byRole(evidence)].sort((a, b) => b[1].length - a[1].length);
-    const rows = /** @type {[string, ...(string | number)[]][]} */ ([
+    const facts = /** @type {[string, ...(string | number)[]][]} */ ([
       [
         "Alignment error rate",
         evidence.alignment
@@ -88,7 +88,7 @@ export function evidencePanel({ store, data }) {
       h(
         "dl",
         { class: "facts" },
-        rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+        facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
       ),
       h("h3", {}, "Roles"),
       roles.length === 0
@@ -126,13 +126,13 @@ export function evidencePanel({ store, data }) {
   window.setInterval(() => {
     const { value, status } = data.evidence;
     if (value?.status === "measuring" && status === "ready" && !document.hidden) data.evidence.retry();
-  }, EVERY);
-  return made.root;
+  }, POLL_EVERY);
+  return section.root;
 }
 
 /**
- * How often the model is right when it is so sure; the diagonal is perfect.
- * @param {import("../roles.js").Calibration} found
+ * A reliability diagram: accuracy by confidence; the diagonal is perfect calibration.
+ * @param {import("../roles.js").Calibration} calibration
  */
 function reliability({ name, bins, error }) {
   const side = 160;

@@ -1,4 +1,4 @@
-/** Every head as a small map: three tabs, a row a layer. */
+/** A small heat map of every head: a tab per kind of attention, a row per layer. */
 
 import { fill, h } from "../dom.js";
 import { paint } from "../heat.js";
@@ -11,7 +11,7 @@ import { PART_NAMES, PARTS } from "../types.js";
 /** @typedef {import("../types.js").Part} Part */
 
 /**
- * Whether a run translates, and has heads to look at while it does.
+ * Whether a run translates and has attention heads.
  * @param {import("../types.js").Run} run
  */
 export function hasAttention({ can, parts }) {
@@ -20,7 +20,7 @@ export function hasAttention({ can, parts }) {
 
 /** @param {import("../types.js").App} app */
 export function headsPanel({ store, data }) {
-  const made = panel(
+  const section = panel(
     "heads",
     "Heads",
     3,
@@ -29,17 +29,17 @@ export function headsPanel({ store, data }) {
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Attention" });
   const grid = h("div", { class: "heads", role: "tabpanel", id: "heads-grid" });
   const caption = h("p", { class: "detail", "aria-live": "polite" });
-  made.tools.append(tabs);
-  made.body.append(grid, caption);
-  watch(made.body, [data.trace, data.chosen]);
+  section.tools.append(tabs);
+  section.body.append(grid, caption);
+  watch(section.body, [data.trace, data.chosen]);
   roving(tabs, "[role=tab]");
   roving(grid, ".head");
-  const refresh = twin(made, grid, () => table(data.reading, store.state.part, data.evidence.value));
+  const refresh = twin(section, grid, () => table(data.reading, store.state.part, data.evidence.value));
 
   const show = () => {
     const { state } = store;
     const parts = data.run.value?.parts ?? {};
-    made.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
+    section.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
     fill(
       tabs,
       ...PARTS.filter((part) => parts[part]).map((part) =>
@@ -179,11 +179,11 @@ export function headsPanel({ store, data }) {
   data.trace.on((slot) => slot.status === "ready" && show());
   data.chosen.on((slot) => slot.status !== "loading" && show());
   data.evidence.on(show);
-  return made.root;
+  return section.root;
 }
 
 /**
- * Whether an intervention takes a head out altogether.
+ * Whether an intervention silences a head completely.
  * @param {string[]} changes
  * @param {Part} part
  * @param {number} layer
@@ -191,15 +191,15 @@ export function headsPanel({ store, data }) {
  */
 export function isSilent(changes, part, layer, head) {
   return changes.some((change) => {
-    const found = /^(?:silence|zero):(\w+)\.(\d+|\*)\.(\d+|\*)$/.exec(change);
-    const fits = (/** @type {string} */ text, /** @type {number} */ place) =>
-      text === "*" || Number(text) === place + 1;
-    return found !== null && found[1] === part && fits(found[2], layer) && fits(found[3], head);
+    const match = /^(?:silence|zero):(\w+)\.(\d+|\*)\.(\d+|\*)$/.exec(change);
+    const fits = (/** @type {string} */ text, /** @type {number} */ index) =>
+      text === "*" || Number(text) === index + 1;
+    return match !== null && match[1] === part && fits(match[2], layer) && fits(match[3], head);
   });
 }
 
 /**
- * Silence a head, or let it speak again.
+ * Toggle the intervention that silences a head.
  * @param {import("../state.js").Store} store
  * @param {Part} part
  * @param {number} layer
@@ -212,6 +212,7 @@ export function silence(store, part, layer, head) {
 }
 
 /**
+ * The table of all heads of a part.
  * @param {import("../types.js").Reading | null} reading
  * @param {Part} part
  * @param {any} evidence
@@ -220,7 +221,7 @@ function table(reading, part, evidence) {
   const weights = reading?.attention[part];
   if (!weights) return null;
   const [layers, count, rows, columns] = weights.shape;
-  const out = [];
+  const lines = [];
   for (let layer = 0; layer < layers; layer++) {
     for (let head = 0; head < count; head++) {
       const { data } = weights.at(layer, head);
@@ -230,7 +231,7 @@ function table(reading, part, evidence) {
         top += Math.max(...line) / rows;
         for (const value of line) entropy -= value > 0 ? (value * Math.log2(value)) / rows : 0;
       }
-      out.push([
+      lines.push([
         `${layer + 1}.${head + 1}`,
         number(top, 3),
         number(entropy, 2),
@@ -241,6 +242,6 @@ function table(reading, part, evidence) {
   return {
     caption: `${PART_NAMES[part]} heads in this sentence (mean over ${rows} rows)`,
     head: ["Head", "Largest weight", "Entropy, bits", "Over many sentences"],
-    rows: out,
+    rows: lines,
   };
 }

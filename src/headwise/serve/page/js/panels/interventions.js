@@ -1,4 +1,4 @@
-/** Changing the model for this request: silence, uniform, shift, shuffle, force; and what it does to the translation. */
+/** Interventions in the model (silence, uniform, shift, shuffle, force) and their effect on the translation. */
 
 import { baselineOf } from "../data.js";
 import { button, field, fill, h, select } from "../dom.js";
@@ -19,7 +19,7 @@ const KINDS = /** @type {[string, string][]} */ ([
 
 /** @param {import("../types.js").App} app */
 export function interventionsPanel({ store, data, say }) {
-  const made = panel(
+  const section = panel(
     "interventions",
     "Interventions",
     6,
@@ -27,12 +27,12 @@ export function interventionsPanel({ store, data, say }) {
   );
   const undo = button("Undo", () => store.undo());
   const reset = button("Reset", () => store.intervene([]));
-  made.tools.append(undo, reset);
+  section.tools.append(undo, reset);
   const list = h("ul", { class: "chips", "aria-label": "Active interventions" });
   const result = h("div", { class: "result", "aria-live": "polite" });
   const forms = h("div", { class: "forms" });
-  made.body.append(h("div", {}, forms, list, result));
-  watch(made.body, [data.base, data.under]);
+  section.body.append(h("div", {}, forms, list, result));
+  watch(section.body, [data.base, data.under]);
 
   let kind = "silence";
   let where = "head";
@@ -58,7 +58,7 @@ export function interventionsPanel({ store, data, say }) {
     "aria-label": "Word",
     dir: "auto",
   });
-  const place = h("input", {
+  const wordNumber = h("input", {
     type: "number",
     min: 1,
     max: 999,
@@ -75,7 +75,7 @@ export function interventionsPanel({ store, data, say }) {
   const showForms = () => {
     const { part, layer, head } = store.state;
     const roles = byRole(data.evidence.value);
-    const places = /** @type {[string, string][]} */ ([
+    const scopes = /** @type {[string, string][]} */ ([
       ["head", `this head (${part} ${layer + 1}.${head + 1})`],
       ["layer", `its layer (${part} ${layer + 1})`],
       ["part", `all of ${part}`],
@@ -85,7 +85,7 @@ export function interventionsPanel({ store, data, say }) {
         `as many random heads (${heads.length}, for ${name})`,
       ]),
     ]);
-    if (!places.some(([name]) => name === where)) where = "head";
+    if (!scopes.some(([name]) => name === where)) where = "head";
     const needs = kind === "zero" || kind === "shuffle" || kind === "shift";
     const names = { zero: "Position, from 1", shuffle: "Seed", shift: "By" };
     const attends = !data.run.value || hasAttention(data.run.value);
@@ -102,7 +102,7 @@ export function interventionsPanel({ store, data, say }) {
         { "aria-label": "What to do", "data-key": "kind" },
       ),
       select(
-        places,
+        scopes,
         where,
         (value) => {
           where = value;
@@ -133,20 +133,22 @@ export function interventionsPanel({ store, data, say }) {
           onsubmit: submit(
             () =>
               word.value.trim() &&
-              add([`word:${Math.max(1, place.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`]),
+              add([
+                `word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`,
+              ]),
           ),
         },
-        field("Word", place),
+        field("Word", wordNumber),
         word,
         h("button", { "data-key": "force-word" }, "Force word"),
       ),
     );
   };
 
-  /** The chosen places as interventions. */
+  /** The interventions on the chosen heads. */
   const targets = () => {
     const { part, layer, head } = store.state;
-    const [what, ...rest] = where.split(":");
+    const [scope, ...rest] = where.split(":");
     const name = rest.join(":");
     const value = Math.round(amount.valueAsNumber || 0);
     const suffix =
@@ -157,11 +159,11 @@ export function interventionsPanel({ store, data, say }) {
           : kind === "shift"
             ? `@${value}`
             : "";
-    if (what === "layer") return [`${kind}:${part}.${layer + 1}.*${suffix}`];
-    if (what === "part") return [`${kind}:${part}.*.*${suffix}`];
+    if (scope === "layer") return [`${kind}:${part}.${layer + 1}.*${suffix}`];
+    if (scope === "part") return [`${kind}:${part}.*.*${suffix}`];
     const role = byRole(data.evidence.value).get(name) ?? [];
     const chosen =
-      what === "role" ? role : what === "random" ? others(role, data.run.value) : [{ part, layer, head }];
+      scope === "role" ? role : scope === "random" ? others(role, data.run.value) : [{ part, layer, head }];
     return chosen.map((one) => `${kind}:${one.part}.${one.layer + 1}.${one.head + 1}${suffix}`);
   };
 
@@ -186,7 +188,7 @@ export function interventionsPanel({ store, data, say }) {
   };
 
   const showResult = () => {
-    made.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
     const [trace, base] = [data.trace.value, data.base.value];
     const settled =
       data.trace.status === "ready" && data.base.status === "ready" && data.under.status !== "loading";
@@ -231,7 +233,7 @@ export function interventionsPanel({ store, data, say }) {
             ],
           ],
         }),
-        delta !== null && h("p", { class: "detail" }, told(delta, same)),
+        delta !== null && h("p", { class: "detail" }, explain(delta, same)),
       );
       say(same ? "The translation stays the same." : "The translation changes.");
     }
@@ -251,7 +253,7 @@ export function interventionsPanel({ store, data, say }) {
   showForms();
   showList();
   showResult();
-  return made.root;
+  return section.root;
 }
 
 /** @param {import("../panel.js").Table} table */
@@ -264,11 +266,11 @@ function scrolled(table) {
 }
 
 /**
- * What a change of the log-probability means.
+ * A change of the log-probability in words.
  * @param {number} delta
  * @param {boolean} same
  */
-function told(delta, same) {
+function explain(delta, same) {
   if (Math.abs(delta) < 5e-5)
     return "No change: the model doesn’t use what was taken away, for this sentence.";
   const factor = Math.exp(-Math.abs(delta));
@@ -276,7 +278,7 @@ function told(delta, same) {
 }
 
 /**
- * As many heads of the model that don't have the role; the same ones each time.
+ * As many random heads that don't have the role; the same ones each time.
  * @param {{ part: string, layer: number, head: number }[]} role
  * @param {import("../types.js").Run | null} run
  */
@@ -311,8 +313,8 @@ export function describe(change) {
   const text = rest.join(":");
   if (kind === "prefix") return `begin with “${text}”`;
   if (kind === "word") return `word ${Number(rest[0]) + 1} is “${rest.slice(1).join(":")}”`;
-  const [place, amount] = text.split("@");
-  const [part, layer, head] = place.split(".");
+  const [address, amount] = text.split("@");
+  const [part, layer, head] = address.split(".");
   const at =
     layer === "*" ? `all of ${part}` : head === "*" ? `${part} layer ${layer}` : `${part} ${layer}.${head}`;
   /** @type {Record<string, string>} */

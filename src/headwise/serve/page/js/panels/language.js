@@ -1,15 +1,15 @@
-/** A language model: what it would write next, how drawing changes that, and a continuation of the text. */
+/** A language model: its next-token distribution, the effect of sampling options, and a continuation. */
 
 import { button, field, fill, h } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
 import { counted, number, percent } from "../text.js";
 
-const MORE = 40; // tokens at once
+const MORE = 40; // tokens of a continuation
 
 /** @param {import("../types.js").App} app */
 export function languagePanel({ store, data }) {
-  const made = panel(
+  const section = panel(
     "language",
     "Language model",
     1,
@@ -54,7 +54,7 @@ export function languagePanel({ store, data }) {
   const list = h("div", { class: "nexts", role: "group", "aria-label": "Next tokens" });
   const about = h("p", { class: "detail", "aria-live": "polite" });
   const chart = h("div", {}, list);
-  const asking = h(
+  const form = h(
     "div",
     { class: "ask" },
     text,
@@ -67,20 +67,20 @@ export function languagePanel({ store, data }) {
     ),
     h("div", { class: "row" }, field("Seed", seed), more),
   );
-  made.body.append(h("div", { class: "sides" }, asking, h("div", {}, about, chart)));
-  watch(made.body, [data.next, data.written]);
+  section.body.append(h("div", { class: "sides" }, form, h("div", {}, about, chart)));
+  watch(section.body, [data.next, data.written]);
   roving(list, ".next");
   const refresh = twin(
-    made,
+    section,
     chart,
     () =>
       data.next.value && {
         caption: "The likeliest next tokens",
         head: ["Token", "The model’s probability", "Drawn with"],
-        rows: data.next.value.tokens.map((one) => [
-          shown(one.piece),
-          number(one.probability, 4),
-          number(one.drawn, 4),
+        rows: data.next.value.tokens.map((token) => [
+          visible(token.piece),
+          number(token.probability, 4),
+          number(token.drawn, 4),
         ]),
       },
   );
@@ -91,35 +91,37 @@ export function languagePanel({ store, data }) {
       if (document.activeElement !== input) input.value = String(store.state[key]);
   };
   const show = () => {
-    const found = data.next.value;
-    if (!found) return;
+    const distribution = data.next.value;
+    if (!distribution) return;
     fill(
       about,
-      `${counted(found.kept)} ${found.kept === 1 ? "token" : "tokens"} can be drawn; the model’s own entropy is ${number(found.entropy)} bits. `,
-      found.left_out > 0 ? `The first ${counted(found.left_out)} tokens are beyond what it reads. ` : "",
+      `${counted(distribution.kept)} ${distribution.kept === 1 ? "token" : "tokens"} can be drawn; the model’s own entropy is ${number(distribution.entropy)} bits. `,
+      distribution.left_out > 0
+        ? `The first ${counted(distribution.left_out)} tokens are beyond what it reads. `
+        : "",
       "Bar: the model’s probability; line: what it is drawn with. Enter takes a token.",
     );
     fill(
       list,
-      ...found.tokens.map((one) =>
+      ...distribution.tokens.map((token) =>
         h(
           "button",
           {
             type: "button",
-            class: `next${one.drawn > 0 ? "" : " out"}`,
-            "data-key": `next-${one.id}`,
-            style: { "--own": one.probability, "--drawn": one.drawn },
-            "aria-label": `${shown(one.piece)}: ${percent(one.probability)}, ${one.drawn > 0 ? `drawn with ${percent(one.drawn)}` : "not drawn"}`,
-            onclick: () => store.set({ text: store.state.text + one.text }),
+            class: `next${token.drawn > 0 ? "" : " out"}`,
+            "data-key": `next-${token.id}`,
+            style: { "--own": token.probability, "--drawn": token.drawn },
+            "aria-label": `${visible(token.piece)}: ${percent(token.probability)}, ${token.drawn > 0 ? `drawn with ${percent(token.drawn)}` : "not drawn"}`,
+            onclick: () => store.set({ text: store.state.text + token.text }),
           },
-          h("span", { class: "piece", dir: "auto" }, shown(one.piece)),
+          h("span", { class: "piece", dir: "auto" }, visible(token.piece)),
           h("span", { class: "bar" }),
           h(
             "span",
             { class: "figures" },
-            one.drawn > 0
-              ? `${percent(one.probability)} → ${percent(one.drawn)}`
-              : `${percent(one.probability)}, out`,
+            token.drawn > 0
+              ? `${percent(token.probability)} → ${percent(token.drawn)}`
+              : `${percent(token.probability)}, out`,
           ),
         ),
       ),
@@ -129,21 +131,21 @@ export function languagePanel({ store, data }) {
   };
   store.on(showState);
   data.run.on(({ value }) => {
-    made.root.hidden = !value?.can.language_model;
+    section.root.hidden = !value?.can.language_model;
     showState();
   });
   data.next.on((slot) => slot.status === "ready" && show());
   data.written.on(({ status, value }) => {
     if (status === "ready" && value) store.set({ text: store.state.text + value.text });
   });
-  made.root.hidden = true;
-  return made.root;
+  section.root.hidden = true;
+  return section.root;
 }
 
 /**
- * A token with its spaces and line ends made visible.
+ * A token with visible spaces and line ends.
  * @param {string} piece
  */
-function shown(piece) {
+function visible(piece) {
   return piece.replaceAll("▁", "␣").replaceAll(" ", "␣").replaceAll("\n", "↵");
 }

@@ -1,4 +1,4 @@
-/** A tour in nine steps for someone who has never seen attention; each step acts on the live model. */
+/** A tour in nine steps for users new to attention; each step shows the model's current numbers. */
 
 import { button, fill, h } from "../dom.js";
 import { panel } from "../panel.js";
@@ -7,7 +7,7 @@ import { STEPS } from "../tour.js";
 /** @param {import("../types.js").App} app */
 export function learnPanel(app) {
   const { store, data } = app;
-  const made = panel(
+  const section = panel(
     "learn",
     "Learn",
     8,
@@ -28,7 +28,7 @@ export function learnPanel(app) {
       ),
     ),
   );
-  made.body.append(list);
+  section.body.append(list);
 
   const card = h("aside", { class: "tour", "aria-label": "Tour", hidden: true });
   document.body.append(card);
@@ -43,9 +43,9 @@ export function learnPanel(app) {
   let last = null;
   const show = () => {
     const { tour } = store.state;
-    const arrived = tour !== last;
+    const changed = tour !== last;
     last = tour;
-    card.hidden = tour === null || tour >= STEPS.length || made.root.hidden;
+    card.hidden = tour === null || tour >= STEPS.length || section.root.hidden;
     for (const one of document.querySelectorAll(".panel"))
       one.classList.toggle("toured", tour !== null && one.id === STEPS[tour]?.panel);
     if (tour === null || card.hidden) return;
@@ -71,18 +71,18 @@ export function learnPanel(app) {
         button("End the tour", end, { "data-key": "tour-end" }),
       ),
     );
-    if (!arrived) return;
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (!changed) return;
+    const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)").matches;
     document
       .getElementById(step.panel)
-      ?.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+      ?.scrollIntoView({ block: "start", behavior: reducedMotion ? "auto" : "smooth" });
     heading.focus({ preventScroll: true });
   };
   store.on(show);
   data.run.on(() => {
-    made.root.hidden = data.run.value !== null && !data.run.value.can.products;
+    section.root.hidden = data.run.value !== null && !data.run.value.can.products;
   });
   data.cell.on((slot) => slot.status === "ready" && show());
   data.trace.on((slot) => slot.status === "ready" && show());
-  return made.root;
+  return section.root;
 }

@@ -1,4 +1,4 @@
-/** One head up close: its weights, and its arithmetic from query to output, step by step. */
+/** One head in detail: its weights, and its computation from query to output, step by step. */
 
 import { fill, formula, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
@@ -13,7 +13,7 @@ import { hasAttention, isSilent } from "./heads.js";
 
 /** @param {import("../types.js").App} app */
 export function microscopePanel({ store, data }) {
-  const made = panel(
+  const section = panel(
     "microscope",
     "Microscope",
     4,
@@ -33,10 +33,10 @@ export function microscopePanel({ store, data }) {
   const chart = h("div", {}, view.root);
   const left = h("div", { class: "look" }, title, chart, readout);
   const right = h("div", { class: "work" }, steps, stage);
-  made.body.append(h("div", { class: "sides" }, left, right));
-  watch(made.body, [data.cell]);
+  section.body.append(h("div", { class: "sides" }, left, right));
+  watch(section.body, [data.cell]);
   roving(steps, "[role=tab]");
-  const refresh = twin(made, chart, () => {
+  const refresh = twin(section, chart, () => {
     const weights = matrix();
     return (
       weights && {
@@ -64,13 +64,13 @@ export function microscopePanel({ store, data }) {
       seen: (/** @type {number} */ row, /** @type {number} */ column) => part !== "decoder" || column <= row,
     };
   };
-  /** The cell that is worked out: the pinned one, or the first row's heaviest. @returns {[number, number]} */
+  /** The cell whose computation is shown: the pinned one, or the first row's largest. @returns {[number, number]} */
   const cell = () => {
     const { query, key } = store.state;
-    const found = matrix();
-    if (!found) return [0, 0];
-    const row = Math.min(query ?? 0, found.weights.shape[0] - 1);
-    const line = found.weights.at(row).data;
+    const shown = matrix();
+    if (!shown) return [0, 0];
+    const row = Math.min(query ?? 0, shown.weights.shape[0] - 1);
+    const line = shown.weights.at(row).data;
     return [row, key === null ? line.indexOf(Math.max(...line)) : Math.min(key, line.length - 1)];
   };
   /**
@@ -78,30 +78,30 @@ export function microscopePanel({ store, data }) {
    * @param {number} column
    */
   const tell = (row, column) => {
-    const found = matrix();
-    if (!found) return fill(readout);
-    const weight = found.weights.at(row).data[column];
-    const hidden = !found.seen(row, column);
+    const shown = matrix();
+    if (!shown) return fill(readout);
+    const weight = shown.weights.at(row).data[column];
+    const hidden = !shown.seen(row, column);
     fill(
       readout,
-      h("strong", {}, found.rows[row]),
+      h("strong", {}, shown.rows[row]),
       " looks at ",
-      h("strong", {}, found.columns[column]),
+      h("strong", {}, shown.columns[column]),
       ": ",
       h("data", { value: weight, id: "weight" }, hidden ? "masked, exactly 0" : number(weight, 4)),
     );
   };
   const showMatrix = () => {
-    made.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
-    const found = matrix();
+    section.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
+    const shown = matrix();
     const silent = isSilent(store.state.changes, store.state.part, store.state.layer, store.state.head);
     fill(
       title,
-      found ? `${name()}${silent ? ", silenced: all weights are 0" : ""}` : "Nothing to look at yet.",
+      shown ? `${name()}${silent ? ", silenced: all weights are 0" : ""}` : "Nothing to look at yet.",
     );
-    view.show(found, `Weights of ${name()}. Arrow keys move, Enter pins.`);
+    view.show(shown, `Weights of ${name()}. Arrow keys move, Enter pins.`);
     const [row, column] = cell();
-    if (found) {
+    if (shown) {
       view.place(row, column, store.state.query === null ? null : [row, column]);
       tell(row, column);
     }
@@ -109,7 +109,7 @@ export function microscopePanel({ store, data }) {
   };
   const showSteps = () => {
     const { state } = store;
-    const now = Math.min(state.stage, STAGES.length - 1);
+    const current = Math.min(state.stage, STAGES.length - 1);
     fill(
       steps,
       ...STAGES.map((one, i) =>
@@ -121,16 +121,16 @@ export function microscopePanel({ store, data }) {
             id: `stage-${i}`,
             "data-key": `stage-${i}`,
             "aria-controls": "stage",
-            "aria-selected": String(i === now),
+            "aria-selected": String(i === current),
             onclick: () => store.set({ stage: i }),
-            onfocus: () => i !== now && store.set({ stage: i }),
+            onfocus: () => i !== current && store.set({ stage: i }),
           },
           formula(one.name),
         ),
       ),
     );
     oneStop(steps.children, (one) => one.getAttribute("aria-selected") === "true");
-    stage.setAttribute("aria-labelledby", `stage-${now}`);
+    stage.setAttribute("aria-labelledby", `stage-${current}`);
     const p = data.cell.value;
     if (data.run.value && !data.run.value.can.products) {
       fill(
@@ -144,13 +144,13 @@ export function microscopePanel({ store, data }) {
     } else if (!p) fill(stage, h("p", { class: "muted" }, "Nothing to work out yet."));
     else {
       const key = Math.min(cell()[1], p.key_pieces.length - 1);
-      const one = STAGES[now];
+      const step = STAGES[current];
       fill(
         stage,
-        h("p", { class: "formula" }, formula(one.formula)),
-        h("p", { class: "sentence" }, ...one.sentence(p, key)),
-        ...one.strips(p, key).map((strip) => bars(strip, p)),
-        overview(p, key, now),
+        h("p", { class: "formula" }, formula(step.formula)),
+        h("p", { class: "sentence" }, ...step.sentence(p, key)),
+        ...step.strips(p, key).map((strip) => bars(strip, p)),
+        overview(p, key, current),
       );
     }
   };
@@ -165,11 +165,11 @@ export function microscopePanel({ store, data }) {
   data.trace.on((slot) => slot.status === "ready" && showMatrix());
   data.chosen.on((slot) => slot.status !== "loading" && showMatrix());
   data.cell.on((slot) => slot.status !== "loading" && showSteps());
-  return made.root;
+  return section.root;
 }
 
 /**
- * A vector as bars around zero, with its numbers for those who can't see them.
+ * A vector as bars around zero, with its numbers as text for screen readers.
  * @param {import("../stages.js").Strip} strip
  * @param {Products} p
  */
@@ -220,7 +220,7 @@ function bars({ label, values }, p) {
 }
 
 /**
- * All keys of this query, column by column as far as the steps have come.
+ * The table of all keys of this query, with a column per step up to the current one.
  * @param {Products} p
  * @param {number} key
  * @param {number} stage
@@ -248,7 +248,7 @@ function overview(p, key, stage) {
   const table = tableOf({
     caption: `Every key of ${piece(p.query_piece)}`,
     head: ["Key", ...columns.map((column) => column.name)],
-    rows: p.key_pieces.map((one, i) => [piece(one), ...columns.map((column) => column.value(i))]),
+    rows: p.key_pieces.map((text, i) => [piece(text), ...columns.map((column) => column.value(i))]),
   });
   table.querySelectorAll("tbody tr")[key]?.setAttribute("aria-current", "true");
   return h(

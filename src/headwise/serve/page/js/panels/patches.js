@@ -1,4 +1,4 @@
-/** A model of images: what it makes of one, and which patches each of its heads looked at. */
+/** A vision model: its classes or its caption similarity for an image, and each head's attention over patches. */
 
 import { button, field, fill, h } from "../dom.js";
 import { paint } from "../heat.js";
@@ -24,12 +24,12 @@ import { counted, percent, signed } from "../text.js";
 
 /** @typedef {import("../types.js").ImageView} ImageView */
 
-const WRITTEN = 8; // columns of patches up to which numbers fit into them
-const CLASSES = 10; // that are shown
+const MOST_WITH_NUMBERS = 8; // most columns of patches into which numbers fit
+const CLASSES = 10; // most classes shown
 
 /** @param {import("../types.js").App} app */
 export function patchesPanel({ store, data }) {
-  const made = panel(
+  const section = panel(
     "patches",
     "Patches",
     1,
@@ -56,7 +56,7 @@ export function patchesPanel({ store, data }) {
   };
   const of = h("span", { class: "muted" });
   const file = h("input", { type: "file", accept: "image/*", hidden: true, "aria-label": "Own picture" });
-  const refused = h("p", { class: "detail", role: "status" });
+  const fileError = h("p", { class: "detail", role: "status" });
   const own = button("Own picture…", () =>
     store.state.pixels === null ? file.click() : store.set({ pixels: null }),
   );
@@ -74,24 +74,24 @@ export function patchesPanel({ store, data }) {
     maxlength: 500,
     oninput: () => store.set({ caption: caption.value }),
   });
-  const asked = field("Caption", caption);
+  const captionField = field("Caption", caption);
   const answer = h("div", { class: "answer" });
   const title = h("p", { class: "where" });
   const readout = h("p", { class: "detail", "aria-live": "polite" });
   const grid = h("div", { class: "heads", role: "group", "aria-label": "Heads" });
   const chart = h("div", {}, cells.root);
-  made.body.append(
+  section.body.append(
     h(
       "div",
       { class: "sides" },
-      h("div", { class: "ask look" }, steps, refused, picture.root, asked, answer),
+      h("div", { class: "ask look" }, steps, fileError, picture.root, captionField, answer),
       h("div", { class: "look" }, title, chart, readout, grid),
     ),
   );
-  watch(made.body, [data.run, data.view]);
+  watch(section.body, [data.run, data.view]);
   roving(grid, ".head");
   roving(answer, ".unit");
-  const refresh = twin(made, chart, () => {
+  const refresh = twin(section, chart, () => {
     const view = data.view.value;
     if (!view) return null;
     return word() === null ? weightsTable(view, store.state, name()) : sharesTable(view);
@@ -99,7 +99,7 @@ export function patchesPanel({ store, data }) {
 
   /** @type {number | null} */
   let hovered = null;
-  /** The word whose shares are shown: the one that is pointed at, or the pinned one. */
+  /** The word of the caption whose shares are shown: the hovered or the pinned one, null if there is none. */
   const word = () => {
     const pinned = /^w(\d+)$/.exec(store.state.word ?? "");
     const chosen = hovered ?? (pinned ? Number(pinned[1]) : null);
@@ -120,7 +120,7 @@ export function patchesPanel({ store, data }) {
     fill(of, `of ${counted(run?.images ?? 0)} held out`);
     own.textContent = pixels === null ? "Own picture…" : "Back to the held-out images";
     if (document.activeElement !== caption) caption.value = store.state.caption;
-    asked.hidden = (run?.classes?.length ?? 0) > 0;
+    captionField.hidden = (run?.classes?.length ?? 0) > 0;
   };
   const showPicture = () => {
     const view = data.view.value;
@@ -147,7 +147,7 @@ export function patchesPanel({ store, data }) {
       h(
         "div",
         { class: "words", role: "group", "aria-label": "Words and their shares" },
-        view.words.map((one, i) =>
+        view.words.map((text, i) =>
           h(
             "button",
             {
@@ -161,7 +161,7 @@ export function patchesPanel({ store, data }) {
               onmouseenter: () => hover(i),
               onmouseleave: () => hover(null),
             },
-            one,
+            text,
             h("span", { class: "figures" }, signed(sum(shares.at(i).data), 3)),
           ),
         ),
@@ -169,13 +169,13 @@ export function patchesPanel({ store, data }) {
       h("p", { class: "detail" }, "Point at a word to see what each patch adds to it; Enter pins it."),
     ];
   };
-  /** @param {number | null} place */
-  const hover = (place) => {
-    hovered = place;
+  /** @param {number | null} number */
+  const hover = (number) => {
+    hovered = number;
     showMap();
   };
 
-  /** What is shown: the shares of a word, or the weights of the head. @param {ImageView} view */
+  /** The map that is shown: the shares of a word, or the weights of the head. @param {ImageView} view */
   const mapOf = (view) => {
     const chosen = word();
     return chosen === null ? looked(view, store.state) : sharesOf(view, chosen);
@@ -190,20 +190,20 @@ export function patchesPanel({ store, data }) {
       const value = map.data[r * columns + c];
       return chosen === null ? String(Math.round(100 * value)) : value < 0 ? "−" : "+";
     };
-    const titled =
+    const heading =
       chosen === null
         ? `What ${tokenName(view, asker(view, store.state))} looked at, in ${name()}, in percent`
         : `What each patch adds to “${view.words[chosen]}”`;
-    fill(title, titled);
+    fill(title, heading);
     cells.show(
       {
         weights: scaled(map),
         rows: Array.from({ length: rows }, (_, i) => String(i + 1)),
         columns: Array.from({ length: columns }, (_, i) => String(i + 1)),
         seen: () => true,
-        ...(columns <= WRITTEN ? { text } : {}),
+        ...(columns <= MOST_WITH_NUMBERS ? { text } : {}),
       },
-      `${titled}. Arrow keys move, Enter lets the patch look.`,
+      `${heading}. Arrow keys move, Enter lets the patch look.`,
     );
     const pinned = chosen === null ? patchOf(view, asker(view, store.state)) : null;
     const best = map.data.indexOf(Math.max(...map.data));
@@ -224,19 +224,19 @@ export function patchesPanel({ store, data }) {
     const chosen = word();
     const map = mapOf(view);
     const value = map.data[r * view.grid[1] + c];
-    const shown = h("data", { value, id: "patch" }, chosen === null ? percent(value) : signed(value, 4));
-    const place = h("strong", {}, placed(r, c));
+    const amount = h("data", { value, id: "patch" }, chosen === null ? percent(value) : signed(value, 4));
+    const patchName = h("strong", {}, placed(r, c));
     if (chosen !== null) {
       fill(
         readout,
-        place,
+        patchName,
         " adds ",
-        shown,
+        amount,
         ` to the ${signed(sum(map.data), 3)} of “${view.words[chosen]}”.`,
       );
     } else {
       const first = view.class_token ? percent(weights(view, store.state)[0]) : null;
-      fill(readout, place, " gets ", shown, first && `, the class token ${first}`, ".");
+      fill(readout, patchName, " gets ", amount, first && `, the class token ${first}`, ".");
     }
   };
 
@@ -256,7 +256,7 @@ export function patchesPanel({ store, data }) {
         cells.push([`${layer + 1}.${head + 1}`, cell, `${label}head ${head + 1}`, layer + 1, head + 1]);
       }
     }
-    const now = within(view, state);
+    const current = within(view, state);
     /** @type {[HTMLCanvasElement, import("../tensor.js").Tensor][]} */
     const maps = [];
     fill(
@@ -265,7 +265,7 @@ export function patchesPanel({ store, data }) {
         const canvas = h("canvas", { "aria-hidden": "true" });
         const chosen =
           over === state.over &&
-          (over === "all" || (layer === now[0] && (over === "layer" || head === now[1])));
+          (over === "all" || (layer === current[0] && (over === "layer" || head === current[1])));
         const cell = h(
           "button",
           {
@@ -296,11 +296,11 @@ export function patchesPanel({ store, data }) {
     const [chosen] = file.files ?? [];
     const shape = data.run.value?.shape;
     if (!chosen || !shape) return;
-    fill(refused);
+    fill(fileError);
     try {
       store.set({ pixels: await pixelsOf(chosen, shape) });
     } catch {
-      fill(refused, `${chosen.name} is no picture that this browser can read.`);
+      fill(fileError, `${chosen.name} is no picture that this browser can read.`);
     }
     file.value = "";
   });
@@ -315,7 +315,7 @@ export function patchesPanel({ store, data }) {
     }
   });
   data.run.on(({ value }) => {
-    made.root.hidden = !value?.can.vision;
+    section.root.hidden = !value?.can.vision;
     showState();
   });
   data.view.on(({ status }) => {
@@ -324,24 +324,24 @@ export function patchesPanel({ store, data }) {
     showMap();
     showGrid();
   });
-  made.root.hidden = true;
-  return made.root;
+  section.root.hidden = true;
+  return section.root;
 }
 
 /**
- * The likeliest classes, as bars.
+ * The most probable classes, as bars.
  * @param {ImageView} view
  * @param {string[]} names
  */
 function classes(view, names) {
-  const found = (view.probabilities ?? [])
+  const ranked = (view.probabilities ?? [])
     .map((probability, i) => ({ probability, name: names[i] }))
     .sort((a, b) => b.probability - a.probability);
   return [
     h(
       "ol",
       { class: "nexts", "aria-label": "Classes" },
-      found
+      ranked
         .slice(0, CLASSES)
         .map(({ probability, name }) =>
           h(

@@ -1,4 +1,4 @@
-/** Which source words each target word looked at, as links between two lines of words. */
+/** Cross-attention as links between the source words and the target words. */
 
 import { fill, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
@@ -6,18 +6,18 @@ import { choice, panel, twin, watch } from "../panel.js";
 import { heads, joined, mean } from "../tensor.js";
 import { NEVER_SEEN, number, percent, piece } from "../text.js";
 
-const FAINT = 0.04; // weights below aren't drawn
+const FAINT = 0.04; // links with smaller weights aren't drawn
 
 /**
  * @typedef {object} Links
  * @property {string[]} source
  * @property {string[]} target
- * @property {Set<number>} unknown  places of the source that the model never saw, in whole or in part
+ * @property {Set<number>} unknown  numbers of the source units that the model never saw, in whole or in part
  * @property {import("../tensor.js").Tensor} weights (target, source)
  */
 
 /**
- * The weights that are shown, over words or subwords.
+ * The cross-attention weights over words or subwords, averaged as the state says.
  * @param {import("../state.js").State} state
  * @param {import("../types.js").Side} source
  * @param {import("../types.js").Reading} reading
@@ -28,18 +28,18 @@ export function links(state, source, reading) {
   if (!cross) return null;
   const layer = Math.min(state.layer, cross.shape[0] - 1);
   const head = Math.min(state.head, cross.shape[1] - 1);
-  const chosen = {
+  const selections = {
     head: () => [cross.at(layer, head)],
     layer: () => heads(cross, layer),
     all: () => heads(cross, null),
   };
-  const weights = mean(chosen[state.over]());
+  const weights = mean(selections[state.over]());
   // Row i predicts token i and reads token i − 1; with the shift, a token's row is the one that reads it.
-  const rowOf = (/** @type {number} */ place) => place - state.shift;
-  const target = state.words ? reading.target.word_of : reading.target.pieces.map((_, place) => place);
-  const columns = state.words ? source.word_of : source.pieces.map((_, place) => place);
+  const tokenOf = (/** @type {number} */ row) => row - state.shift;
+  const target = state.words ? reading.target.word_of : reading.target.pieces.map((_, index) => index);
+  const columns = state.words ? source.word_of : source.pieces.map((_, index) => index);
   const rows = cross.shape[2];
-  const owners = Array.from({ length: rows }, (_, row) => (rowOf(row) < 0 ? -1 : target[rowOf(row)]));
+  const units = Array.from({ length: rows }, (_, row) => (tokenOf(row) < 0 ? -1 : target[tokenOf(row)]));
   const names = {
     source: state.words ? source.words : source.pieces.map(piece),
     target: state.words ? reading.target.words : reading.target.pieces.map(piece),
@@ -47,13 +47,13 @@ export function links(state, source, reading) {
   const unknown = new Set(
     names.source.flatMap((_, i) => (source.unknown.includes(state.words ? i : columns[i]) ? [i] : [])),
   );
-  const shares = joined(weights, owners, columns, names.target.length, names.source.length);
+  const shares = joined(weights, units, columns, names.target.length, names.source.length);
   return { ...names, unknown, weights: shares };
 }
 
 /** @param {import("../types.js").App} app */
 export function ribbonPanel({ store, data, say }) {
-  const made = panel(
+  const section = panel(
     "ribbon",
     "Alignment",
     2,
@@ -84,18 +84,18 @@ export function ribbonPanel({ store, data, say }) {
     ],
     (value) => store.set({ words: value === "true" }),
   );
-  const place = h("div", { class: "where" });
-  made.tools.append(over.root, place, shift.root, words.root);
+  const heading = h("div", { class: "where" });
+  section.tools.append(over.root, heading, shift.root, words.root);
   const chart = h("div", { class: "ribbon" });
   const caption = h("p", { class: "detail", "aria-live": "polite" });
-  made.body.append(chart, caption);
-  watch(made.body, [data.trace, data.chosen]);
+  section.body.append(chart, caption);
+  watch(section.body, [data.trace, data.chosen]);
   /** @type {Links | null} */
   let shown = null;
   /** @type {string | null} */
   let hovered = null;
   const refresh = twin(
-    made,
+    section,
     chart,
     () =>
       shown && {
@@ -114,7 +114,7 @@ export function ribbonPanel({ store, data, say }) {
     shift.show(String(state.shift));
     words.show(String(state.words));
     fill(
-      place,
+      heading,
       state.over === "all"
         ? "all layers and heads"
         : `layer ${state.layer + 1}${state.over === "head" ? `, head ${state.head + 1}` : ""}`,
@@ -122,7 +122,7 @@ export function ribbonPanel({ store, data, say }) {
     const { reading } = data;
     const source = data.trace.value?.source;
     shown = reading && source ? links(state, source, reading) : null;
-    made.root.hidden = data.run.value !== null && !data.run.value.parts?.cross;
+    section.root.hidden = data.run.value !== null && !data.run.value.parts?.cross;
     if (!shown)
       fill(
         chart,
@@ -132,8 +132,8 @@ export function ribbonPanel({ store, data, say }) {
     refresh();
   };
 
-  /** @param {Links} found */
-  const draw = (found) => {
+  /** @param {Links} alignment */
+  const draw = (alignment) => {
     const line = (
       /** @type {string[]} */ names,
       /** @type {string} */ side,
@@ -145,7 +145,7 @@ export function ribbonPanel({ store, data, say }) {
         { class: `line ${side}`, role: "group", "aria-label": label, lang },
         names.map((name, i) => {
           const id = side[0] + i;
-          const unknown = side === "source" && found.unknown.has(i);
+          const unknown = side === "source" && alignment.unknown.has(i);
           return h(
             "button",
             {
@@ -168,8 +168,8 @@ export function ribbonPanel({ store, data, say }) {
         }),
       );
     const languages = data.run.value?.languages;
-    const top = line(found.source, "source", "Source", languages?.source);
-    const bottom = line(found.target, "target", "Target", languages?.target);
+    const top = line(alignment.source, "source", "Source", languages?.source);
+    const bottom = line(alignment.target, "target", "Target", languages?.target);
     const curves = s("svg", { class: "links", "aria-hidden": "true" });
     const stage = h("div", { class: "stage" }, top, curves, bottom);
     fill(chart, stage);
@@ -180,7 +180,7 @@ export function ribbonPanel({ store, data, say }) {
       "upright",
       top.scrollWidth > chart.clientWidth || bottom.scrollWidth > chart.clientWidth,
     );
-    connect(stage, found);
+    connect(stage, alignment);
     mark();
   };
 
@@ -189,7 +189,7 @@ export function ribbonPanel({ store, data, say }) {
     mark();
   };
 
-  /** Show the partners of the word that is looked at, and let the rest recede. */
+  /** Highlight the hovered or pinned word and its partners. */
   const mark = () => {
     const id = hovered ?? store.state.word;
     const near = id && shown ? partners(shown, id) : [];
@@ -240,10 +240,10 @@ export function ribbonPanel({ store, data, say }) {
     width = chart.clientWidth;
     draw(shown);
   }).observe(chart);
-  return made.root;
+  return section.root;
 }
 
-/** @param {import("../state.js").State} state */
+/** The weights shown, in words. @param {import("../state.js").State} state */
 function rule(state) {
   const which = {
     head: `layer ${state.layer + 1}, head ${state.head + 1}`,
@@ -254,30 +254,30 @@ function rule(state) {
 }
 
 /**
- * The words on the other side, the heaviest first.
- * @param {Links} found
+ * The words on the other side that a word is linked to, by decreasing weight.
+ * @param {Links} alignment
  * @param {string} id
  */
-function partners(found, id) {
-  const [fromSource, place] = [id[0] === "s", Number(id.slice(1))];
-  const names = fromSource ? found.target : found.source;
-  const columns = found.source.length;
+function partners(alignment, id) {
+  const [fromSource, index] = [id[0] === "s", Number(id.slice(1))];
+  const names = fromSource ? alignment.target : alignment.source;
+  const columns = alignment.source.length;
   return names
     .map((name, i) => ({
       id: (fromSource ? "t" : "s") + i,
       name,
-      weight: found.weights.data[fromSource ? i * columns + place : place * columns + i] ?? 0,
+      weight: alignment.weights.data[fromSource ? i * columns + index : index * columns + i] ?? 0,
     }))
     .filter(({ weight }) => weight >= FAINT)
     .sort((a, b) => b.weight - a.weight);
 }
 
 /**
- * Draw the links where the words stand.
+ * Draw the links between the words' positions on the page.
  * @param {HTMLElement} stage
- * @param {Links} found
+ * @param {Links} alignment
  */
-function connect(stage, found) {
+function connect(stage, alignment) {
   const svg = /** @type {SVGSVGElement} */ (stage.querySelector("svg"));
   const frame = svg.getBoundingClientRect();
   svg.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
@@ -289,12 +289,12 @@ function connect(stage, found) {
     });
   const [from, to] = [centers("source"), centers("target")];
   const end = upright ? frame.width : frame.height;
-  const columns = found.source.length;
+  const columns = alignment.source.length;
   fill(
     svg,
     to.flatMap((y, row) =>
       from.map((x, column) => {
-        const weight = found.weights.data[row * columns + column];
+        const weight = alignment.weights.data[row * columns + column];
         if (weight < FAINT) return null;
         const path = upright
           ? `M0 ${x} C${end / 2} ${x} ${end / 2} ${y} ${end} ${y}`

@@ -1,22 +1,22 @@
-/** The curves of a training, also of one that is still running. */
+/** The training curves of a run, also while it is still training. */
 
 import { fill, h, s } from "../dom.js";
 import { panel, twin, watch } from "../panel.js";
 import { counted, number } from "../text.js";
 
-const EVERY = 5000; // milliseconds between looks at a training that is still running
+const POLL_EVERY = 5000; // milliseconds between requests while a training is running
 const [WIDTH, HEIGHT, LEFT, BOTTOM] = [420, 190, 46, 22];
 
 /** @typedef {{ name: string, points: [number, number][], dashed: boolean }} Line */
 
 /** @param {import("../types.js").App} app */
 export function trainingPanel({ data }) {
-  const made = panel("training", "Training", 9, "The curves of this run, from its metrics.jsonl.");
+  const section = panel("training", "Training", 9, "The curves of this run, from its metrics.jsonl.");
   const charts = h("div", { class: "curves" });
   const status = h("p", { class: "detail", role: "status" });
-  made.body.append(status, charts);
-  watch(made.body, [data.curves]);
-  const refresh = twin(made, charts, () => {
+  section.body.append(status, charts);
+  watch(section.body, [data.curves]);
+  const refresh = twin(section, charts, () => {
     const records = data.curves.value?.records ?? [];
     return {
       caption: "Reports, the last first",
@@ -24,10 +24,10 @@ export function trainingPanel({ data }) {
       rows: records
         .slice(-500)
         .reverse()
-        .map((one) => [
-          one.step,
-          one.kind,
-          ...["loss", "learning_rate", "bleu"].map((key) => shown(one[key])),
+        .map((record) => [
+          record.step,
+          record.kind,
+          ...["loss", "learning_rate", "bleu"].map((key) => formatted(record[key])),
         ]),
     };
   });
@@ -41,18 +41,18 @@ export function trainingPanel({ data }) {
         ? "This run has no metrics.jsonl."
         : `${curves.going_on ? "In training" : "Not in training now"}: step ${counted(last.step)} of ${counted(curves.max_steps)}.`,
     );
-    const of = (/** @type {string} */ kind, /** @type {string} */ key) =>
+    const pointsOf = (/** @type {string} */ kind, /** @type {string} */ key) =>
       /** @type {[number, number][]} */ (
         curves.records
-          .filter((one) => one.kind === kind && typeof one[key] === "number")
-          .map((one) => [one.step, one[key]])
+          .filter((record) => record.kind === kind && typeof record[key] === "number")
+          .map((record) => [record.step, record[key]])
       );
     const line = (
       /** @type {string} */ name,
       /** @type {string} */ kind,
       /** @type {string} */ key,
       dashed = false,
-    ) => ({ name, points: of(kind, key), dashed });
+    ) => ({ name, points: pointsOf(kind, key), dashed });
     fill(
       charts,
       ...[
@@ -66,11 +66,12 @@ export function trainingPanel({ data }) {
   data.curves.on((slot) => slot.status === "ready" && show());
   window.setInterval(() => {
     if (data.curves.value?.going_on && !document.hidden) data.curves.retry();
-  }, EVERY);
-  return made.root;
+  }, POLL_EVERY);
+  return section.root;
 }
 
 /**
+ * A line chart over steps, null without points.
  * @param {string} title
  * @param {Line[]} lines
  */
@@ -104,7 +105,7 @@ function chart(title, lines) {
         role: "img",
         "aria-label": `${title}: ${lines
           .filter((line) => line.points.length)
-          .map((line) => `${line.name} ends at ${shown(line.points[line.points.length - 1][1])}`)
+          .map((line) => `${line.name} ends at ${formatted(line.points[line.points.length - 1][1])}`)
           .join(", ")}`,
       },
       ticks.flatMap((tick) => [
@@ -124,8 +125,8 @@ function chart(title, lines) {
   );
 }
 
-/** @param {unknown} value */
-function shown(value) {
+/** A value of a metric as text, empty if there is none. @param {unknown} value */
+function formatted(value) {
   return typeof value === "number"
     ? Math.abs(value) < 0.01 && value !== 0
       ? value.toExponential(2).replace("-", "−")
@@ -133,7 +134,7 @@ function shown(value) {
     : "";
 }
 
-/** @param {number} value */
+/** An axis label. @param {number} value */
 function axis(value) {
   return value !== 0 && Math.abs(value) < 0.01
     ? value.toExponential(0).replace("-", "−")

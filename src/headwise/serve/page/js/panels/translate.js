@@ -1,4 +1,4 @@
-/** The text, its translation shaded where the model was unsure, and the other hypotheses. */
+/** The source text, its translation shaded by the uncertainty of each token, and the other hypotheses. */
 
 import { baselineOf, settingsOf } from "../data.js";
 import { button, field, fill, h, select } from "../dom.js";
@@ -9,7 +9,7 @@ import { changesBetween } from "./difference.js";
 
 /** @param {import("../types.js").App} app */
 export function translatePanel({ store, data }) {
-  const made = panel(
+  const section = panel(
     "translate",
     "Translate",
     1,
@@ -51,7 +51,7 @@ export function translatePanel({ store, data }) {
     h("h3", {}, "Hypotheses"),
     hypotheses,
   );
-  made.body.append(
+  section.body.append(
     h(
       "div",
       { class: "sides" },
@@ -67,7 +67,7 @@ export function translatePanel({ store, data }) {
     ),
   );
   watch(answer, [data.run, data.trace, data.chosen]);
-  const refresh = twin(made, answer, () => tokenTable(data.reading));
+  const refresh = twin(section, answer, () => tokenTable(data.reading));
   roving(output, ".token");
   roving(words, ".unknown");
 
@@ -85,18 +85,18 @@ export function translatePanel({ store, data }) {
     const run = data.run.value;
     if (!run) return;
     setLanguage(source, run.languages.source);
-    for (const said of [output, hypotheses, difference]) setLanguage(said, run.languages.target);
-    const found = run.samples ?? [];
-    if (found.length === 0) fill(samples);
+    for (const element of [output, hypotheses, difference]) setLanguage(element, run.languages.target);
+    const sentences = run.samples ?? [];
+    if (sentences.length === 0) fill(samples);
     else {
       const options = /** @type {[string, string][]} */ ([
         ["", "Examples…"],
-        ...found.map((text) => [text, text]),
+        ...sentences.map((text) => [text, text]),
       ]);
       const list = select(options, "", (text) => text && store.set({ text }), { "aria-label": "Examples" });
       fill(samples, list);
     }
-    made.root.hidden = !run.can.translate;
+    section.root.hidden = !run.can.translate;
   };
   const showOutput = () => {
     const { reading } = data;
@@ -106,11 +106,11 @@ export function translatePanel({ store, data }) {
     } else fill(output, reading ? tokens(reading, (text) => fill(detail, ...text), store) : []);
     oneStop(output.querySelectorAll(".token"));
     fill(detail);
-    const found = (trace?.source.unknown ?? []).map((place) => trace?.source.words[place] ?? "");
-    unknown.hidden = found.length === 0;
-    fill(words, ...found.map((word) => unknownWord(word)));
+    const unknownWords = (trace?.source.unknown ?? []).map((index) => trace?.source.words[index] ?? "");
+    unknown.hidden = unknownWords.length === 0;
+    fill(words, ...unknownWords.map((word) => unknownWord(word)));
     oneStop(words.querySelectorAll(".unknown"));
-    if (found.length) source.setAttribute("aria-describedby", "notes");
+    if (unknownWords.length) source.setAttribute("aria-describedby", "notes");
     else source.removeAttribute("aria-describedby");
     fill(notes, ...(trace?.notes ?? []).map((note) => `Note: ${note}.`));
     notes.hidden = !trace?.notes.length;
@@ -149,11 +149,11 @@ export function translatePanel({ store, data }) {
   data.base.on(showDifference);
   data.chosen.on((slot) => slot.status !== "loading" && showOutput());
   showState();
-  return made.root;
+  return section.root;
 }
 
 /**
- * A word of the source with its mark, which can be moved to.
+ * A marked unknown word of the source, which can get the focus.
  * @param {string} word
  */
 function unknownWord(word) {
@@ -187,36 +187,37 @@ function setLanguage(element, language) {
 }
 
 /**
+ * The tokens of the output, grouped by word; pointing at one shows its alternatives.
  * @param {import("../types.js").Reading} reading
  * @param {(text: import("../dom.js").Child[]) => void} tell
  * @param {import("../state.js").Store} store
  */
 function tokens(reading, tell, store) {
-  const { target, log_probabilities: gains } = reading;
+  const { target, log_probabilities: logProbabilities } = reading;
   return target.words.flatMap((_, word) => {
-    const places = target.word_of.flatMap((owner, place) => (owner === word ? [place] : []));
+    const indices = target.word_of.flatMap((owner, index) => (owner === word ? [index] : []));
     return [
       h(
         "span",
         { class: "word" },
-        places.map((place) => {
-          const probability = Math.exp(gains[place]);
-          const shown = () => tell(alternatives(reading, place, store));
+        indices.map((index) => {
+          const probability = Math.exp(logProbabilities[index]);
+          const show = () => tell(alternatives(reading, index, store));
           return h(
             "span",
             {
-              class: `token${probability < 0.5 ? " unsure" : ""}${target.pieces[place].startsWith("<") ? " special" : ""}`,
+              class: `token${probability < 0.5 ? " unsure" : ""}${target.pieces[index].startsWith("<") ? " special" : ""}`,
               role: "button",
-              "data-key": `token-${place}`,
-              "aria-label": `${piece(target.pieces[place])}, probability ${percent(probability)}`,
+              "data-key": `token-${index}`,
+              "aria-label": `${piece(target.pieces[index])}, probability ${percent(probability)}`,
               style: { "--doubt": (1 - probability).toFixed(3) },
-              onfocus: shown,
-              onmouseenter: shown,
-              onclick: shown,
+              onfocus: show,
+              onmouseenter: show,
+              onclick: show,
             },
-            target.pieces[place].startsWith("<")
-              ? target.pieces[place]
-              : target.pieces[place].replace("▁", ""),
+            target.pieces[index].startsWith("<")
+              ? target.pieces[index]
+              : target.pieces[index].replace("▁", ""),
           );
         }),
       ),
@@ -226,44 +227,45 @@ function tokens(reading, tell, store) {
 }
 
 /**
- * What the model could have said instead, likeliest first; a whole word can be forced.
+ * The alternatives to a token, most probable first; one that is a whole word can be forced.
  * @param {import("../types.js").Reading} reading
- * @param {number} place
+ * @param {number} index
  * @param {import("../state.js").Store} store
  * @returns {import("../dom.js").Child[]}
  */
-function alternatives(reading, place, store) {
-  const word = reading.target.word_of[place];
-  const opens = place === 0 || reading.target.word_of[place - 1] !== word;
-  const list = reading.alternatives[place].map((other) => {
+function alternatives(reading, index, store) {
+  const word = reading.target.word_of[index];
+  const opens = index === 0 || reading.target.word_of[index - 1] !== word;
+  const list = reading.alternatives[index].map((other) => {
     const text = `${piece(other.piece)} ${percent(Math.exp(other.log_probability))}`;
-    const whole = opens && /^▁./.test(other.piece) && other.id !== reading.target.ids[place];
+    const whole = opens && /^▁./.test(other.piece) && other.id !== reading.target.ids[index];
     if (!whole) return h("span", { class: "alternative" }, text);
     const force = () => store.intervene([...store.state.changes, `word:${word}:${other.piece.slice(1)}`]);
     return button(text, force, { class: "alternative", title: `Say “${other.piece.slice(1)}” here` });
   });
-  return [`Token ${place + 1}: `, ...list.flatMap((one) => [one, " "])];
+  return [`Token ${index + 1}: `, ...list.flatMap((one) => [one, " "])];
 }
 
 /**
- * @param {import("../types.js").Hypothesis} one
+ * An entry of the list of hypotheses.
+ * @param {import("../types.js").Hypothesis} entry
  * @param {number} rank
  * @param {import("../state.js").Store} store
  * @param {import("../types.js").Reading | null} reading
  */
-function hypothesis(one, rank, store, reading) {
-  const node = rank === 0 ? null : one.node;
-  const shown = store.state.node === node || (rank === 0 && store.state.node === one.node);
+function hypothesis(entry, rank, store, reading) {
+  const node = rank === 0 ? null : entry.node;
+  const shown = store.state.node === node || (rank === 0 && store.state.node === entry.node);
   return h(
     "li",
     { class: shown ? "shown" : "" },
     button(
       [
-        h("span", { dir: "auto", lang: null }, one.text),
+        h("span", { dir: "auto", lang: null }, entry.text),
         h(
           "span",
           { class: "figures" },
-          `log P ${number(one.log_probability)} ÷ ${number(one.length_penalty)} = ${number(one.score, 3)}`,
+          `log P ${number(entry.log_probability)} ÷ ${number(entry.length_penalty)} = ${number(entry.score, 3)}`,
         ),
       ],
       () => store.set({ node }),
@@ -276,17 +278,17 @@ function hypothesis(one, rank, store, reading) {
   );
 }
 
-/** @param {import("../types.js").Reading | null} reading */
+/** The table of the output's tokens. @param {import("../types.js").Reading | null} reading */
 function tokenTable(reading) {
   if (!reading) return null;
   return {
     caption: `Tokens of “${reading.target.text}”: log P ${number(reading.log_probability, 4)}, score ${number(reading.score, 4)}`,
     head: ["Token", "Probability", "log P", "Instead"],
-    rows: reading.target.pieces.map((one, place) => [
-      piece(one),
-      number(Math.exp(reading.log_probabilities[place]), 4),
-      number(reading.log_probabilities[place], 4),
-      reading.alternatives[place]
+    rows: reading.target.pieces.map((text, index) => [
+      piece(text),
+      number(Math.exp(reading.log_probabilities[index]), 4),
+      number(reading.log_probabilities[index], 4),
+      reading.alternatives[index]
         .slice(0, 3)
         .map((other) => `${piece(other.piece)} ${percent(Math.exp(other.log_probability))}`)
         .join(", "),
