@@ -1,4 +1,4 @@
-"""Fixtures of the tests that use Headwise as its users do."""
+"""Fixtures of the system tests, which run Headwise by its commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def program(capsys: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture(scope="module")
 def trained(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has come to its end, to be copied and harmed."""
+    """A finished run, which tests copy and damage."""
     run = tmp_path_factory.mktemp("trained") / "run"
     assert run_program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
     return run

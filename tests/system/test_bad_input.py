@@ -1,4 +1,4 @@
-"""A mistake gets one sentence that names it, exit code 2, and nothing is lost."""
+"""A user's mistake is reported in one sentence with exit code 2, and no data is lost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def two_files(program: Call, folder: Path, source: bytes, target: bytes, *more: 
         ),
     ],
 )
-def test_text_that_can_not_be_learned_from(
+def test_unusable_training_text_is_refused(
     source: bytes, target: bytes, sentence: str, program: Call, tmp_path: Path
 ) -> None:
     outcome = two_files(program, tmp_path, source, target)
@@ -82,7 +82,7 @@ def test_one_side_only(program: Call, toy: Toy, tmp_path: Path) -> None:
     ("size", "sentence"),
     [(1000, "expected at most "), (20, "expected at least ")],
 )
-def test_a_vocabulary_that_the_text_does_not_allow(
+def test_a_vocabulary_size_that_the_text_does_not_allow(
     size: int, sentence: str, program: Call, toy: Toy, tmp_path: Path
 ) -> None:
     outcome = train(program, toy, tmp_path / "run", f"subwords.size={size}")
@@ -90,7 +90,7 @@ def test_a_vocabulary_that_the_text_does_not_allow(
     assert outcome.error.endswith(f"found {size}")
 
 
-def test_the_number_that_the_sentence_names_does(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_the_vocabulary_size_named_by_the_error_works(program: Call, toy: Toy, tmp_path: Path) -> None:
     outcome = train(program, toy, tmp_path / "run", "subwords.size=1000")
     most = outcome.error.split("at most ")[1].split(",")[0]
     assert train(program, toy, tmp_path / "run", f"subwords.size={most}", "--max-steps=1").code == 0
@@ -103,7 +103,7 @@ def test_sentences_longer_than_a_batch(program: Call, toy: Toy, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("before", [0, 3, 100])
-def test_the_lines_before_a_bad_one_are_done(
+def test_lines_before_an_invalid_one_are_processed(
     before: int, program: Call, toy: Toy, run: Path, tmp_path: Path
 ) -> None:
     good, bad, target = (tmp_path / name for name in ("good", "bad", "target"))
@@ -170,14 +170,14 @@ def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: 
         ("training", "command line: expected key.sub=value, found 'training'"),
     ],
 )
-def test_a_configuration_that_can_not_be(
+def test_an_invalid_configuration_is_refused(
     key: str, sentence: str, program: Call, toy: Toy, tmp_path: Path
 ) -> None:
     assert sentence in train(program, toy, tmp_path / "run", *key.split()).error
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_all_problems_are_told_at_once(program: Call, tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(program: Call, tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("model: {droput: 0.1, heads: zero}\ntraning: {max_steps: 5}\nbatch: {tokens: -1}\n")
     error = program("train", "-c", file, "-o", tmp_path / "run").error
@@ -187,7 +187,7 @@ def test_all_problems_are_told_at_once(program: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "just words", b"\xff\xfe"])
-def test_a_configuration_file_that_is_none(text: str | bytes, program: Call, tmp_path: Path) -> None:
+def test_an_invalid_configuration_file_is_refused(text: str | bytes, program: Call, tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     assert program("train", "-c", file, "-o", tmp_path / "run").error.startswith(f"{file}: expected ")
@@ -207,7 +207,7 @@ def test_a_configuration_file_that_is_none(text: str | bytes, program: Call, tmp
         (["translate", "nowhere"], "nowhere: expected a run directory, found none"),
     ],
 )
-def test_a_command_that_can_not_be(
+def test_an_invalid_command_is_refused(
     arguments: list[str], sentence: str, program: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -215,16 +215,14 @@ def test_a_command_that_can_not_be(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
+def test_an_error_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
     outcome = headwise("train", "-c", toy.config, "model.droput=0.2", "-o", tmp_path / "run")
     assert outcome.error == f"{toy.config}: model.droput: unknown key (did you mean model.dropout?)"
     assert outcome.out == ""
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "²", "٣"])
-def test_numbers_that_no_integer_is_read_from(
-    number: str, program: Call, toy: Toy, run: Path, tmp_path: Path
-) -> None:
+def test_invalid_numbers_are_refused(number: str, program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
     explain = ("explain", run, "--text", "ba be")
     assert program(*explain, "--word", number).error.startswith("word: expected one of the output (")
     picture = tmp_path / "out.png"
@@ -262,7 +260,7 @@ def test_a_folder_that_may_not_be_written(program: Call, toy: Toy, tmp_path: Pat
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of one megabyte."""
+    """Mount a disk of one megabyte."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
@@ -273,7 +271,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, leave: int) -> Path:
-    """Write a file that leaves so many bytes free."""
+    """Fill a disk with a file so that `leave` bytes stay free."""
     ballast = disk / "ballast"
     status = os.statvfs(disk)
     ballast.write_bytes(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
@@ -290,7 +288,7 @@ def test_a_disk_that_fills_while_text_is_prepared(program: Call, toy: Toy, small
 def test_a_disk_that_fills_while_training(
     leave: int, program: Call, toy: Toy, trained: Path, small_disk: Path
 ) -> None:
-    """Where it fills is chance; what was saved stays whole, and the run goes on when there is room again."""
+    """The disk fills at any point; saved checkpoints stay intact, and the run resumes when there is space again."""
     run = small_disk / "run"
     assert train(program, toy, run, "--max-steps=4").code == 0
     ballast = fill(small_disk, leave)

@@ -1,4 +1,4 @@
-"""A run that is damaged, or another one than it seems, is refused in one sentence and left as it is."""
+"""A run that is damaged or doesn't match its configuration is refused in one sentence and left unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_damaged_checkpoint(name: str, harm: str, program: Call, toy: Toy, run
     assert snapshot(run) == before
 
 
-def test_the_way_out_of_a_damaged_checkpoint_works(program: Call, toy: Toy, run: Path) -> None:
+def test_the_advice_about_a_damaged_checkpoint_works(program: Call, toy: Toy, run: Path) -> None:
     (run / "checkpoints" / "step-00000006" / "model.safetensors").write_bytes(b"")
     error = train(program, toy, run, "--max-steps=9").error
     assert f"write step-00000004 into {run}/latest to go on from there, or use --restart" in error
@@ -115,7 +115,7 @@ def test_a_folder_of_another_program(program: Call, toy: Toy, tmp_path: Path) ->
     assert {path.name for path in tmp_path.iterdir()} == {".lock", "config.yaml"}
 
 
-def test_restarting_with_a_mistake_loses_nothing(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+def test_a_failed_restart_loses_nothing(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
     def essentials() -> dict[str, bytes]:
         return {name: content for name, content in snapshot(run).items() if "/prepared/" not in name}
 
@@ -125,7 +125,7 @@ def test_restarting_with_a_mistake_loses_nothing(program: Call, toy: Toy, run: P
         assert essentials() == before
 
 
-def test_restarting_begins_anew(program: Call, toy: Toy, run: Path) -> None:
+def test_restart_trains_from_scratch(program: Call, toy: Toy, run: Path) -> None:
     outcome = train(program, toy, run, "--restart", "--max-steps=3", "model.d_ff=64", "--json")
     assert outcome.code == 0
     assert json.loads(outcome.out)["steps"] == 3
@@ -141,7 +141,7 @@ def test_a_folder_that_is_no_run(program: Call, toy: Toy, tmp_path: Path) -> Non
     )
 
 
-def test_a_run_that_has_not_come_to_its_end(program: Call, toy: Toy, run: Path) -> None:
+def test_an_unfinished_run(program: Call, toy: Toy, run: Path) -> None:
     (run / "model.safetensors").unlink()
     assert program("translate", run, toy.source).error == (
         f"{run}/model.safetensors: there is no such file; was this run trained to its end?"
@@ -159,20 +159,22 @@ def test_a_damaged_model(program: Call, toy: Toy, run: Path) -> None:
 def test_a_subword_model_that_does_not_match(
     change: list[Any], program: Call, toy: Toy, run: Path, tmp_path: Path
 ) -> None:
-    """Another size would not fit the embeddings; another text would, and translate nonsense."""
+    """A model of another size doesn't fit the embeddings; one from another text fits, but would give wrong output."""
     other = tmp_path / "other"
     assert train(program, toy, other, *change, "--max-steps=1").code == 0
     shutil.copy(other / "spm.model", run / "spm.model")
     error = program("translate", run, toy.source).error
     assert error.startswith(f"{run}: expected the subword model that it was trained with (")
     (run / "spm.model").write_bytes(b"no model")
-    found = hashlib.sha256(b"no model").hexdigest()[:12]  # seen before SentencePiece reads it
+    checksum = hashlib.sha256(b"no model").hexdigest()[:12]  # compared before SentencePiece reads the file
     error = program("translate", run, toy.source).error
     assert error.startswith(f"{run}: expected the subword model that it was trained with (")
-    assert error.endswith(f"), found another ({found})")
+    assert error.endswith(f"), found another ({checksum})")
 
 
-def test_runs_of_different_subwords_do_not_vote(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+def test_runs_with_different_subwords_form_no_ensemble(
+    program: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     assert train(program, toy, other, "subwords.size=47", "--max-steps=1").code == 0
     error = program("translate", run, toy.source, "--with", other).error

@@ -1,4 +1,4 @@
-"""Denoising and what begins from it, and exercises: trained, stopped and resumed, scored."""
+"""Denoising, fine-tuning from it, and exercises: training, resuming and evaluation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRAINING = {
 
 
 def write(folder: Path, **changes: Any) -> Path:
-    """Two sentences in a random order: whatever is taken out follows from what is left."""
+    """Write a configuration and a text of two sentences in random order: removed spans follow from the rest."""
     draw = random.Random(1)
     lines = ["the cat sat on the mat by the old red door.\n", "Ein Hund saß auf dem Gras und sah ihr zu.\n"]
     (folder / "text.txt").write_text("".join(draw.choice(lines) for _ in range(300)))
@@ -44,7 +44,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize("corruption", ["spans", "infilling"])
-def test_text_is_restored(corruption: str, program: Call, tmp_path: Path) -> None:
+def test_text_is_reconstructed(corruption: str, program: Call, tmp_path: Path) -> None:
     run, shown = tmp_path / "run", tmp_path / "shown.txt"
     config = write(tmp_path, denoising={"corruption": corruption, "share": 0.2})
     assert program("train", "-c", config, "model.dropout=0", "--max-steps=60", "-o", run).code == 0
@@ -57,28 +57,28 @@ def test_text_is_restored(corruption: str, program: Call, tmp_path: Path) -> Non
     lines = shown.read_text().splitlines()
     assert len(lines) == report["windows"]
     mark = "<span0>" if corruption == "spans" else "<mask>"
-    damaged, wanted, said = zip(*(line.split(" → ") for line in lines), strict=True)
-    assert all(mark in line for line in damaged)
+    corrupted, references, outputs = zip(*(line.split(" → ") for line in lines), strict=True)
+    assert all(mark in line for line in corrupted)
     assert report["exact"] == pytest.approx(
-        100 * sum(a == b for a, b in zip(wanted, said, strict=True)) / len(lines)
+        100 * sum(a == b for a, b in zip(references, outputs, strict=True)) / len(lines)
     )
     file = json.loads(program("evaluate", run, tmp_path / "text.txt", "--json").out)
     assert file["windows"] > report["windows"]
 
 
-def test_stopped_and_resumed_in_a_new_process_is_all_in_one_go(program: Call, tmp_path: Path) -> None:
+def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(program: Call, tmp_path: Path) -> None:
     config, whole, parts = write(tmp_path), tmp_path / "whole", tmp_path / "parts"
     assert program("train", "-c", config, "-o", whole).code == 0
     assert program("train", "-c", config, "-o", parts, "--max-steps=10").code == 0
     again = headwise("train", "-c", config, "-o", parts)
     assert again.code == 0, again.err
-    found = [result(parts), result(whole)]
-    for part in found:
+    results = [result(parts), result(whole)]
+    for part in results:
         part["metrics"] = [record for record in part["metrics"] if record["step"] != 10]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
-def test_a_translation_begins_from_it(program: Call, tmp_path: Path) -> None:
+def test_translation_is_initialized_from_denoising(program: Call, tmp_path: Path) -> None:
     begun, run = tmp_path / "begun", tmp_path / "run"
     config = write(tmp_path)
     assert program("train", "-c", config, "-o", begun).code == 0

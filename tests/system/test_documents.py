@@ -1,4 +1,4 @@
-"""What README and docs show: every command has the options it is shown with, and the main path works as printed."""
+"""README and docs: every command shown has its options, paths exist, and the README's main example works."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ CONFIGURATIONS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def shown_commands() -> list[tuple[str, str]]:
-    """Every `headwise …` line of every shell block, with its document."""
-    found = []
+    """Return every `headwise …` line of every shell block, with its document."""
+    commands = []
     for document in DOCUMENTS:
         for block in re.findall(r"```(?:sh)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.splitlines():
                 match = re.search(r"(?:^|\| |-m )(headwise \w.*)", line)
                 if match:
-                    found.append((document.name, match.group(1).split("  ")[0]))
-    return found
+                    commands.append((document.name, match.group(1).split("  ")[0]))
+    return commands
 
 
 def click_command(name: str) -> Any:
@@ -73,12 +73,12 @@ def test_the_readme_names_every_command() -> None:
     assert all(f"`headwise {name}`" in readme for name in COMMANDS)
 
 
-def test_the_picture_of_the_house_shows_the_imports() -> None:
+def test_the_diagram_of_the_packages_shows_the_imports() -> None:
     drawn = subprocess.run([sys.executable, DOCS / "draw_architecture.py", "--check"], check=False)
     assert drawn.returncode == 0, "docs/architecture.md is out of date: run `make picture`"
 
 
-def test_the_rooms_that_the_architecture_names_are_there() -> None:
+def test_the_paths_that_the_architecture_names_exist() -> None:
     named = set(
         re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.(?:py|js|css))?)`", (DOCS / "architecture.md").read_text())
     )
@@ -89,7 +89,7 @@ def test_the_rooms_that_the_architecture_names_are_there() -> None:
     ] == []
 
 
-def test_every_file_that_a_document_links_to_is_there() -> None:
+def test_every_file_that_a_document_links_to_exists() -> None:
     for document in DOCUMENTS:
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text(encoding="utf-8")):
             if not link.startswith("http"):
@@ -105,7 +105,7 @@ def _examples(name: str, folder: Path) -> list[str]:
 def test_a_shipped_configuration_trains(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three steps on a small corpus, in the shape that the file asks for."""
+    """Train for three steps on a small corpus, with the model size of the file."""
     assert Config.load(file).model
     corpus = generate(train=300, dev=20, test=20, seed=3)
     for name, pairs in {"train": corpus.train, "dev": corpus.dev}.items():
@@ -143,7 +143,7 @@ def test_a_shipped_configuration_trains(
         ],
         "question_answering": [*_examples("questions", tmp_path), "subwords.size=300"],
     }[Config.load(file).task]
-    if Config.load(file).task != "image_text":  # whose batches are counted in pairs
+    if Config.load(file).task != "image_text":  # its batch size is a number of pairs
         changes.append("batch.tokens=500")
     changes.append("training.threads=0")
     done = call(capsys, "train", "-c", file, *changes, "--max-steps", 3, "-o", tmp_path / "run")
@@ -153,7 +153,7 @@ def test_a_shipped_configuration_trains(
     assert resolved["model"]["d_model"] == Config.load(file).model.d_model
 
 
-def test_the_path_for_ones_own_files_as_the_readme_shows_it(
+def test_training_on_own_files_as_in_the_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -165,7 +165,7 @@ def test_the_path_for_ones_own_files_as_the_readme_shows_it(
     train = next(line for line in shown if "--source train.en" in line and " train " in line)
     trained = headwise(*shlex.split(train)[1:], "--max-steps", "8")
     assert trained.code == 0, trained.err
-    assert "subwords.size=" in trained.err  # what it chose, and why
+    assert "subwords.size=" in trained.err  # the choices and their reasons
     assert "dev" in trained.err
     evaluate = next(line for line in shown if line.startswith("headwise evaluate runs/de"))
     scored = call(capsys, *shlex.split(evaluate)[1:], "--beam", 1)

@@ -1,4 +1,4 @@
-"""The encoder-only tasks as their users run them: each learns what can be learned, says what it found, and goes on."""
+"""The encoder-only tasks by their commands: training, evaluation, prediction and resuming."""
 
 from __future__ import annotations
 
@@ -68,14 +68,16 @@ def review(draw: random.Random, words: list[str]) -> str:
 
 @pytest.fixture(scope="session")
 def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts whose class one word tells, and a configuration."""
+    """Texts whose class is determined by one word, and a configuration."""
     folder, draw = tmp_path_factory.mktemp("reviews"), random.Random(1)
     for name, words in (("good.txt", GOOD), ("bad.txt", BAD)):
         (folder / name).write_text("".join(review(draw, words) + "\n" for _ in range(150)))
-    rows = [
+    examples = [
         (review(draw, words), label) for label, words in (("good", GOOD), ("bad", BAD)) for _ in range(20)
     ]
-    (folder / "test.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    (folder / "test.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in examples)
+    )
     options = {"labels": ["good", "bad"], "pooling": "mean", "token_dropout": 0.1}
     configuration(folder, "classification", ["good.txt", "bad.txt"], classification=options)
     return folder
@@ -90,7 +92,7 @@ def classifier(reviews: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences in which each word's twin follows it, so that either can be told from the other."""
+    """Sentences in which each word is followed by its twin, so that each predicts the other."""
     folder, draw = tmp_path_factory.mktemp("twins"), random.Random(2)
     lines = [" ".join(f"{w} {TWINS[w]}" for w in draw.choices(list(TWINS), k=2)) for _ in range(400)]
     (folder / "text").write_text("\n".join(lines) + "\n")
@@ -103,8 +105,8 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def filler(twins: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("filler") / "run"
+def masked_lm(twins: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("masked_lm") / "run"
     assert run_program(["train", "-c", str(twins / "masked_language_model.yaml"), "-o", str(run)]) == 0
     return run
 
@@ -115,7 +117,7 @@ def scores(program: Call, *arguments: object) -> dict[str, Any]:
     return json.loads(outcome.out)
 
 
-# Each is learned
+# Training, evaluation and prediction
 
 
 def test_a_classifier_learns_and_predicts(
@@ -138,7 +140,7 @@ def test_a_classifier_learns_and_predicts(
     assert sum(records[0]["probabilities"].values()) == pytest.approx(1)
 
 
-def test_a_tagger_tells_words_by_their_neighbors(program: Call, tmp_path: Path) -> None:
+def test_a_tagger_disambiguates_words_by_context(program: Call, tmp_path: Path) -> None:
     """`run` and `walk` are verbs after `they` and nouns after `the`."""
     draw = random.Random(3)
 
@@ -176,13 +178,13 @@ def test_a_tagger_finds_spans(program: Call, tmp_path: Path) -> None:
     assert record["f1"] > 30
     assert set(record["types"]) <= {"PER", "ORG", "LOC", "DATE"}
     (tmp_path / "text").write_text("Dalenshaw moved from Port Kelwick to Lake Beliman in 1987 .\n")
-    found = json.loads(program("predict", tmp_path / "run", tmp_path / "text", "--json").out)
-    for span in found["spans"]:
-        assert span["text"] == " ".join(found["words"][span["start"] : span["end"]])
+    predicted = json.loads(program("predict", tmp_path / "run", tmp_path / "text", "--json").out)
+    for span in predicted["spans"]:
+        assert span["text"] == " ".join(predicted["words"][span["start"] : span["end"]])
 
 
-def test_an_answerer_finds_the_kind_that_is_asked_for(program: Call, tmp_path: Path) -> None:
-    """Which place a context has it in isn't known; contexts are longer than a window."""
+def test_question_answering_finds_an_answer_of_the_asked_type(program: Call, tmp_path: Path) -> None:
+    """The position of the answer in the context isn't given, and contexts are longer than a window."""
     draw = random.Random(4)
 
     def question() -> str:
@@ -204,32 +206,34 @@ def test_an_answerer_finds_the_kind_that_is_asked_for(program: Call, tmp_path: P
     record = scores(program, tmp_path / "run", tmp_path / "test.jsonl")
     assert record["exact_match"] > 90
     assert record["f1"] >= record["exact_match"]
-    asked = "which color?\t" + "the story " * 40 + "white " + "a plot " * 40 + "five"
-    (tmp_path / "text").write_text(asked + "\n" + asked.replace("color", "number") + "\n")
+    question_line = "which color?\t" + "the story " * 40 + "white " + "a plot " * 40 + "five"
+    (tmp_path / "text").write_text(question_line + "\n" + question_line.replace("color", "number") + "\n")
     assert program("predict", tmp_path / "run", tmp_path / "text").out == "white\nfive\n"
 
 
-def test_a_filler_finds_what_is_hidden(program: Call, twins: Path, filler: Path, tmp_path: Path) -> None:
-    assert scores(program, filler)["accuracy"] > 60  # one in 16 is right by chance
-    assert scores(program, filler, twins / "text")["accuracy"] > 60
+def test_a_masked_language_model_fills_in_masks(
+    program: Call, twins: Path, masked_lm: Path, tmp_path: Path
+) -> None:
+    assert scores(program, masked_lm)["accuracy"] > 60  # one in 16 is right by chance
+    assert scores(program, masked_lm, twins / "text")["accuracy"] > 60
     (tmp_path / "text").write_text("".join(f"{word} <mask> hi pa\n" for word in TWINS))
-    filled = program("predict", filler, tmp_path / "text").out.splitlines()
+    filled = program("predict", masked_lm, tmp_path / "text").out.splitlines()
     right = [line == f"{word} {TWINS[word]} hi pa" for word, line in zip(TWINS, filled, strict=True)]
     assert sum(right) >= 5  # of 8
-    found = [
+    predictions = [
         json.loads(line)["candidates"]
-        for line in program("predict", filler, tmp_path / "text", "--json").out.splitlines()
+        for line in program("predict", masked_lm, tmp_path / "text", "--json").out.splitlines()
     ]
-    for line, (candidates,) in zip(filled, found, strict=True):
+    for line, (candidates,) in zip(filled, predictions, strict=True):
         assert line.split()[1] == candidates[0]["token"].strip()
         assert candidates[0]["probability"] >= candidates[1]["probability"]
 
 
-# Beginning from another run
+# Initialization from another run
 
 
-def test_a_classifier_begins_with_the_encoder_of_a_filler(
-    program: Call, twins: Path, filler: Path, tmp_path: Path
+def test_a_classifier_is_initialized_from_a_masked_language_model(
+    program: Call, twins: Path, masked_lm: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "data.tsv").write_text(
         "text\tlabel\n" + "".join(f"{w} {t}\t{'a' if w < 'e' else 'b'}\n" for w, t in TWINS.items())
@@ -240,32 +244,32 @@ def test_a_classifier_begins_with_the_encoder_of_a_filler(
         ["data.tsv"],
         data={"dev_share": 0.0, "text": [str(tmp_path / "data.tsv")]},
     )
-    command = ("train", "-c", file, f"training.initialize_from={filler}", "-o", tmp_path / "run")
-    # At a learning rate of next to nothing the encoder stays what it was.
+    command = ("train", "-c", file, f"training.initialize_from={masked_lm}", "-o", tmp_path / "run")
+    # At a learning rate near zero the encoder's weights stay the same.
     outcome = program(*command, "schedule.peak=1e-12", "--max-steps=2")
     assert outcome.code == 0, outcome.err
-    assert (tmp_path / "run" / "spm.model").read_bytes() == (filler / "spm.model").read_bytes()
+    assert (tmp_path / "run" / "spm.model").read_bytes() == (masked_lm / "spm.model").read_bytes()
     ours = load_file(tmp_path / "run" / "model.safetensors")
-    for name, tensor in load_file(filler / "model.safetensors").items():
+    for name, tensor in load_file(masked_lm / "model.safetensors").items():
         if name.startswith("encoder."):
             assert ours[name] == pytest.approx(tensor, abs=1e-9)
     state = json.loads((tmp_path / "run" / "checkpoints" / "step-00000002" / "state.json").read_text())
     assert len(state["identity"]["initialized_from"]) == 12
 
 
-def test_a_run_to_begin_from_must_be_of_the_same_shape(
-    program: Call, reviews: Path, filler: Path, classifier: Path, tmp_path: Path
+def test_initialization_needs_a_run_of_the_same_model_size(
+    program: Call, reviews: Path, masked_lm: Path, classifier: Path, tmp_path: Path
 ) -> None:
     command = ("train", "-c", reviews / "classification.yaml", "-o", tmp_path / "run")
-    start = f"training.initialize_from={filler}"
+    start = f"training.initialize_from={masked_lm}"
     assert program(*command, start, "model.d_model=16", "model.norm=post").error == (
-        f"training.initialize_from: {filler} has model.d_model=32 there, found 16 here; "
+        f"training.initialize_from: {masked_lm} has model.d_model=32 there, found 16 here; "
         "model.norm=pre there, found post here"
     )
     assert program(*command, "training.initialize_from=nowhere").error == (
         "training.initialize_from: nowhere: expected a run directory, found none"
     )
-    shutil.copytree(filler, tmp_path / "unfinished")
+    shutil.copytree(masked_lm, tmp_path / "unfinished")
     (tmp_path / "unfinished" / "model.safetensors").unlink()
     assert (
         "was the run to begin from trained to its end?"
@@ -273,7 +277,7 @@ def test_a_run_to_begin_from_must_be_of_the_same_shape(
     )
 
 
-def test_a_filler_needs_subwords_with_a_mask(
+def test_a_masked_language_model_needs_subwords_with_a_mask(
     program: Call, twins: Path, classifier: Path, tmp_path: Path
 ) -> None:
     outcome = program(
@@ -287,11 +291,11 @@ def test_a_filler_needs_subwords_with_a_mask(
     assert outcome.error.startswith("training.initialize_from: expected a run whose subwords know <mask>")
 
 
-# Going on
+# Resuming
 
 
 @pytest.mark.parametrize("task", ["classification", "masked_language_model"])
-def test_some_steps_and_the_rest_in_a_new_process_equal_all_in_one_go(
+def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
     task: str, program: Call, reviews: Path, twins: Path, tmp_path: Path
 ) -> None:
     file = {"classification": reviews, "masked_language_model": twins}[task] / f"{task}.yaml"
@@ -319,7 +323,7 @@ def test_folds_hold_out_every_text_once(program: Call, reviews: Path, tmp_path: 
     assert len(seen) == len(set(seen)) == 300
 
 
-# Mistakes
+# Error messages
 
 
 @pytest.mark.parametrize(
@@ -334,16 +338,16 @@ def test_folds_hold_out_every_text_once(program: Call, reviews: Path, tmp_path: 
         (["data.text=[nowhere.tsv]"], "nowhere.tsv: there is no such file"),
     ],
 )  # fmt: skip
-def test_a_configuration_that_cannot_be(
+def test_an_invalid_configuration_is_refused(
     changes: list[str], sentence: str, program: Call, reviews: Path, tmp_path: Path
 ) -> None:
     outcome = program("train", "-c", reviews / "classification.yaml", *changes, "-o", tmp_path / "run")
     assert sentence in outcome.error
 
 
-def test_what_cannot_be_predicted(program: Call, filler: Path, trained: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_predicted(program: Call, masked_lm: Path, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("ba mo\n")
-    assert program("predict", filler, tmp_path / "text").error == (
+    assert program("predict", masked_lm, tmp_path / "text").error == (
         f"{tmp_path}/text line 1: expected <mask> where a token is to be found, found none"
     )
     assert program("predict", trained, tmp_path / "text").error == (

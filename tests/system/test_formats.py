@@ -1,4 +1,4 @@
-"""Every way to give text and every choice in training, each compared with what it must equal."""
+"""Every text format and many training options, each compared with the result that it must equal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toy import Toy, toy_pairs
 
 @pytest.fixture(scope="module")
 def plain(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toy text as two plain files, six steps long; everything here is compared with it."""
+    """A run of six steps on the toy text in two plain files, with which the other runs are compared."""
     run = tmp_path_factory.mktemp("plain") / "run"
     assert run_program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
     return run
@@ -41,7 +41,7 @@ def losses(run: Path) -> list[float]:
 
 
 def assert_same(ours: Path, theirs: Path) -> None:
-    """Two runs have the same parameters."""
+    """Assert that two runs have the same parameters."""
     mine, other = (load_file(run / "model.safetensors") for run in (ours, theirs))
     assert mine.keys() == other.keys()
     for name, tensor in mine.items():
@@ -71,7 +71,7 @@ def as_jsonl(toy: Toy, folder: Path) -> Path:
 
 
 def windows(path: Path, folder: Path) -> Path:
-    """As an editor on Windows saves it: with a byte-order mark and \\r\\n."""
+    """Write a file as an editor on Windows saves it: with a byte-order mark and \\r\\n."""
     file = folder / path.name
     file.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
     return file
@@ -103,7 +103,7 @@ def test_the_same_text_in_another_form_is_the_same(
 
 
 def test_files_are_mixed_by_weight(program: Call, tmp_path: Path) -> None:
-    """At equal weights the smaller file is used as much as the larger one, each of its rows as often as another."""
+    """With equal weights both files are sampled equally often, and each pair of a file as often as the others."""
     pairs = toy_pairs(400)
     for name, part in (("big", pairs[:300]), ("small", pairs[300:])):
         (tmp_path / f"{name}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in part))
@@ -127,7 +127,7 @@ def test_files_are_mixed_by_weight(program: Call, tmp_path: Path) -> None:
     assert set(used[store.files == 0]) == {1, 2}
 
 
-def test_a_development_set_is_split_off_and_said_so(plain: Path, program: Call, toy: Toy) -> None:
+def test_a_development_set_is_split_off_and_reported(plain: Path, program: Call, toy: Toy) -> None:
     again = program("train", "-c", toy.config, "--max-steps=6", "-o", plain)
     assert "development set: 10 pairs split off the training text (seed 1)" in again.err
     prepared = PreparedData.open(plain / "prepared")
@@ -144,9 +144,7 @@ def test_development_files_are_used_as_they_are(program: Call, toy: Toy, tmp_pat
     assert len(PreparedData.open(tmp_path / "run" / "prepared").train) == 400
 
 
-def test_without_a_development_set_the_run_is_trained_all_the_same(
-    program: Call, toy: Toy, tmp_path: Path
-) -> None:
+def test_a_run_without_a_development_set_is_trained(program: Call, toy: Toy, tmp_path: Path) -> None:
     outcome = train(program, toy, tmp_path / "run", "data.dev_pairs=0", "training.patience=1", "--json")
     assert json.loads(outcome.out)["dev"] == {}
     assert metrics(tmp_path / "run", "dev") == []
@@ -166,7 +164,7 @@ def test_a_seed_decides_everything(program: Call, toy: Toy, plain: Path, tmp_pat
 
 
 def test_the_rate_is_the_papers(plain: Path) -> None:
-    """Equation 3, for a width of 16 and 20 steps of warm-up."""
+    """Equation 3, for d_model 16 and 20 warm-up steps."""
     rates = [record["learning_rate"] for record in metrics(plain, "train")]
     expected = [16**-0.5 * min(step**-0.5, step * 20**-1.5) for step in range(1, 7)]
     assert rates == pytest.approx(expected, rel=1e-12)
@@ -188,12 +186,12 @@ CHOICES: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_choice_makes_a_difference_and_a_translator(
+def test_an_option_changes_the_losses_and_trains_a_translator(
     name: str, program: Call, toy: Toy, plain: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     train(program, toy, run, *CHOICES[name])
-    if name != "lower case":  # the toy language has none to lower
+    if name != "lower case":  # the toy language has no upper case
         assert losses(run)[1:] != losses(plain)[1:]
     assert all(math.isfinite(loss) for loss in losses(run))
     (tmp_path / "text").write_text("ba be\n\ndi\n")
@@ -206,7 +204,7 @@ def test_a_choice_makes_a_difference_and_a_translator(
 def test_the_reference_attention_learns_what_the_fast_one_does(
     program: Call, toy: Toy, tmp_path: Path
 ) -> None:
-    off = ["model.dropout=0", "model.attention_dropout=0"]  # they draw different random numbers
+    off = ["model.dropout=0", "model.attention_dropout=0"]  # the two kinds draw different random numbers
     for kind in ("reference", "fused"):
         train(program, toy, tmp_path / kind, *off, f"model.attention={kind}")
     assert losses(tmp_path / "fused") == pytest.approx(losses(tmp_path / "reference"), rel=1e-4)
@@ -234,7 +232,7 @@ def test_minutes_bound_a_run(program: Call, toy: Toy, tmp_path: Path) -> None:
 
 
 def test_patience_ends_a_run(program: Call, toy: Toy, tmp_path: Path) -> None:
-    """At a learning rate of next to nothing BLEU stays 0, which is best the first time only."""
+    """At a learning rate near zero BLEU stays 0, which is an improvement only at the first validation."""
     outcome = train(
         program, toy, tmp_path / "run", "schedule.scale=1e-9", "training.validate_every=1",
         *("training.patience=2", "training.best_by=bleu", "--json"),
@@ -261,7 +259,7 @@ def test_a_loss_that_explodes_names_step_lines_and_checkpoint(
     )
 
 
-def test_tensorboard_gets_what_metrics_get(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_tensorboard_has_the_values_of_the_metrics_file(program: Call, toy: Toy, tmp_path: Path) -> None:
     loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
     run = tmp_path / "run"
     train(program, toy, run, "training.tensorboard=true")
@@ -287,10 +285,10 @@ def test_tensorboard_that_is_not_installed(
     )
 
 
-# What a run leaves
+# Files of a run
 
 
-def test_the_run_says_what_it_is_made_from(toy: Toy, plain: Path) -> None:
+def test_the_run_contains_its_configuration(toy: Toy, plain: Path) -> None:
     written = yaml.safe_load((plain / "config.yaml").read_text())
     given: dict[str, Any] = yaml.safe_load(toy.config.read_text())
     assert written.keys() == Config().model_dump().keys()
@@ -301,7 +299,7 @@ def test_the_run_says_what_it_is_made_from(toy: Toy, plain: Path) -> None:
     assert (plain / "latest").read_text() == "step-00000006\n"
 
 
-def test_what_translating_needs_is_three_files(program: Call, plain: Path, toy: Toy, tmp_path: Path) -> None:
+def test_translating_needs_three_files(program: Call, plain: Path, toy: Toy, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     for name in ("config.yaml", "spm.model", "model.safetensors"):
@@ -309,7 +307,7 @@ def test_what_translating_needs_is_three_files(program: Call, plain: Path, toy: 
     assert program("translate", bare, toy.source).out == program("translate", plain, toy.source).out
 
 
-def test_averaging_by_hand_gives_what_training_gave(
+def test_the_average_command_gives_the_average_of_training(
     program: Call, toy: Toy, plain: Path, tmp_path: Path
 ) -> None:
     run, file = tmp_path / "run", tmp_path / "other.safetensors"

@@ -1,4 +1,4 @@
-"""Images, with captions and without, as their users have them: trained, stopped and resumed, scored, and looked at."""
+"""Image classification and image-text learning by their commands: training, resuming, evaluation and plots."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write(folder: Path, task: str, **options: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier of digits, trained for seconds; a third is held out."""
+    """A classifier of digits, trained for seconds; a third of the images is held out."""
     folder = tmp_path_factory.mktemp("digits")
     config = write(folder, "image_classification", patch=2)
     changes = ["model.dropout=0", "training.validate_every=75", "training.checkpoint_every=15"]
@@ -79,7 +79,9 @@ def test_digits_are_learned_and_scored_on_the_held_out_third(
 
 
 @torch.no_grad()
-def test_what_is_drawn_is_the_attention_of_a_plain_pass(learned: Path, program: Call, tmp_path: Path) -> None:
+def test_plotted_attention_is_that_of_a_plain_forward_pass(
+    learned: Path, program: Call, tmp_path: Path
+) -> None:
     config = Config.load(learned / "config.yaml")
     model, form = load_classifier(learned, config, device="cpu"), ImageFormat.load(learned)
     test = PreparedImages.open(learned / "prepared").test
@@ -88,7 +90,7 @@ def test_what_is_drawn_is_the_attention_of_a_plain_pass(learned: Path, program: 
     assert looked.heads.shape == (2, 2, 4, 4)
     assert_close(torch.from_numpy(looked.probabilities), model(image[None])[0].softmax(-1))
     np.testing.assert_allclose(looked.heads.sum(axis=(2, 3)), 1.0, rtol=1e-5)
-    # The first layer's attention of the class token, written out.
+    # The class token's attention in the first layer, computed explicitly.
     x = model.vision.patch(torch.nn.functional.unfold(image[None], 2, stride=2).transpose(1, 2))
     assert model.vision.class_token is not None
     x = torch.cat([model.vision.class_token.expand(1, 1, -1), x], dim=1) + model.vision.positions.table[:17]
@@ -115,7 +117,7 @@ def test_what_is_drawn_is_the_attention_of_a_plain_pass(learned: Path, program: 
         ("image_text", {"patch": 4, "pairs": 48, "width": 16}),
     ],
 )
-def test_stopped_and_resumed_in_a_new_process_is_all_in_one_go(
+def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
     task: str, options: dict[str, Any], program: Call, tmp_path: Path
 ) -> None:
     constant = ["schedule.name=constant", "-c", write(tmp_path, task, **options)]
@@ -125,13 +127,13 @@ def test_stopped_and_resumed_in_a_new_process_is_all_in_one_go(
     again = headwise("train", *constant, "-o", parts)
     assert again.code == 0, again.err
     assert "resuming from" in again.err
-    found = [result(parts), result(whole)]
-    for part in found:
+    results = [result(parts), result(whole)]
+    for part in results:
         part["metrics"] = [record for record in part["metrics"] if record["step"] != 7]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
-def test_captions_find_their_pictures(program: Call, tmp_path: Path) -> None:
+def test_captions_retrieve_their_images(program: Call, tmp_path: Path) -> None:
     run, picture = tmp_path / "run", tmp_path / "w.png"
     config = write(tmp_path, "image_text", patch=4, width=32)
     changes = ["model.dropout=0", "training.validate_every=80"]

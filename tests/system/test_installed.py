@@ -1,4 +1,4 @@
-"""Headwise as pip installs it, without the clone around it."""
+"""Headwise as pip installs it, outside a clone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paths import ROOT
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that an installation of the package's own files makes, without the native library."""
+    """A folder with the installed package, without the native library."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -24,14 +24,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_file_of_the_package_is_installed(installed: Path) -> None:
     compiled = {".so", ".pyd", ".pyc", ".cpp", ".h"}
     source = ROOT / "src/headwise"
-    wanted = {p.relative_to(source) for p in source.rglob("*") if p.is_file() and p.suffix not in compiled}
-    assert wanted <= {p.relative_to(installed / "headwise") for p in (installed / "headwise").rglob("*")}
+    files = {p.relative_to(source) for p in source.rglob("*") if p.is_file() and p.suffix not in compiled}
+    assert files <= {p.relative_to(installed / "headwise") for p in (installed / "headwise").rglob("*")}
 
 
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        # Which rows there are is known from the configurations.
+        # The rows are derived from the configurations, so these must be found.
         (["reproduce", "table3", "--rows", "none"], "expected a name or pattern of table3-base"),
         (["reproduce", "figures", "--rows", "none"], "expected a name or pattern of figures-shift"),
         (["train", "-c", "configs/multi30k-en-de.yaml"], "data/multi30k/train.lc.norm.tok.en: there is no"),

@@ -1,4 +1,4 @@
-"""Ctrl-C while `headwise translate` searches in native code: an end within a step, and no crash however often."""
+"""Ctrl-C while `headwise translate` searches in native code: it ends within a step, and never crashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def work(run: Path, toy: Toy) -> list[object]:
-    """A translation that takes hours, as each output is of a hundred thousand tokens at least."""
+    """A translation that takes hours, because each output has at least a hundred thousand tokens."""
     config = Config.load(run / "config.yaml")
     assert config.model.positions == "sinusoidal"  # so that the weights fit any length
     longer = config.with_overrides([f"model.max_length={2**18}"])
@@ -34,13 +34,13 @@ def work(run: Path, toy: Toy) -> list[object]:
 
 @contextmanager
 def searching(work: list[object], workers: int) -> Iterator[Popen[str]]:
-    """Start it and wait until its threads search."""
+    """Start the translation and wait until its threads search."""
     process = start(*work, "--workers", workers)
     try:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("headwise: native engine"):
             assert process.poll() is None
-        time.sleep(0.5)  # what is between that line and the search takes a millisecond
+        time.sleep(0.5)  # the search starts a millisecond after that line
         yield process
     finally:
         process.kill()
@@ -62,7 +62,7 @@ def test_any_number_at_any_moment_ends_it(work: list[object], seed: int) -> None
     numbers = random.Random(seed)
     with searching(work, 1 + seed % 3) as process:
         time.sleep(numbers.random() / 10)
-        while process.poll() is None:  # while Python itself ends, too
+        while process.poll() is None:  # also during the shutdown of Python
             press_ctrl_c(process)
             time.sleep(numbers.random() ** 3 / 3)
         outcome = finish(process)

@@ -1,4 +1,4 @@
-"""A language model as its users have it: trained, stopped and resumed, scored, and asked to write."""
+"""A language model by its commands: training, resuming, evaluation and generation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SENTENCE = "the cat sat on the mat – über 日本.\n"
 
 
 def write(folder: Path, **model: Any) -> Path:
-    """Sentences of two kinds, in a random order: after the first letter, all is determined."""
+    """Write a configuration and a text of two sentences in random order: a line's first letter determines the rest."""
     draw = random.Random(1)
     text = "".join(draw.choice([SENTENCE, "Ein Hund saß auf dem Gras.\n"]) for _ in range(300))
     (folder / "text.txt").write_text(text)
@@ -53,8 +53,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_what_is_determined_is_learned(learned: Path, program: Call) -> None:
-    """Of each line one choice of two remains: ln 2 nats, and no model can do better."""
+def test_the_loss_reaches_the_entropy_of_the_text(learned: Path, program: Call) -> None:
+    """The entropy of each line is one choice of two, ln 2 nats, which is a lower bound for any model."""
     report = json.loads(program("evaluate", learned, "--json").out)
     lines = round(report["characters"] / ((len(SENTENCE) + 27) / 2))
     least = lines * math.log(2) / report["characters"]
@@ -68,8 +68,8 @@ def test_what_is_determined_is_learned(learned: Path, program: Call) -> None:
 
 
 @torch.no_grad()
-def test_scores_are_those_of_a_plain_loop(learned: Path, program: Call, tmp_path: Path) -> None:
-    """Each token from the stride's context, one at a time, as the definition says."""
+def test_scores_equal_those_of_a_plain_loop(learned: Path, program: Call, tmp_path: Path) -> None:
+    """The loop scores each token separately with the context that the stride gives, by the definition."""
     text = tmp_path / "some.txt"
     text.write_text(SENTENCE * 2 + "x")
     report = json.loads(program("evaluate", learned, text, "--set", "language_model.stride=7", "--json").out)
@@ -87,17 +87,17 @@ def test_scores_are_those_of_a_plain_loop(learned: Path, program: Call, tmp_path
     assert report["tokens"] == len(ids) - 1
 
 
-def test_stopped_and_resumed_in_a_new_process_is_all_in_one_go(program: Call, tmp_path: Path) -> None:
+def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(program: Call, tmp_path: Path) -> None:
     config, whole, parts = write(tmp_path), tmp_path / "whole", tmp_path / "parts"
     assert program("train", "-c", config, "-o", whole).code == 0
     assert program("train", "-c", config, "-o", parts, "--max-steps=10").code == 0
     again = headwise("train", "-c", config, "-o", parts)
     assert again.code == 0
     assert "resuming from" in again.err
-    found = [result(parts), result(whole)]
-    for part in found:
+    results = [result(parts), result(whole)]
+    for part in results:
         part["metrics"] = [record for record in part["metrics"] if record["step"] != 10]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("change", [["model.prefix=true"], ["subwords.kind=bpe", "subwords.size=60"]])
@@ -129,20 +129,20 @@ def test_samples_depend_on_the_seed_and_their_number_alone(learned: Path) -> Non
 
 
 @torch.no_grad()
-def test_beyond_its_length_a_model_reads_the_last_half_anew(learned: Path) -> None:
-    """Step by step against a plain loop without any cache; prompts may be longer than the model reads, too."""
+def test_beyond_its_maximum_length_a_model_reads_the_last_half_again(learned: Path) -> None:
+    """Compare with a plain loop without a cache, also for prompts longer than the model's maximum length."""
     model = Generator.load(learned, device="cpu").model
     for prompt in ([5, 9, 11], list(range(5, 25)) * 3):
         options = GenerationOptions(temperature=0, max_tokens=70)
-        found = [tokens[0] for tokens in generate_ids(model, prompt, options)]
+        generated = [tokens[0] for tokens in generate_ids(model, prompt, options)]
         seen, expected = prompt[-24:], []
         while len(expected) < 70:
             expected.append(int(model.project(model(torch.tensor([seen]))[0, -1]).argmax()))
             seen = [*seen, expected[-1]] if len(seen) < 24 else [*seen, expected[-1]][-12:]
-        assert found == expected
+        assert generated == expected
 
 
-def test_a_recurrent_model_writes_on_without_end(program: Call, tmp_path: Path) -> None:
+def test_a_recurrent_model_generates_beyond_its_maximum_length(program: Call, tmp_path: Path) -> None:
     run = tmp_path / "run"
     linear = ["model.attention=linear", "model.positions=none", "model.attention_dropout=0", "--max-steps=2"]
     assert program("train", "-c", write(tmp_path), *linear, "-o", run).code == 0
@@ -157,7 +157,7 @@ def test_a_recurrent_model_writes_on_without_end(program: Call, tmp_path: Path) 
     assert_close(last, log_probs, rtol=1e-4, atol=1e-4)
 
 
-def test_several_texts_are_told_apart(learned: Path, program: Call) -> None:
+def test_several_texts_are_numbered(learned: Path, program: Call) -> None:
     out = program("generate", learned, "--prompt", "the", "-n", 2, "--max-tokens", 40).out
     assert out.startswith("--- 1 ---\nthe")
     assert "\n--- 2 ---\nthe" in out
@@ -196,7 +196,7 @@ def test_a_mistake_gets_a_sentence(
     assert saved_step(learned) == 150
 
 
-def test_a_translator_does_not_write(trained: Path, program: Call) -> None:
+def test_a_translator_does_not_generate(trained: Path, program: Call) -> None:
     error = program("generate", trained).error
     assert error == f"{trained}: expected a run of task language_model, found one of translation"
     assert program("evaluate", trained, "file.txt").error.startswith(
@@ -204,7 +204,7 @@ def test_a_translator_does_not_write(trained: Path, program: Call) -> None:
     )
 
 
-def test_the_shipped_configuration_is_one() -> None:
+def test_the_shipped_configuration_is_valid() -> None:
     config = Config.load(CONFIGS / "tiny-shakespeare.yaml")
     from headwise.tasks.registry import find_task
 

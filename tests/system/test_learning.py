@@ -1,4 +1,4 @@
-"""A small task is learned, by the commands that a user types and nothing else."""
+"""A small task is learned with the commands of a user only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwise.decoding.translator import Translator
 from program import call
 from toy import toy_pairs, write_toy
 
-# A model that learns to reverse and to translate word by word within seconds on one core.
+# A model that learns within seconds on one core to translate word by word in reverse order.
 SMALL = [
     *(
         "model.encoder_layers=1",
@@ -48,16 +48,16 @@ def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.Captur
     right = sum(line[1] == target for line, (_, target) in zip(lines, unseen, strict=True))
     assert right > 0.95 * len(unseen)
 
-    # What forced decoding says of the same subwords is what the search said. A text has several segmentations, and the
-    # model may choose another than its encoding: `headwise score`, which reads text, then tells of another output.
+    # For the same subwords, forced decoding gives the scores of the search. A text has several segmentations, and an
+    # output may have another one than encoding gives: then `headwise score`, which reads text, scores other subwords.
     jsonl = tmp_path / "test.jsonl"
     assert call(capsys, "translate", run, text, "--jsonl", "-o", jsonl).code == 0
-    found = [json.loads(line)["outputs"][0] for line in jsonl.read_text().splitlines()]
-    assert [[f"{output['score']:.6f}", output["text"]] for output in found] == lines
+    outputs = [json.loads(line)["outputs"][0] for line in jsonl.read_text().splitlines()]
+    assert [[f"{output['score']:.6f}", output["text"]] for output in outputs] == lines
     translator = Translator.load(run, engine="readable", device="cpu")
     to_id = translator.subwords.target_processor.piece_to_id
-    ids = [[to_id(piece) for piece in output["pieces"][:-1]] for output in found]
-    for output, forced in zip(found, translator.score([source for source, _ in unseen], ids), strict=True):
+    ids = [[to_id(piece) for piece in output["pieces"][:-1]] for output in outputs]
+    for output, forced in zip(outputs, translator.score([source for source, _ in unseen], ids), strict=True):
         assert list(forced.pieces) == output["pieces"]
         assert forced.score == pytest.approx(output["score"], abs=1e-5)
         each = pytest.approx(output["token_log_probabilities"], abs=1e-5)
@@ -66,7 +66,7 @@ def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.Captur
     scored = call(capsys, "score", run, "--source", text, "--target", translated, "--jsonl")
     records = [json.loads(line) for line in scored.out.splitlines()]
     alike = 0
-    for output, record in zip(found, records, strict=True):
+    for output, record in zip(outputs, records, strict=True):
         assert sum(record["token_log_probabilities"]) == pytest.approx(record["log_probability"], abs=1e-5)
         if record["pieces"] == output["pieces"]:
             alike += 1
@@ -77,5 +77,5 @@ def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.Captur
     wrong = call(capsys, "score", run, "--source", text, "--target", forwards)
     totals = [float(line.split("\t")[0]) for line in wrong.out.splitlines()]
     palindromes = sum(target.split() == target.split()[::-1] for _, target in unseen)
-    less = sum(total < output["log_probability"] - 1 for total, output in zip(totals, found, strict=True))
+    less = sum(total < output["log_probability"] - 1 for total, output in zip(totals, outputs, strict=True))
     assert less > 0.95 * len(unseen) - palindromes

@@ -1,4 +1,4 @@
-"""Line ends inside the texts of a JSONL corpus: two lines in are two lines out."""
+"""Line ends inside the texts of a JSONL corpus: two lines of input give two lines of output."""
 
 from __future__ import annotations
 

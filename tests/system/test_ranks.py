@@ -1,4 +1,4 @@
-"""Two processes under torchrun: they compute what one computes, and stop and go on as one does."""
+"""Two data-parallel ranks under torchrun: the same results as one process, also after stopping and resuming."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_two_processes_stop_and_go_on_exactly(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
+def test_two_processes_stop_and_resume_exactly(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "--max-steps", 30, "-o", run)
     process = start_two(*command)
@@ -50,18 +50,25 @@ def test_two_processes_stop_and_go_on_exactly(toy: Toy, undisturbed: Path, tmp_p
     assert 3 <= saved_step(run) < 30
     again = two(*command)
     assert again.code == 0, again.err
-    assert again.err.count("resuming from") == 1  # one of them speaks
+    assert again.err.count("resuming from") == 1  # printed by one rank only
     assert result(run) == result(undisturbed)
 
 
 def test_two_processes_compute_what_one_does_with_twice_the_batches(
     toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The loss is divided once, by the tokens of all of them; dropout, which differs, is off."""
+    """The loss is divided once, by the tokens of all ranks. Dropout is off, because it differs between ranks."""
     changes = [
         *("model.dropout=0", "model.attention_dropout=0", "subwords.dropout=0"),
-        *("optimizer.epsilon=1", "optimizer.beta1=0", "optimizer.beta2=0"),  # so that the gradient shows
-        *("--max-steps=4", "batch.tokens=190"),  # an even number of batches an epoch: none is halved for two
+        *(
+            "optimizer.epsilon=1",
+            "optimizer.beta1=0",
+            "optimizer.beta2=0",
+        ),  # so that the update is proportional to the gradient
+        *(
+            "--max-steps=4",
+            "batch.tokens=190",
+        ),  # an even number of batches per epoch: none is halved for two ranks
     ]
     one, both = tmp_path / "one", tmp_path / "both"
     assert call(capsys, "train", "-c", toy.config, *changes, "batch.accumulate=4", "-o", one).code == 0
@@ -82,7 +89,7 @@ def test_a_mistake_ends_both_processes(toy: Toy, tmp_path: Path) -> None:
     assert "/headwise/" not in outcome.err  # the only traceback is torchrun's own
 
 
-def test_one_process_does_not_go_on_from_two(
+def test_one_process_does_not_resume_a_run_of_two(
     toy: Toy, undisturbed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = call(capsys, "train", "-c", toy.config, "--max-steps", 40, "-o", undisturbed).error

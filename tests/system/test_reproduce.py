@@ -1,4 +1,4 @@
-"""`headwise reproduce` on a toy scale: rows are made, recorded, resumed, shared out, and never made again."""
+"""`headwise reproduce` on a toy scale: rows are run once, recorded, resumed and sharded."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def place_in(folder: Path, scale: Scale, **machine: int) -> Place:
     return Place(scale, folder / "runs", folder / "results", Machine(device="cpu", **machine))
 
 
-def test_rows_are_made_once_and_recorded(
-    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
-) -> None:
+def test_rows_are_run_once_and_recorded(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
     place, said = place_in(tmp_path, toy_scale), []
     jobs = plan(toy_experiment, toy_scale, rows=["toy-short"])
     run(jobs, place, said.append)
@@ -87,8 +85,8 @@ def test_rows_are_made_once_and_recorded(
     assert float(evidence.cell("toy-short", "dev.loss")) > 0
 
 
-def test_a_stopped_row_goes_on(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
-    """A run that stands at step 4, as one that was killed does, is gone on with and not begun anew."""
+def test_a_stopped_row_resumes(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
+    """A run that stopped at step 4, as if killed, is resumed and not restarted."""
     place = place_in(tmp_path, toy_scale)
     (job,) = plan(toy_experiment, toy_scale, rows=["toy-short"])
     command = job.row.command(1, place)
@@ -103,7 +101,7 @@ def test_a_stopped_row_goes_on(toy_scale: Scale, toy_experiment: Experiment, tmp
     assert (place.run("toy-short", 1) / "metrics.jsonl").read_text().splitlines()[:4] == before
 
 
-def test_a_row_that_has_become_another_is_not_the_recorded_one(
+def test_a_changed_row_does_not_match_its_old_record(
     toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
 ) -> None:
     short, pre = (job.row for job in plan(toy_experiment, toy_scale))
@@ -138,9 +136,9 @@ def test_shares_cover_all_rows_once() -> None:
     everything = {(job.row.name, job.seed) for job in plan(experiment, scale)}
     assert len(everything) == 40
     shares = [plan(experiment, scale, shard=(number, 3)) for number in (1, 2, 3)]
-    found = [(job.row.name, job.seed) for share in shares for job in share]
-    assert len(found) == 40
-    assert set(found) == everything
+    jobs = [(job.row.name, job.seed) for share in shares for job in share]
+    assert len(jobs) == 40
+    assert set(jobs) == everything
     chosen = plan(experiment, scale, rows=["table3-a-*"], seeds=[7])
     assert [(job.row.name, job.seed) for job in chosen] == [(f"table3-a-h{h}", 7) for h in (1, 4, 16, 32)]
     with pytest.raises(ConfigError, match="found 'table3-z'"):
@@ -149,7 +147,7 @@ def test_shares_cover_all_rows_once() -> None:
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
 def test_every_row_has_a_command_that_parses_and_a_model_that_builds(scale: Scale) -> None:
-    """All rows of all experiments, on no memory; a name means one row, whichever experiment asks for it."""
+    """Check all rows of all experiments, without allocating memory. A name means the same row in every experiment."""
     from test_documents import click_command
 
     train, known = click_command("train"), {}
@@ -183,7 +181,7 @@ def test_systems_are_compared_at_equal_sizes() -> None:
 @pytest.mark.parametrize("name", ["tiny", "multi30k"])
 @pytest.mark.parametrize("kind", ["table2-", "table2-time-"])
 def test_systems_differ_in_their_models_and_rates_alone(name: str, kind: str) -> None:
-    """Whatever one of the configurations is tuned with, the comparison gives all of them the same."""
+    """The comparison uses the same training options for all systems, whatever their configurations are tuned with."""
     rows = {row.name: row for row in find_experiment("table2").rows(SCALES[name])}
     trees = []
     for system in ARCHITECTURES:
@@ -207,7 +205,7 @@ def test_tuning_tries_the_same_with_every_system_and_never_sees_the_test_set() -
     assert find_experiment("tuning").rows(SCALES["wmt14"]) == []
 
 
-def test_what_looks_into_a_run_is_another_when_the_run_is() -> None:
+def test_an_analysis_of_a_run_changes_identity_with_the_run() -> None:
     scale = SCALES["tiny"]
     wider = replace(scale, comparison=replace(scale.comparison, steps=1, rates={"transformer": 0.1}))
     before, after = (
@@ -218,7 +216,7 @@ def test_what_looks_into_a_run_is_another_when_the_run_is() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "tiny"])
-def test_the_papers_own_base_is_changed_into_the_papers_own_rows(name: str) -> None:
+def test_scaling_the_papers_base_gives_the_papers_rows(name: str) -> None:
     base = Config.load("configs/wmt14/en-de-base.yaml")
     assert base.model == preset("base")
     changed = base.with_overrides(scaled_changes(name, base.model, base.training.max_steps))
@@ -233,10 +231,10 @@ def test_the_papers_recipe_is_written_out() -> None:
     for pair, size in (("en-de", 37_000), ("en-fr", 32_000)):
         for name, steps, average in (("base", 100_000, 5), ("big", 300_000, 20)):
             config = Config.load(f"configs/wmt14/{pair}-{name}.yaml")
-            wanted = preset(name)
+            expected = preset(name)
             if (pair, name) == ("en-fr", "big"):
-                wanted.dropout = 0.1  # section 6.1
-            assert config.model == wanted
+                expected.dropout = 0.1  # section 6.1
+            assert config.model == expected
             assert (config.subwords.size, config.subwords.joint, config.batch.tokens) == (size, True, 25_000)
             assert (config.training.max_steps, config.training.average_last) == (steps, average)
             assert (config.schedule.name, config.schedule.warmup, config.schedule.scale) == (
@@ -251,7 +249,7 @@ def test_the_papers_recipe_is_written_out() -> None:
 
 
 def test_a_base_that_cannot_be_scaled_says_so() -> None:
-    base = Config.load("configs/multi30k-en-de.yaml")  # four layers: a third of them is no number
+    base = Config.load("configs/multi30k-en-de.yaml")  # four layers: a third of them is no integer
     with pytest.raises(ConfigError, match=r"scaled by 2/6 to a whole number, found 4"):
         scaled_changes("table3-c-n2", base.model, 100)
 
@@ -262,7 +260,7 @@ def test_several_processes_share_the_batch(
     row = toy_experiment.rows(toy_scale)[0]
     words = row.command(1, place_in(tmp_path, toy_scale, processes=4))
     assert words[:6] == ["torchrun", "--nproc-per-node", "4", "-m", "headwise", "train"]
-    assert "batch.tokens=50" in words  # of the toy's 200
+    assert "batch.tokens=50" in words  # a quarter of the toy's 200
     assert isinstance(row, TrainingRow)
     assert row.identity(1) == toy_experiment.rows(toy_scale)[0].identity(1)
 
@@ -287,7 +285,7 @@ def test_a_cost_is_estimated_before_anything_runs(
     ]
 
 
-def test_a_cost_is_of_what_is_left_and_a_model_is_timed_once(
+def test_costs_are_of_the_remaining_rows_and_a_model_is_timed_once(
     toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
 ) -> None:
     place, said = place_in(tmp_path, toy_scale), []
@@ -329,7 +327,7 @@ def test_a_users_mistake_gets_a_sentence(
     assert re.search(sentence, done.err)
 
 
-def test_attention_of_a_run_that_is_not_there(tmp_path: Path) -> None:
+def test_attention_of_a_missing_run(tmp_path: Path) -> None:
     place = place_in(tmp_path, SCALES["tiny"])
     row = next(
         row for row in find_experiment("figures").rows(SCALES["tiny"]) if row.name == "figures-attention"

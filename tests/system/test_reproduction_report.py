@@ -1,4 +1,4 @@
-"""`headwise reproduce report`: made from records alone, and the committed one from the committed records."""
+"""`headwise reproduce report` generates the report from records only, and the committed report is up to date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRAINED = "Gradient against distance for each architecture, trained on "
 
 
 def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
-    """Made-up results of the tiny Table 3: every row two seeds, a single head worse, the rest as base, overfitted."""
+    """Write invented results of the tiny Table 3: two seeds per row, one head worse, the rest like base; overfitted."""
     for job in plan(find_experiment("table3"), SCALES["tiny"]):
         score = 30.0 + 0.1 * job.seed - (2.0 if job.row.name == "table3-a-h1" else 0.0)
         result = {
@@ -39,7 +39,7 @@ def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
         )
 
 
-def test_the_report_is_made_from_records_alone(tmp_path: Path) -> None:
+def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     fixture_records(tmp_path / "results")
     files = write_report(tmp_path / "results", tmp_path / "docs")
     text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_the_report_is_made_from_records_alone(tmp_path: Path) -> None:
     assert all(f"images/reproduction/{image.name}" in page for image in images)
     before = {file: file.read_bytes() for file in files}
     assert write_report(tmp_path / "results", tmp_path / "docs") == files
-    assert before == {file: file.read_bytes() for file in files}  # the same records, the same report
+    assert before == {file: file.read_bytes() for file in files}  # the same records give the same report
 
 
 def test_dropout_is_not_judged_where_nothing_was_overfitted(tmp_path: Path) -> None:
@@ -72,11 +72,11 @@ def test_the_committed_report_is_that_of_the_committed_records(tmp_path: Path) -
     if not (ROOT / "results").exists():
         pytest.skip("no results are recorded in this checkout")
     write_report(ROOT / "results", tmp_path)
-    made = (tmp_path / "reproduction.md").read_text(encoding="utf-8")
-    assert made == (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    generated = (tmp_path / "reproduction.md").read_text(encoding="utf-8")
+    assert generated == (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     for once in ("**Table 1 of the paper, and counted here", "schedule.png", "gradient-untrained.png"):
-        assert made.count(once) == 1  # what no scale changes, though two are recorded
-    pictures = dict(re.findall(r"!\[(.*?)\]\((.*?)\)", made))
+        assert generated.count(once) == 1  # independent of the scale, so shown once for two recorded scales
+    pictures = dict(re.findall(r"!\[(.*?)\]\((.*?)\)", generated))
     assert all(f"trained-{scale}.png" in pictures[_TRAINED + scale] for scale in ("tiny", "multi30k"))
 
 

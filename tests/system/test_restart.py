@@ -1,4 +1,4 @@
-"""A run begun anew holds nothing of what was there before, at whatever moment an earlier `--restart` was killed."""
+"""A restarted run contains nothing of the earlier run, no matter when an earlier `--restart` was killed."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ SHORT = (
 BEFORE = (
     *SHORT,
     "training.max_steps=4",
-)  # its checkpoints have higher numbers than those of the run begun anew
+)  # its checkpoints have higher numbers than those of the restarted run
 ANEW = (*SHORT, "training.max_steps=1", "model.dropout=0.3")
 _CHANGES = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "os.chmod"}
 
 
 class Killed(BaseException):
-    """What a kill looks like from inside."""
+    """Raised where the process would be killed."""
 
 
 class Kill:
-    """Counts the operations that change files in a folder; from one of them on, none takes place any more."""
+    """Audit hook that counts the operations that change files in a folder, and stops all from a given one on."""
 
     def __init__(self) -> None:
         self.folder, self.done, self.last = "", 0, 0
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Hear of an operation before it takes place."""
+        """Called by Python before each operation."""
         if not self.folder or event not in _CHANGES or not self._inside(event, arguments):
             return
         if self.done == self.last:
@@ -64,7 +64,7 @@ class Kill:
 
     @contextmanager
     def after(self, operations: int, folder: Path) -> Iterator[None]:
-        """Kill whoever changes files in the folder once more than so many times."""
+        """Raise `Killed` at the operation after this many of them."""
         self.folder, self.done, self.last = str(folder), 0, operations
         try:
             yield
@@ -75,13 +75,13 @@ class Kill:
 @pytest.fixture(scope="module")
 def kill() -> Kill:
     hook = Kill()
-    sys.addaudithook(hook)  # it stays as long as the process does
+    sys.addaudithook(hook)  # it can't be removed until the process ends
     return hook
 
 
 @pytest.fixture(scope="module")
 def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A finished run, and what a run begun anew should be: one in a folder of its own."""
+    """A finished run, and the expected result of a restart: a run in a folder of its own."""
     folder = tmp_path_factory.mktemp("restart")
     for name, changes in (("before", BEFORE), ("anew", ANEW)):
         train(Config.load(toy.config, changes), folder / name, quiet=True)
@@ -93,7 +93,7 @@ def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
 def test_a_restart_killed_at_any_file_operation_leaves_nothing_to_average_or_resume(
     runs: tuple[Path, Path], toy: Toy, tmp_path: Path, kill: Kill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monitor, "draw_curves", lambda *_: None)  # it takes longer than all the rest
+    monkeypatch.setattr(monitor, "draw_curves", lambda *_: None)  # it takes longer than everything else
     before, anew = runs
     old, expected = snapshot_of(before), result(anew)
     config = Config.load(toy.config, ANEW)
@@ -109,7 +109,7 @@ def test_a_restart_killed_at_any_file_operation_leaves_nothing_to_average_or_res
             assert result(run) == expected
             break
         if (run / "config.yaml").read_bytes() == (before / "config.yaml").read_bytes():
-            if (run / "latest").exists():  # nothing had happened yet: the old run is all there
+            if (run / "latest").exists():  # nothing was removed yet: the old run is complete
                 assert snapshot_of(run) == old
                 whole += 1
                 continue
@@ -120,13 +120,13 @@ def test_a_restart_killed_at_any_file_operation_leaves_nothing_to_average_or_res
         assert result(run) == expected
         assert not list(run.rglob("*.partial-*"))
         shutil.rmtree(run)
-    # Kills came before, during and after the removal, and later.
+    # There were kills before, during and after the removal of the old run.
     assert min(whole, interrupted, resumed) > 0
     assert operations > 40
 
 
 def snapshot_of(run: Path) -> dict[str, bytes]:
-    """What a resumed run is made from."""
+    """Return the files that resuming reads."""
     files = [run / "latest", run / "best", run / "metrics.jsonl", *sorted(run.glob("checkpoints/step-*/*"))]
     return {str(file.relative_to(run)): file.read_bytes() for file in files if file.exists()}
 
@@ -134,7 +134,7 @@ def snapshot_of(run: Path) -> dict[str, bytes]:
 def test_checkpoints_of_an_earlier_start_are_not_averaged(
     runs: tuple[Path, Path], toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Even where they came back in the meantime, or could not be removed."""
+    """Also if they reappeared in the meantime, or couldn't be removed."""
     before, _ = runs
     run = tmp_path / "run"
     train(Config.load(toy.config, [*SHORT, "training.max_steps=1"]), run, quiet=True)
@@ -157,21 +157,21 @@ def test_the_message_names_what_an_interrupted_restart_left(
     assert result(run) == result(runs[1])
 
 
-def test_every_start_has_an_identifier_of_its_own_that_a_resumed_run_keeps(toy: Toy, tmp_path: Path) -> None:
+def test_every_start_has_its_own_identifier_which_resuming_keeps(toy: Toy, tmp_path: Path) -> None:
     def starts(run: Path) -> set[str]:
         checkpoints = Checkpoints(run)
         return {read_state(checkpoints.path(step))["start"] for step in checkpoints.steps()}
 
-    run, found = tmp_path / "run", []
+    run, identifiers = tmp_path / "run", []
     for steps, restart in ((1, False), (2, False), (1, True)):
         config = Config.load(toy.config, [*SHORT, f"training.max_steps={steps}"])
         train(config, run, restart=restart, quiet=True)
-        found.append(starts(run))
-    assert all(len(each) == 1 and len(next(iter(each))) == 16 for each in found)
-    assert found[0] == found[1] != found[2]
+        identifiers.append(starts(run))
+    assert all(len(each) == 1 and len(next(iter(each))) == 16 for each in identifiers)
+    assert identifiers[0] == identifiers[1] != identifiers[2]
 
 
-def test_runs_from_before_there_were_identifiers_resume_and_are_averaged(
+def test_runs_without_identifiers_resume_and_are_averaged(
     runs: tuple[Path, Path], toy: Toy, tmp_path: Path
 ) -> None:
     from headwise.training import checkpoint

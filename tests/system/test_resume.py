@@ -1,4 +1,4 @@
-"""A run that was stopped, at whatever moment and by whatever means, ends as if it never had been."""
+"""A run that was interrupted at any time and in any way gives the same result as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_some_steps_and_the_rest_in_a_new_process_equal_all_steps_in_one_go(
+def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
     toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -48,14 +48,16 @@ def test_some_steps_and_the_rest_in_a_new_process_equal_all_steps_in_one_go(
     assert again.code == 0
     assert "resuming from" in again.err
     whole_result, parts_result = result(whole), result(parts)
-    # The end of the first part was measured, too; that is all.
+    # The only difference: the end of the first part was validated, too.
     for part in (parts_result, whole_result):
         part["metrics"] = [record for record in part["metrics"] if record["step"] != 10]
     assert parts_result == whole_result
 
 
-def test_all_that_is_random_was_on(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Else the tests here would show less than they say: another seed changes everything from the first step on."""
+def test_every_source_of_randomness_is_active(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the tests of this file would prove less: switching off any source changes the first loss."""
     losses = []
     for name, changes in {
         "as-it-is": [],
@@ -81,7 +83,7 @@ def test_an_interruption_finishes_the_step_and_saves(
 ) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, *OFTEN, "--max-steps", STEPS, "-o", run)
-    process = start(*command, "training.checkpoint_every=1000")  # nothing is saved but by the interruption
+    process = start(*command, "training.checkpoint_every=1000")  # only the interruption saves a checkpoint
     wait_for(lambda: (run / "metrics.jsonl").exists() and len(metrics(run)) > 2, process)
     interrupt(process)
     stopped = finish(process)
@@ -102,7 +104,7 @@ def test_a_second_interruption_stops_at_once_and_harms_nothing(toy: Toy, tmp_pat
     command = ("train", "-c", toy.config, "batch.accumulate=120", "training.checkpoint_every=1", "-o", run)
     process = start(*command)
     wait_for(lambda: saved_step(run) == 1, process)
-    time.sleep(0.05)  # for what else there is to do after a save
+    time.sleep(0.05)  # the rest of the work after a save
     saved = snapshot(run / "checkpoints")
     press_ctrl_c(process)  # in the second step, which takes most of a second
     time.sleep(0.1)
@@ -139,7 +141,7 @@ def test_kills_in_a_row_change_nothing(
     for kill in range(kills):
         process, before = start(*command, run), saved_step(run)
         wait_for(lambda before=before: saved_step(run) > before, process)
-        if kill % 2:  # anywhere
+        if kill % 2:  # at any time
             time.sleep(draw.uniform(0, 0.2))
         else:  # while a checkpoint is being written
             wait_for(lambda: any((run / "checkpoints").glob(".step-*")), process)
@@ -147,7 +149,7 @@ def test_kills_in_a_row_change_nothing(
         finish(process)
         in_a_save += any((run / "checkpoints").glob(".step-*"))
         assert before < saved_step(run) < steps, "the run was not killed on its way"
-    assert in_a_save or kills < 10  # each one aimed at a save may come a moment too late
+    assert in_a_save or kills < 10  # a kill that aims at a save may come too late
     assert headwise(*command, run).code == 0
     assert [record["step"] for record in metrics(run, "train")] == list(range(1, steps + 1))
     assert result(run) == result(tmp_path / "undisturbed")

@@ -1,4 +1,4 @@
-"""Starting costs little: torch comes when something is computed, prepared text is found ready."""
+"""Start-up is fast: torch is imported only for computation, and prepared text is reused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEAVY = {"torch", "numpy", "pydantic", "sentencepiece", "matplotlib", "sacrebleu
 
 
 def imported(program: str) -> set[str]:
-    """Run Python code in a new process; returns the names of the packages it has imported at its end."""
+    """Run Python code in a new process, and return the names of the packages that it imported."""
     end = (
         "import json as _j, sys as _s; print('\\n' + _j.dumps(sorted({n.split('.')[0] for n in _s.modules})))"
     )
@@ -45,7 +45,7 @@ def test_importing_headwise_is_light() -> None:
     assert not names & HEAVY
 
 
-def test_no_command_imports_torch_to_say_what_it_does() -> None:
+def test_no_command_imports_torch_for_its_help() -> None:
     names = imported(
         f"from headwise.cli.main import run\nfor c in {list(COMMANDS)}: assert run([c, '--help']) == 0"
     )
@@ -58,21 +58,21 @@ def test_every_command_shows_an_example(name: str, capsys: pytest.CaptureFixture
     outcome = call(capsys, name, "--help")
     assert outcome.code == 0
     assert f"headwise {name}" in outcome.out
-    assert "Example" in outcome.out or name == "data"  # its subcommands have them
+    assert "Example" in outcome.out or name == "data"  # its subcommands have examples
 
 
-def test_training_leaves_the_compiler_of_pytorch_alone(toy: Toy, tmp_path: Path) -> None:
+def test_training_does_not_import_the_compiler_of_pytorch(toy: Toy, tmp_path: Path) -> None:
     arguments = ["train", "-c", str(toy.config), "-o", str(tmp_path / "run"), "--max-steps=1"]
     names = imported(f"from headwise.cli.main import run; assert run({arguments}) == 0")
     assert "torch" in names
-    assert "sympy" not in names  # its compiler, torch._dynamo, imports it
+    assert "sympy" not in names  # imported by PyTorch's compiler, torch._dynamo
 
 
 def stamps(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir() if path.is_file()}
 
 
-def test_prepared_text_is_found_ready(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepared_text_is_reused(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     first = call(capsys, "train", "-c", toy.config, "--max-steps=1", "-o", run)
     assert "reading and cleaning the text" in first.err
@@ -84,7 +84,7 @@ def test_prepared_text_is_found_ready(toy: Toy, tmp_path: Path, capsys: pytest.C
         assert f"{run}/prepared: found ready" in again.err
         assert "reading and cleaning the text" not in again.err
         assert stamps(run / "prepared") == before
-    # Another subword size needs other text.
+    # Another vocabulary size needs other prepared text.
     other = call(
         capsys, "train", "-c", toy.config, "-o", run, "--restart", "--max-steps=1", "subwords.size=47"
     )

@@ -1,4 +1,4 @@
-"""Standard input, output and error that are closed, full, or given up by whoever read them, for every command."""
+"""Every command with standard input, output or error closed, full, or without a reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EVERY_COMMAND = [
 
 
 def in_shell(redirection: str, *arguments: object) -> Outcome:
-    """Run `headwise` with its streams redirected as a shell does."""
+    """Run `headwise` in a shell with redirected streams."""
     done = subprocess.run(
         ["bash", "-c", f'exec "$@" {redirection}', "bash", *program(*arguments)],
         env=environment(PYTHONUNBUFFERED=""),
@@ -50,7 +50,7 @@ def in_shell(redirection: str, *arguments: object) -> Outcome:
 
 
 def unread(*arguments: object) -> Outcome:
-    """Run `headwise` with an output that nobody reads any more."""
+    """Run `headwise` with a pipe as standard output whose reading end is closed."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -117,34 +117,32 @@ def test_input_that_is_closed(run: Path) -> None:
     assert in_shell("<&-", "translate", run).error == "standard input: can't be read (Bad file descriptor)"
 
 
-def test_what_is_not_read_may_be_closed(run: Path, toy: Toy) -> None:
+def test_unused_standard_input_may_be_closed(run: Path, toy: Toy) -> None:
     open_input, closed = headwise("translate", run, toy.source), in_shell("<&-", "translate", run, toy.source)
     assert (closed.code, closed.out) == (0, open_input.out)
 
 
 def test_files_do_not_take_the_place_of_closed_streams(run: Path, toy: Toy, tmp_path: Path) -> None:
-    """A file opened while descriptor 1 is closed would be descriptor 1, and take what is printed."""
+    """A file opened while descriptor 1 is closed would become descriptor 1 and receive the printed output."""
     expected = headwise("translate", run, toy.source).out
     outcome = in_shell("<&- >&- 2>&-", "translate", run, toy.source, "-o", tmp_path / "out")
     assert outcome.code == 0
     assert (tmp_path / "out").read_text() == expected
     new = tmp_path / "new"
     arguments = ("train", "-c", toy.config, "--max-steps=2", "--json", "-o", new)
-    assert in_shell("<&- >&- 2>&-", *arguments).code == 2  # for want of an output for the JSON
+    assert in_shell("<&- >&- 2>&-", *arguments).code == 2  # because there is no output for the JSON
     assert saved_step(new) == 2
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
-def test_what_is_said_to_people_never_lands_among_the_results(
-    redirection: str, run: Path, toy: Toy, tmp_path: Path
-) -> None:
+def test_messages_never_mix_with_the_results(redirection: str, run: Path, toy: Toy, tmp_path: Path) -> None:
     assert in_shell(redirection, "translate", tmp_path / "nowhere", toy.source) == Outcome(2, "", "")
     expected = headwise("translate", run, toy.source).out
     assert in_shell(redirection, "translate", run, toy.source) == Outcome(0, expected, "")
 
 
 def _train_on_terminal(toy: Toy, run: Path, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a training whose messages go to a terminal; returns the other end of it, too."""
+    """Start a training run with its messages on a pseudo-terminal, and return the process and the other end."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         program("train", "-c", toy.config, "--max-steps=60", "training.checkpoint_every=1", "-o", run),
@@ -158,17 +156,17 @@ def _train_on_terminal(toy: Toy, run: Path, **options: Any) -> tuple[subprocess.
     return process, ours
 
 
-def test_a_terminal_that_vanishes_stops_no_training(toy: Toy, tmp_path: Path) -> None:
+def test_training_continues_without_its_terminal(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process, ours = _train_on_terminal(toy, run, start_new_session=True)
     wait_for(lambda: saved_step(run) > 2, process)
-    os.close(ours)  # it isn't the session's own, so that no signal is sent
+    os.close(ours)  # it isn't the controlling terminal, so no signal is sent
     assert process.wait() == 0
     assert saved_step(run) == 60
 
 
-def test_hanging_up_saves(toy: Toy, tmp_path: Path) -> None:
-    """Its signal may come twice, and before or after another one."""
+def test_a_hangup_saves(toy: Toy, tmp_path: Path) -> None:
+    """SIGHUP may come twice, and after another signal."""
     run = tmp_path / "run"
     process = start(
         "train", "-c", toy.config, "--max-steps=100000", "training.checkpoint_every=1000", "-o", run
@@ -182,7 +180,7 @@ def test_hanging_up_saves(toy: Toy, tmp_path: Path) -> None:
     assert 3 < saved_step(run) < 1000
 
 
-def test_a_training_under_nohup_goes_on(toy: Toy, tmp_path: Path) -> None:
+def test_training_continues_under_nohup(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = subprocess.Popen(
         [

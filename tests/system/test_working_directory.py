@@ -1,4 +1,4 @@
-"""Files in the working directory that are named as modules: no command, and no process that one starts, runs them."""
+"""Modules in the working directory: neither a command nor its child processes import them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from program import environment
 
 _MODULES = ("numpy", "json", "torch", "yaml", "sentencepiece", "safetensors", "subprocess", "tempfile", "csv")
-_LINES = 100_001  # so many that they are encoded by children
+_LINES = 100_001  # enough to be encoded in child processes
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a stranger's text, and of modules that leave a mark where they are run."""
+    """A folder with text, and with modules that write a file if they are imported."""
     folder = tmp_path_factory.mktemp("planted")
     for name in _MODULES:
         (folder / f"{name}.py").write_text(
@@ -39,7 +39,7 @@ def _run(
     return done.stdout
 
 
-def test_no_command_runs_what_lies_in_the_working_directory(planted: Path) -> None:
+def test_no_command_imports_from_the_working_directory(planted: Path) -> None:
     config = """
 data: {source: [source], target: [target], dev_pairs: 10, workers: 2}
 model: {encoder_layers: 1, decoder_layers: 1, d_model: 8, d_ff: 8, heads: 1}
@@ -53,7 +53,7 @@ training: {max_steps: 2, validate_bleu: false, precision: float32}
     _run(planted, "bench", "start", "run", "--rounds", "1")
 
 
-def test_started_as_a_module_it_runs_nothing_either(planted: Path) -> None:
-    """`python -m headwise` puts the working directory first on the path before anything of ours is reached."""
+def test_python_m_headwise_imports_nothing_from_it_either(planted: Path) -> None:
+    """`python -m headwise` puts the working directory first on the path before Headwise's code runs."""
     listed = _run(planted, "data", "list", "--json", start=("-m", "headwise"))
     assert '"multi30k"' in listed
