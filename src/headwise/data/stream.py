@@ -22,6 +22,17 @@ Epoch: TypeAlias = tuple[Sequence[NDArray[np.int64]], Callable[[int, NDArray[np.
 _AHEAD = 8  # batches made before they are asked for
 
 
+@dataclass(frozen=True)
+class StandIn(Generic[Batch]):
+    """What a rank computes where a shared batch has fewer rows than there are ranks: its loss counts for nothing.
+
+    Computing it all the same gives every rank gradients of the same parameters, which are then summed.
+    """
+
+    batch: Batch
+    target_tokens: ClassVar[int] = 0
+
+
 class ResumableStream(ABC, Generic[Batch]):
     """An endless stream of training batches, whose position can be saved and restored.
 
@@ -44,6 +55,7 @@ class ResumableStream(ABC, Generic[Batch]):
         self.epoch = self.index = 0
         self.seed, self.rank, self.world = seed, rank, world
         self.identity = dict(identity)
+        self._share = (0, 1)
         self._made: Iterator[_Made[Batch]] | None = None
         self._stop: Callable[[], None] = lambda: None
 
@@ -55,8 +67,8 @@ class ResumableStream(ABC, Generic[Batch]):
         """The stream itself; it never ends."""
         return self
 
-    def __next__(self) -> Batch:
-        """The next batch.
+    def __next__(self) -> Batch | StandIn[Batch]:
+        """The next batch; a `StandIn` only after `share`.
 
         Raises:
             CheckpointError: the restored position is behind the end of its epoch.
@@ -90,14 +102,22 @@ class ResumableStream(ABC, Generic[Batch]):
         self.close()
         self.epoch, self.index = epoch, index
 
+    def share(self, rank: int, size: int) -> None:
+        """Give out every `size`-th row of each batch, from row `rank` on; a `StandIn` where there is none.
+
+        So `size` processes compute the same batches as one, and a position in them is the same on all.
+        """
+        self.close()
+        self._share = (rank, size)
+
     def close(self) -> None:
         """Stop making batches; the stream can still be iterated, and then resumes where it was."""
         self._stop()
         self._made, self._stop = None, lambda: None
 
     def random(self, epoch: int, index: int) -> np.random.Generator:
-        """Return the generator of what is drawn for one batch of this rank."""
-        return np.random.default_rng([self.seed, epoch, index, self.rank])
+        """Return the generator of what is drawn for one batch of this rank, or for its share of a batch."""
+        return np.random.default_rng([self.seed, epoch, index, self.rank + self._share[0]])
 
     def _begin(self) -> None:
         made = self._make_from(self.epoch, self.index)
@@ -112,7 +132,10 @@ class ResumableStream(ABC, Generic[Batch]):
             for plan, make in epochs:
                 check_index(index, plan, epoch)
                 for place in range(index, len(plan)):
-                    yield _Made(epoch, place, len(plan), make(place, plan[place]))
+                    rank, size = self._share
+                    rows = plan[place][rank::size]
+                    batch = make(place, rows) if len(rows) else StandIn(make(place, plan[place][:1]))
+                    yield _Made(epoch, place, len(plan), batch)
                 epoch, index = epoch + 1, 0
 
 
@@ -121,7 +144,7 @@ class _Made(Generic[Batch]):
     epoch: int
     index: int
     batches: int  # of its epoch
-    batch: Batch
+    batch: Batch | StandIn[Batch]
 
 
 class _Worker(Generic[Batch]):

@@ -30,7 +30,7 @@ MEASURED = "measured"  # in the place of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
 _INTERRUPTED = 130  # exit code of `headwise train`
 # Keys that say where and how often, not what is computed.
-_ELSEWHERE = ("device", "threads", "precision", "log_every", "tensorboard")
+_ELSEWHERE = ("device", "processes", "threads", "precision", "log_every", "tensorboard")
 
 
 @dataclass(frozen=True)
