@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from headwise import bounds
 from headwise.characters import unwritable
+
+
+def _auto_or_number(value: Any) -> Any:
+    whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= bounds.PROCESSES
+    if value != "auto" and not whole:
+        raise ValueError(
+            f"expected auto or a number of processes from 1 to {bounds.PROCESSES}, found {value!r}"
+        )
+    return value
+
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 # Whole numbers; `headwise.bounds` explains the upper bounds.
@@ -19,6 +29,7 @@ Heads = Annotated[int, Field(gt=0, le=bounds.HEADS)]
 Length = Annotated[int, Field(gt=0, le=bounds.LENGTH)]
 Pixels = Annotated[int, Field(gt=0, le=bounds.PIXELS)]
 Processes = Annotated[int, Field(ge=0, le=bounds.PROCESSES)]  # or threads; 0: as many as fit the machine
+WorkerProcesses = Annotated[int | Literal["auto"], BeforeValidator(_auto_or_number)]
 Seed = Annotated[int, Field(ge=0, le=bounds.SEED)]
 Rate = Annotated[float, Field(gt=0.0, le=bounds.RATE)]
 Penalty = Annotated[float, Field(ge=0.0, le=bounds.RATE)]

@@ -17,6 +17,7 @@ from headwise.config.base import (
     Rate,
     Section,
     Seed,
+    WorkerProcesses,
 )
 
 
@@ -79,7 +80,8 @@ class TrainingConfig(Section):
     r_drop: Penalty = 0.0  # weight of the R-Drop KL divergence (Liang et al. 2021)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: str = "auto"
-    threads: Processes = 0  # CPU threads; 0: PyTorch's default
+    processes: WorkerProcesses = "auto"  # that share every batch; auto: as many as a trial finds fastest
+    threads: Processes = 0  # CPU threads, divided among the processes; 0: PyTorch's default
     seed: Seed = 1
     log_every: Positive = 50
     tensorboard: bool = False

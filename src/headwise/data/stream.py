@@ -22,6 +22,17 @@ Epoch: TypeAlias = tuple[Sequence[NDArray[np.int64]], Callable[[int, NDArray[np.
 _PREFETCH = 8  # batches that a worker thread makes in advance
 
 
+@dataclass(frozen=True)
+class StandIn(Generic[Batch]):
+    """A batch whose loss counts for nothing, for a rank to which a shared batch gives no example.
+
+    Every rank then has gradients of the same parameters, which are summed.
+    """
+
+    batch: Batch
+    target_tokens: ClassVar[int] = 0
+
+
 class ResumableStream(ABC, Generic[Batch]):
     """Resumable, endless iterator over training batches.
 
@@ -46,6 +57,7 @@ class ResumableStream(ABC, Generic[Batch]):
         self.epoch = self.index = 0
         self.seed, self.rank, self.world = seed, rank, world
         self.identity = dict(identity)
+        self._share = (0, 1)
         self._items: Iterator[_Item[Batch]] | None = None
         self._stop: Callable[[], None] = lambda: None
 
@@ -53,12 +65,12 @@ class ResumableStream(ABC, Generic[Batch]):
     def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:
         """Yield epoch `first` and all later ones; the generator is closed when the stream is."""
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch | StandIn[Batch]]:
         """Return the stream itself; it never ends."""
         return self
 
-    def __next__(self) -> Batch:
-        """Return the next batch.
+    def __next__(self) -> Batch | StandIn[Batch]:
+        """Return the next batch; a `StandIn` only after `share`.
 
         Raises:
             CheckpointError: the restored position is past the end of its epoch.
@@ -92,14 +104,22 @@ class ResumableStream(ABC, Generic[Batch]):
         self.close()
         self.epoch, self.index = epoch, index
 
+    def share(self, rank: int, size: int) -> None:
+        """Yield every `size`-th example of each batch, from example `rank` on; a `StandIn` where there is none.
+
+        `size` processes so compute the same batches as one, and have the same position in them.
+        """
+        self.close()
+        self._share = (rank, size)
+
     def close(self) -> None:
         """Stop making batches; iterating again resumes at the current position."""
         self._stop()
         self._items, self._stop = None, lambda: None
 
     def random(self, epoch: int, index: int) -> np.random.Generator:
-        """Return the random generator for one batch of this rank."""
-        return np.random.default_rng([self.seed, epoch, index, self.rank])
+        """Return the random generator for one batch of this rank, or for its share of the batch."""
+        return np.random.default_rng([self.seed, epoch, index, self.rank + self._share[0]])
 
     def _begin(self) -> None:
         items = self._items_from(self.epoch, self.index)
@@ -114,7 +134,14 @@ class ResumableStream(ABC, Generic[Batch]):
             for plan, make in epochs:
                 check_index(index, plan, epoch)
                 for position in range(index, len(plan)):
-                    yield _Item(epoch, position, len(plan), make(position, plan[position]))
+                    rank, size = self._share
+                    examples = plan[position][rank::size]
+                    batch = (
+                        make(position, examples)
+                        if len(examples)
+                        else StandIn(make(position, plan[position][:1]))
+                    )
+                    yield _Item(epoch, position, len(plan), batch)
                 epoch, index = epoch + 1, 0
 
 
@@ -125,7 +152,7 @@ class _Item(Generic[Batch]):
     epoch: int
     index: int
     batches: int  # number of batches in the epoch
-    batch: Batch
+    batch: Batch | StandIn[Batch]
 
 
 class _Worker(Generic[Batch]):

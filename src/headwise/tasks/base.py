@@ -86,13 +86,15 @@ class TaskKind(ABC):
     `unused` names configuration keys (dotted) that mean nothing to it: setting them is an error. `may_change` names
     those of its keys that may change when a run resumes, as they decide where things lie and what is reported, not
     what is computed. `scores` names what `validate` measures besides `loss`, higher is better: values of
-    `training.best_by`. `after` is shown when training has ended; `{run}` stands for the run.
+    `training.best_by`. `shares_batches` says whether the loss of a batch is the sum of its examples' losses, so that
+    processes can share it. `after` is shown when training has ended; `{run}` stands for the run.
     """
 
     name: ClassVar[str]
     unused: ClassVar[tuple[str, ...]] = ()
     may_change: ClassVar[tuple[str, ...]] = ()
     scores: ClassVar[tuple[str, ...]] = ()
+    shares_batches: ClassVar[bool] = True
     after: ClassVar[str] = "try `headwise evaluate {run}`"
 
     def check(self, config: Config) -> None:

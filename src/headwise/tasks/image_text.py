@@ -124,6 +124,7 @@ class ImageTextLearning(TaskKind):
     name = "image_text"
     unused = (*NO_TEXT, "batch.tokens", "training.label_smoothing")
     scores = ("text_to_image_at_1", "image_to_text_at_1")
+    shares_batches = False  # each pair is told apart from the others of its batch
     after = "try `headwise evaluate {run}` and `headwise patches {run} --row 1 -o patches.png`"
 
     def check(self, config: Config) -> None:  # noqa: D102

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
 from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
-from headwise.nn.memory import TRAINING, check_fits
+from headwise.nn.memory import TRAINING, check_fits, machine_memory
 from headwise.tasks.base import Prepared, TaskKind, set_precision
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
@@ -25,6 +26,9 @@ from headwise.training.loop import Trainer
 from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
+from headwise.training.task import Task
+from headwise.training.trial import Trial, candidates, choose_processes, time_steps
+from headwise.training.workers import Workers, report_ready
 
 # Keys that may change when a run resumes, for every task: they decide how long, how often and where, not what is
 # computed.
@@ -68,42 +72,149 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     kind = find_task(config.task)
     kind.check(config)
     device = find_device(config.training.device)
-    precision = find_precision(config.training.precision, device)
+    find_precision(config.training.precision, device)
+    if kind.shares_batches is False and config.training.processes not in ("auto", 1):
+        raise ConfigError(
+            f"training.processes: expected 1 for task {config.task}, whose loss is of a whole batch, "
+            f"found {config.training.processes}"
+        )
+    if device.type != "cpu" and config.training.processes not in ("auto", 1):
+        raise ConfigError(
+            f"training.processes: expected 1 on {device} (torchrun starts a process for each of several), "
+            f"found {config.training.processes}"
+        )
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     world = World.join(config.training.device)
     if world.size > 1 and device.type == "cuda":
         device = torch.device("cuda", world.local_rank)
+    budget = torch.get_num_threads()
 
     def say(line: str) -> None:
         if world.first and not quiet:
             print(line, file=sys.stderr, flush=True)
 
     held = ExitStack()
+    workers: Workers | None = None
     try:
         world.on_first(lambda: held.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
+        config = _with_known_processes(config, run, latest, world)
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
+        each = TRAINING * (1 if config.training.processes == "auto" else config.training.processes)
         check_fits(
-            lambda: kind.build(config, prepared), config.model, config.subwords.size, device, each=TRAINING
+            lambda: kind.build(config, prepared), config.model, config.subwords.size, device, each=each
         )
-        torch.manual_seed(config.training.seed)
-        model = kind.build(config, prepared).to(device)
-        set_precision(model, precision)
+        model, task = _build(kind, config, prepared, device)
         if latest is None:
             world.on_first(lambda: _make_way(run, restart, say))
-        task = kind.task(config, prepared, model)
-        trainer = Trainer(task, config, run, device=device, world=world, quiet=quiet)
-        world.on_first(lambda: _write_down(config, run, prepared))
         if prepared.reused:
             say(f"{prepared.directory}: found ready")
-        for line in [*prepared.report, _summary(config, model, device, precision, world)]:
+        for line in prepared.report:
             say(line)
-        progress = trainer.fit()
+        if world.size == 1:
+            workers = held.enter_context(Workers("headwise.tasks.worker", _job(config, run)))
+            processes = config.training.processes
+            if processes == "auto":
+                processes = 1
+                if latest is None and device.type == "cpu" and kind.shares_batches:
+                    processes = _fastest(task, config, workers, say)
+                config = config.with_overrides([f"training.processes={processes}"])
+            world = workers.gather(processes, budget, {"do": "train", **_job(config, run)})
+
+        def begin() -> None:
+            _write_down(config, run, prepared)
+            say(_summary(config, model, device, world))
+
+        progress = _fit(task, config, run, device, world, begin, quiet=quiet)
+    except RuntimeError:
+        # Where a worker has ended, whatever waits for it fails, and says only that.
+        if workers is not None and (failure := workers.failure()) is not None:
+            raise failure from None
+        raise
     finally:
-        held.close()
         world.leave()
+        held.close()
+        torch.set_num_threads(budget)
     return TrainedRun(run, progress, parameter_count(model), _last_scores(run))
+
+
+def work(config: Config, run: Path, orders: Iterator[dict[str, Any]]) -> None:
+    """Be a worker of a training in `run`, whose first process holds the folder and has prepared the data.
+
+    Carries out orders to try how fast it goes (`headwise.training.trial`) until one to train. Raises a `HeadwiseError`
+    as `train` does.
+    """
+    kind = find_task(config.task)
+    device = torch.device("cpu")
+    prepared = kind.prepare(config, run / "prepared", expected=None, say=lambda _: None)
+    _, task = _build(kind, config, prepared, device)
+    report_ready()
+    for order in orders:
+        world = World.join_local(order["rank"], order["size"], order["threads"], Path(order["meeting"]))
+        try:
+            if order["do"] == "train":
+                config = Config.from_tree(order["config"])
+                _fit(task, config, run, device, world, lambda: None, quiet=True)
+                return
+            time_steps(task, config, world, Trial(order["fraction"], order["seconds"]))
+        finally:
+            world.leave()
+
+
+def _fit(
+    task: Task,
+    config: Config,
+    run: Path,
+    device: torch.device,
+    world: World,
+    begin: Callable[[], None],
+    *,
+    quiet: bool,
+) -> Progress:
+    """Train, on every rank; the first one calls `begin` once it is known that the run's checkpoint can be resumed."""
+    trainer = Trainer(task, config, run, device=device, world=world, quiet=quiet)
+    world.on_first(begin)
+    return trainer.fit()
+
+
+def _build(
+    kind: TaskKind, config: Config, prepared: Prepared, device: torch.device
+) -> tuple[torch.nn.Module, Task]:
+    """Build the model, on its device, and the task of training it."""
+    torch.manual_seed(config.training.seed)
+    model = kind.build(config, prepared).to(device)
+    set_precision(model, find_precision(config.training.precision, device))
+    return model, kind.task(config, prepared, model)
+
+
+def _with_known_processes(config: Config, run: Path, latest: Path | None, world: World) -> Config:
+    """Return the configuration with the number of processes that a run resumes with, where it says `auto`."""
+    wanted = config.training.processes
+    if world.size > 1:
+        if wanted != "auto":
+            raise ConfigError(
+                f"training.processes: expected auto under torchrun, which decides the number, found {wanted}"
+            )
+        return config
+    if wanted != "auto" or latest is None or not (run / "config.yaml").exists():
+        return config
+    return config.with_overrides(
+        [f"training.processes={Config.load(run / 'config.yaml').training.processes}"]
+    )
+
+
+def _job(config: Config, run: Path) -> dict[str, Any]:
+    return {"config": config.model_dump(mode="json"), "run": str(run)}
+
+
+def _fastest(task: Task, config: Config, workers: Workers, say: Callable[[str], None]) -> int:
+    """Return how many processes train fastest, of the numbers whose models fit the memory of this machine."""
+    memory = machine_memory()
+    model = sum(p.numel() for p in task.model.parameters()) * TRAINING
+    threads = torch.get_num_threads()
+    numbers = [n for n in candidates(threads) if n == 1 or memory is None or n * model < memory]
+    return choose_processes(task, config, threads, numbers, workers, say)
 
 
 def _prepare(
@@ -204,10 +315,8 @@ def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def _summary(
-    config: Config, model: torch.nn.Module, device: torch.device, precision: torch.dtype, world: World
-) -> str:
-    name = str(precision).removeprefix("torch.")
+def _summary(config: Config, model: torch.nn.Module, device: torch.device, world: World) -> str:
+    name = str(find_precision(config.training.precision, device)).removeprefix("torch.")
     ranks = f", {world.size} processes" if world.size > 1 else ""
     return (
         f"{parameter_count(model):,} parameters, {name} on {device}{ranks}, configuration {config.digest()}"

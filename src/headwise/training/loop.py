@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -20,13 +19,14 @@ from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.training.checkpoint import Checkpoints
+from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.optimizer import Adam
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, seed_random
 from headwise.training.schedule import learning_rate
-from headwise.training.task import Task
+from headwise.training.task import BatchSource, Task
 
 _HANG_UP = getattr(signal, "SIGHUP", None)  # there is none on Windows
 # What asks a training to stop: Ctrl-C, a batch system or service manager, and a terminal that is closed.
@@ -90,7 +90,7 @@ class Trainer:
         self.optimizer = Adam(self.parameters, config.optimizer)
         self.checkpoints = Checkpoints(run)
         self.progress = Progress()
-        self.batches = task.batches(self.world.rank, self.world.size)
+        self.batches = self._own_batches()
         self.monitor = Monitor(
             run,
             max_steps=self.options.max_steps,
@@ -115,12 +115,20 @@ class Trainer:
             with interruption.listening():
                 self._train(interruption)
                 if self.progress.finished:
-                    self.world.on_first(self._average)
+                    self.world.on_first(self._average, heavy=True)
         finally:
             self.batches.close()
             if self.world.first:
                 self.monitor.stop()
         return self.progress
+
+    def _own_batches(self) -> BatchSource:
+        """The batches of this rank: all of its own, or its share of each one where the ranks share them."""
+        if not self.world.shares_batches:
+            return self.task.batches(self.world.rank, self.world.size)
+        batches = self.task.batches(0, 1)
+        batches.share(self.world.rank, self.world.size)
+        return batches
 
     def _resume(self) -> None:
         latest = self.checkpoints.latest()
@@ -188,31 +196,20 @@ class Trainer:
         """Make one optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
         self.model.train()
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
-        tokens = sum(batch.target_tokens for batch in batches)
-        (all_tokens,) = self.world.sum(tokens, device=self.device)
-        nll, trouble = 0.0, ""
-        for batch in batches:
-            loss = self.task.loss(batch)
-            value = loss.total.item()
-            if not math.isfinite(value):
-                trouble = self._not_finite(value, batch)
-                break
-            (loss.total / all_tokens).backward()
-            nll += loss.nll.item()
-        all_nll, troubles = self.world.sum(nll, float(bool(trouble)), device=self.device)
-        if troubles:
-            raise TrainingError(next(filter(None, self.world.gather(trouble))))
-        self.world.sum_gradients(self.parameters)
+        try:
+            loss = compute_gradients(self.task, batches, self.parameters, self.world, self.device)
+        except LossNotFinite as problem:
+            raise TrainingError(f"step {self.progress.step + 1}: {problem}; {self._last_good()}") from None
         if self.config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.config.optimizer.clip_norm)
         self.progress.step += 1
         self._set_rate(self._rate())
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.progress.tokens += int(all_tokens)
-        self.progress.recent_tokens += int(all_tokens)
-        self.progress.recent_nll += all_nll
-        return int(all_tokens)
+        self.progress.tokens += loss.tokens
+        self.progress.recent_tokens += loss.tokens
+        self.progress.recent_nll += loss.nll
+        return loss.tokens
 
     def _rate(self) -> float:
         return learning_rate(
@@ -250,7 +247,7 @@ class Trainer:
         """Score the model on the development data, if there is any; returns whether it is the best so far."""
         progress, wanted = self.progress, self.options.best_by
         self.model.eval()
-        scores = self.world.on_first(self.task.validate)
+        scores = self.world.on_first(self.task.validate, heavy=True)
         if not scores:
             return False
         best = False
@@ -296,10 +293,6 @@ class Trainer:
         checkpoints = "checkpoint" if len(steps) == 1 else f"{len(steps)} checkpoints"
         self.monitor.say(f"{self.progress.finished}; averaged the last {checkpoints}")
         self.monitor.validation(self.progress.step, scores, best=False, name="averaged")
-
-    def _not_finite(self, value: float, batch: Any) -> str:
-        step = self.progress.step + 1
-        return f"step {step}: the loss is {value} for {self.task.locate(batch)}; {self._last_good()}"
 
     def _last_good(self) -> str:
         latest = self.checkpoints.latest()

@@ -1,15 +1,19 @@
-"""Data parallelism under `torchrun`: every rank computes its batches, gradients are summed once a step.
+"""Data parallelism: every rank computes its batches or its share of each batch, gradients are summed once a step.
 
-Started plainly, the world is one process and every call here is a no-op.
+The ranks are those of `torchrun`, each with batches of its own, or worker processes that `headwise train` starts on
+this machine (`headwise.training.workers`), which share every batch. In a world of one process every call is a no-op.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
@@ -18,6 +22,8 @@ from torch import Tensor, distributed, nn
 from headwise.errors import HeadwiseError
 
 _GLOO_LETS_GO = 0.3  # seconds
+_LOOPBACK = ("lo", "lo0")  # of Linux, of macOS
+_LONGEST_WAIT = timedelta(days=7)  # of workers for the first rank's work; one that ends is noticed at once
 
 _Result = TypeVar("_Result")
 
@@ -29,6 +35,8 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    shares_batches: bool = False  # whether a batch is computed by all ranks together
+    threads: int = 0  # CPU threads of each rank, where this machine's are divided among them
 
     @classmethod
     def join(cls, device: str) -> World:
@@ -43,6 +51,19 @@ class World:
             torch.cuda.set_device(world.local_rank)
         distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(minutes=30))
         return world
+
+    @classmethod
+    def join_local(cls, rank: int, size: int, threads: int, meeting: Path) -> World:
+        """Join worker processes of this machine, which meet by way of a file that doesn't exist yet."""
+        interfaces = [name for _, name in socket.if_nameindex()]
+        for name in _LOOPBACK:
+            if name in interfaces:  # else gloo would look up the machine's name, which may lead anywhere
+                os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        torch.set_num_threads(threads)
+        distributed.init_process_group(
+            "gloo", init_method=meeting.as_uri(), rank=rank, world_size=size, timeout=_LONGEST_WAIT
+        )
+        return cls(rank, size, rank, shares_batches=True, threads=threads)
 
     def leave(self) -> None:
         """Leave the process group."""
@@ -93,14 +114,30 @@ class World:
             for tensor in tensors:
                 distributed.broadcast(tensor, 0)
 
-    def on_first(self, work: Callable[[], _Result]) -> _Result:
-        """Do something on the first rank alone; its result, or the `HeadwiseError` it raised, reaches all."""
+    @contextmanager
+    def all_threads(self) -> Iterator[None]:
+        """Let this rank use the CPU threads of all, who wait for it."""
+        if not self.threads:
+            yield
+            return
+        torch.set_num_threads(self.threads * self.size)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(self.threads)
+
+    def on_first(self, work: Callable[[], _Result], *, heavy: bool = False) -> _Result:
+        """Do something on the first rank alone; its result, or the `HeadwiseError` it raised, reaches all.
+
+        `heavy` work may use the CPU threads of all ranks.
+        """
         if self.size == 1:
             return work()
         result, error = None, None
         if self.first:
             try:
-                result = work()
+                with self.all_threads() if heavy else nullcontext():
+                    result = work()
             except HeadwiseError as raised:
                 error = raised
         result, error = self.gather((result, error))[0]

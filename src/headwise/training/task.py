@@ -32,6 +32,10 @@ class BatchSource(Protocol):
         """Continue from a position that `state` gave."""
         ...
 
+    def share(self, rank: int, size: int) -> None:
+        """Give out every `size`-th row of each batch, from row `rank` on; a `StandIn` where there is none."""
+        ...
+
     def close(self) -> None:
         """Stop whatever makes batches ahead."""
         ...

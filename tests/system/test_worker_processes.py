@@ -1,0 +1,184 @@
+"""Training in several processes of this machine: the same batches, the same errors, stops and resumptions as in one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from program import call, finish, headwise, metrics, press_ctrl_c, result, saved_step, start, wait_for
+from toy import Toy
+
+STEPS = 30
+NOTHING_RANDOM = ("model.dropout=0", "model.attention_dropout=0", "subwords.dropout=0")
+# Adam's first steps turn a rounding error into a whole step; with these the gradient shows.
+PLAIN_STEPS = ("optimizer.epsilon=1", "optimizer.beta1=0", "optimizer.beta2=0")
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """Process ids of the workers that a training has started."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
+    lines = [line.split(None, 2) for line in listed.splitlines()]
+    return [int(pid) for pid, parent, args in lines if int(parent) == process.pid and "tasks.worker" in args]
+
+
+def is_alive(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def training(run: Path) -> bool:
+    return (run / "metrics.jsonl").exists() and len(metrics(run, "train")) > 2
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    outcome = headwise("train", "-c", toy.config, "training.processes=2", f"--max-steps={STEPS}", "-o", run)
+    assert outcome.code == 0, outcome.err
+    assert "float32 on cpu, 2 processes" in outcome.err
+    return run
+
+
+@pytest.mark.parametrize(
+    ("processes", "tokens"),
+    [pytest.param(2, 200, id="2"), pytest.param(4, 20, id="4, more than most batches have sentences")],
+)
+def test_processes_share_the_batches_of_one(
+    processes: int, tokens: int, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = [*NOTHING_RANDOM, *PLAIN_STEPS, f"batch.tokens={tokens}", "--max-steps=4"]
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    assert call(capsys, "train", "-c", toy.config, *changes, "-o", alone).code == 0
+    outcome = headwise("train", "-c", toy.config, *changes, f"training.processes={processes}", "-o", together)
+    assert outcome.code == 0, outcome.err
+    losses = [[record["loss"] for record in metrics(run)] for run in (together, alone)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    ours, expected = (
+        load_file(run / "checkpoints" / "step-00000004" / "model.safetensors") for run in (together, alone)
+    )
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("interrupt", [press_ctrl_c, subprocess.Popen.terminate], ids=["Ctrl-C", "SIGTERM"])
+def test_a_stopped_training_resumes_exactly(
+    interrupt: object, toy: Toy, undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, "training.processes=2", "--max-steps", STEPS, "-o", run)
+    process = start(*command)
+    wait_for(lambda: training(run), process)
+    (worker,) = workers_of(process)
+    assert callable(interrupt)
+    interrupt(process)
+    stopped = finish(process)
+    assert stopped.code == 130
+    assert stopped.err.splitlines()[-2:] == [
+        f"stopped after step {saved_step(run)}; saved. Run the same command again to go on.",
+        "headwise: interrupted",
+    ]
+    assert not is_alive(worker)
+    assert 3 <= saved_step(run) < STEPS
+    # Its own configuration knows the number, which needn't be said again.
+    again = headwise("train", "-c", toy.config, "--max-steps", STEPS, "-o", run)
+    assert again.code == 0, again.err
+    assert again.err.count("resuming from") == 1
+    assert result(run) == result(undisturbed)
+
+
+def test_a_second_ctrl_c_ends_all_at_once(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", "-c", toy.config, "training.processes=2", "batch.accumulate=400", "-o", run)
+    wait_for((run / "metrics.jsonl").exists, process)
+    (worker,) = workers_of(process)
+    press_ctrl_c(process)
+    time.sleep(0.1)
+    press_ctrl_c(process)
+    stopped = finish(process)
+    assert stopped.code == 130
+    assert stopped.err.splitlines()[-1] == "headwise: interrupted"
+    assert "stopped after" not in stopped.err
+    assert not is_alive(worker)
+
+
+def test_a_worker_that_is_killed_ends_the_training_with_a_sentence(
+    toy: Toy, undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, "training.processes=2", f"--max-steps={STEPS}", "-o", run)
+    process = start(*command)
+    wait_for(lambda: training(run), process)
+    (worker,) = workers_of(process)
+    os.kill(worker, signal.SIGKILL)
+    outcome = finish(process)
+    assert outcome.error.startswith("worker process 1 was ended by SIGKILL ")
+    again = headwise(*command)
+    assert again.code == 0, again.err
+    assert result(run) == result(undisturbed)
+
+
+def test_workers_end_with_the_first_process(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", "-c", toy.config, "training.processes=3", "--max-steps=10000", "-o", run)
+    wait_for(lambda: training(run), process)
+    workers = workers_of(process)
+    assert len(workers) == 2
+    process.kill()
+    finish(process)
+    deadline = time.monotonic() + 60
+    while any(map(is_alive, workers)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_mistake_is_told_once(toy: Toy, tmp_path: Path) -> None:
+    command = ("train", "-c", toy.config, "training.processes=2", "-o", tmp_path / "run")
+    assert headwise(*command, "subwords.size=1000").error.startswith("subwords.size: expected at most ")
+    diverged = headwise(*command, "schedule.scale=1e30", "training.threads=1")
+    assert "the loss is " in diverged.error
+    assert diverged.err.count("the loss is ") == 1
+
+
+def test_the_number_is_chosen_by_a_trial_and_kept(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, "training.threads=2", "--max-steps=1000000", "-o", run)
+    process = start(*command)
+    wait_for(lambda: training(run), process)
+    press_ctrl_c(process)
+    stopped = finish(process)
+    assert stopped.code == 130, stopped.err
+    number = yaml.safe_load((run / "config.yaml").read_text())["training"]["processes"]
+    assert number in (1, 2)
+    assert f"training.processes={number}: target tokens/s in a trial: " in stopped.err
+    again = headwise(*command[:-3], f"--max-steps={saved_step(run)}", "-o", run)
+    assert again.code == 0, again.err
+    assert "trial" not in again.err
+    other = headwise("train", "-c", toy.config, f"training.processes={3 - number}", "-o", run).error
+    assert f"was begun with training.processes={number}, found training.processes={3 - number} now" in other
+
+
+def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = call(capsys, "train", "-c", toy.config, "training.threads=2", "-o", tmp_path / "run")
+    assert outcome.code == 0
+    assert "trial" not in outcome.err
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["processes"] == 1
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "true", "5000"])
+def test_numbers_that_are_none(
+    value: str, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = call(capsys, "train", "-c", toy.config, f"training.processes={value}", "-o", tmp_path / "run")
+    assert (
+        "training.processes: expected auto or a number of processes from 1 to 4096, found " in outcome.error
+    )
