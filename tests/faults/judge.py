@@ -73,9 +73,10 @@ def judge(folder: Path) -> str:
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", LongLineWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
-        native_result, readable_result = attempt(folder, "auto"), attempt(folder, "readable")
+        native_result = attempt(folder, "auto")
         if isinstance(native_result, HeadwiseError):
             return "sentence"
+        readable_result = attempt(folder, "readable")
         if isinstance(readable_result, HeadwiseError):
             readable = Translator.load(folder, engine="readable", device="cpu")
             sources = [translate_ids(readable, text) for text in SENTENCES]
