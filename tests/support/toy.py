@@ -71,6 +71,7 @@ def write_toy(folder: Path, pairs: list[tuple[str, str]]) -> Toy:
         "training": {
             "max_steps": 24,
             "validate_every": 8,
+            "validate_share": 1.0,
             "checkpoint_every": 4,
             "average_last": 2,
             "log_every": 1,

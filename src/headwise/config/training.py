@@ -68,6 +68,9 @@ class TrainingConfig(Section):
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0, le=bounds.MINUTES)] | None = None
     validate_every: Positive = 1000
+    validate_share: Annotated[float, Field(gt=0.0, le=1.0)] = (
+        0.05  # of the time; 1: validations aren't made rarer
+    )
     validate_bleu: bool = True
     validate_beam: Annotated[int, Field(gt=0, le=bounds.BEAM)] = 1
     patience: Natural = 0  # early stopping after this many validations without a better score; 0: never

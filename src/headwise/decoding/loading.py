@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from headwise.config import Config
+from headwise.config import Config, ModelConfig
 from headwise.decoding.native.library import PRECISIONS, Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer, unsupported
 from headwise.errors import ConfigError
@@ -130,6 +130,31 @@ def _open_native(
         readable=readable,
     )
     native.workers = options.workers or processors()
+    return native
+
+
+def fastest_engine(model: Seq2Seq, config: ModelConfig, subwords: Subwords) -> Seq2Seq:
+    """Return what decodes fastest with the parameters that a model has now, in the precision that it computes in.
+
+    This is the native engine, with as many workers as PyTorch has threads, or the model itself where the native engine
+    doesn't support it, it isn't on the CPU, or a parameter isn't finite.
+    """
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    if any(p.device.type != "cpu" or not bool(torch.isfinite(p).all()) for p in parameters.values()):
+        return model
+    library = unsupported(config) or find_library()
+    if isinstance(library, str):
+        return model
+    native = NativeTransformer(
+        config,
+        subwords.source_size,
+        subwords.target_size,
+        parameters.get,
+        library=library,
+        precision="bfloat16" if getattr(model, "compute_dtype", None) == torch.bfloat16 else "float32",
+        readable=lambda: model,
+    )
+    native.workers = torch.get_num_threads()
     return native
 
 

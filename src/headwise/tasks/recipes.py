@@ -74,8 +74,7 @@ class Recipe:
 def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = False) -> Recipe:
     """Choose subwords, model, dropout, batch and steps for a corpus.
 
-    `timed` says that training will be stopped by the clock: the learning rate then follows a schedule that is good
-    to stop at any time, otherwise it falls to zero at the last step.
+    `timed` says that the clock will end training, perhaps after a tenth of the steps.
     """
     subwords = subword_count(size)
     reasons = [
@@ -102,11 +101,10 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
         f"{size.target_tokens:,.0f} target subwords",
     ]
     if timed and config.schedule.name == "linear":
-        config.schedule.name = "inverse_sqrt"
-        every = max(20, training.max_steps // 200)
-        training.checkpoint_every, training.validate_every, training.average_last = every, 5 * every, 5
+        training.checkpoint_every, training.validate_every, training.average_last = 20, 100, 5
         reasons.append(
-            "schedule.name=inverse_sqrt: training ends by the clock, so the rate can't be timed to reach zero"
+            "schedule.name=linear: the rate falls to zero at the last step that the time suffices for, "
+            "a checkpoint every 20 steps"
         )
     return Recipe(Config.from_tree(config.model_dump()), reasons)
 

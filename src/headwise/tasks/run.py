@@ -38,6 +38,7 @@ _MAY_CHANGE = (
     "training.max_steps",
     "training.max_minutes",
     "training.validate_every",
+    "training.validate_share",
     "training.patience",
     "training.checkpoint_every",
     "training.average_last",

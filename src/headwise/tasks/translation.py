@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from headwise.config import Config, TrainingConfig
 from headwise.data.plans import plan_batches
+from headwise.decoding.loading import fastest_engine
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
@@ -114,7 +115,9 @@ class TranslationTask:
         )
 
     def _bleu(self, options: SearchOptions, rows: Sequence[int]) -> dict[str, float]:
-        translator = Translator(self.model, self.prepared.subwords, self.config.decoding)
+        subwords = self.prepared.subwords
+        engine = fastest_engine(self.model, self.config.model, subwords)
+        translator = Translator(engine, subwords, self.config.decoding)
         found = translator.translate([self.prepared.dev_source[row] for row in rows], options)
         score = bleu([t.text for t in found], [self.prepared.dev_target[row] for row in rows]).score
         name = "bleu" if len(rows) == len(self.prepared.dev) else "sample_bleu"

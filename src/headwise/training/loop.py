@@ -22,10 +22,11 @@ from headwise.training.checkpoint import Checkpoints
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.optimizer import Adam
+from headwise.training.pace import Pace
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, seed_random
-from headwise.training.schedule import learning_rate
+from headwise.training.schedule import ends_at_last_step, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
 
 _HANG_UP = getattr(signal, "SIGHUP", None)  # there is none on Windows
@@ -98,6 +99,9 @@ class Trainer:
             quiet=quiet or not self.world.first,
         )
         self._resume()
+        self.pace = Pace(
+            self.options, self.progress, self.world, device, plans=ends_at_last_step(config.schedule)
+        )
 
     def fit(self) -> Progress:
         """Train to the end, or until interrupted; returns where the run stands.
@@ -166,11 +170,12 @@ class Trainer:
             window.add(tokens, time.perf_counter() - began)
             now = time.perf_counter()
             progress.seconds, clock = progress.seconds + now - clock, now
+            self._say(self.pace.stepped())
             self._report(window)
             progress.finished = self._reason_to_end()
             stopping = self.world.any(interruption.requested, self.device)
             best = False
-            if progress.step % options.validate_every == 0 or progress.finished:
+            if progress.step % (options.validate_every * progress.validate_stride) == 0 or progress.finished:
                 best = self._validate()
                 progress.finished = progress.finished or self._reason_to_end()
             if progress.step % options.checkpoint_every == 0 or best or progress.finished or stopping:
@@ -186,6 +191,8 @@ class Trainer:
         if self.progress.step >= self.options.max_steps:
             return f"reached {self.options.max_steps} steps"
         limit = self.options.max_minutes
+        if self.progress.step >= self.pace.last_step:
+            return f"reached the {self.progress.step} steps planned for {limit:g} minutes"
         if limit is not None and self.world.any(self.progress.seconds >= limit * 60, self.device):
             return f"reached {limit:g} minutes"
         if self.options.patience and self.progress.stale >= self.options.patience:
@@ -212,9 +219,10 @@ class Trainer:
         return loss.tokens
 
     def _rate(self) -> float:
-        return learning_rate(
-            self.config.schedule, self.task.d_model, self.progress.step, self.options.max_steps
-        )
+        schedule, last = self.config.schedule, self.pace.last_step
+        if self.progress.planned_steps:
+            schedule = with_shorter_warmup(schedule, last)
+        return learning_rate(schedule, self.task.d_model, self.progress.step, last)
 
     def _set_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -230,10 +238,11 @@ class Trainer:
         loss = progress.recent_nll / progress.recent_tokens
         progress.recent_nll, progress.recent_tokens = 0.0, 0
         speed, per_step = window.read()
-        left = (options.max_steps - progress.step) * per_step
+        left = (self.pace.last_step - progress.step) * per_step
         if options.max_minutes is not None:
             left = min(left, options.max_minutes * 60 - progress.seconds)
         if self.world.first:
+            self.monitor.max_steps = self.pace.last_step
             self.monitor.train(
                 progress.step,
                 loss=loss,
@@ -245,21 +254,28 @@ class Trainer:
 
     def _validate(self) -> bool:
         """Score the model on the development data, if there is any; returns whether it is the best so far."""
-        progress, wanted = self.progress, self.options.best_by
+        progress, wanted, stride = self.progress, self.options.best_by, self.progress.validate_stride
         self.model.eval()
+        began = time.perf_counter()
         scores = self.world.on_first(self.task.validate, heavy=True)
+        line = self.pace.validated(time.perf_counter() - began)
         if not scores:
             return False
         best = False
         if wanted in scores:  # else it measured something that doesn't compare with it
             score = -scores["loss"] if wanted == "loss" else scores[wanted]
             best = progress.best is None or score > progress.best
-            progress.stale = 0 if best else progress.stale + 1
+            progress.stale = 0 if best else progress.stale + stride
             if best:
                 progress.best, progress.best_step = score, progress.step
         if self.world.first:
             self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
+        self._say(line)
         return best
+
+    def _say(self, line: str) -> None:
+        if line and not self.progress.finished:
+            self.monitor.say(line)
 
     def _save(self, best: bool) -> None:
         progress, options = self.progress, self.options

@@ -28,11 +28,15 @@ class Progress:
     seconds: float = 0.0  # spent in training, over all starts
     best: float | None = None
     best_step: _Count = 0
-    stale: _Count = 0  # validations since the best one
+    stale: _Count = 0  # validations since the best one, those that were left out included
     recent_nll: float = 0.0  # nats and target tokens since the last report
     recent_tokens: _Count = 0
     finished: str = ""  # why training ended, empty while it hasn't
     positions: list[dict[str, Any]] = field(default_factory=list)  # of the data, for every rank
+    validate_stride: Annotated[int, Field(ge=1)] = 1  # one of so many configured validations is made
+    planned_steps: _Count = 0  # the last step in time, where the clock ends training; 0 before it is known
+    planned_minutes: float | None = None  # what that was planned for
+    plan_is_final: bool = False
 
 
 _PROGRESS = TypeAdapter(Progress)

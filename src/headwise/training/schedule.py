@@ -6,6 +6,19 @@ import math
 
 from headwise.config import ScheduleConfig
 
+_LONGEST_WARMUP = 0.2  # share of the steps
+
+
+def ends_at_last_step(config: ScheduleConfig) -> bool:
+    """Whether the rate falls to zero at the last step, which must then be known beforehand."""
+    return config.name in ("linear", "cosine")
+
+
+def with_shorter_warmup(config: ScheduleConfig, steps: int) -> ScheduleConfig:
+    """Return the schedule with a warm-up of at most a fifth of so many steps."""
+    longest = max(1, int(_LONGEST_WARMUP * steps))
+    return config if config.warmup <= longest else config.model_copy(update={"warmup": longest})
+
 
 def learning_rate(config: ScheduleConfig, d_model: int, step: int, max_steps: int) -> float:
     """Rate of step 1, 2, …

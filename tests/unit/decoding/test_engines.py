@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from safetensors.torch import load_file
 from headwise.config import Config
 from headwise.decoding import loading
 from headwise.decoding.batching import length_groups
-from headwise.decoding.loading import EngineOptions, open_run
+from headwise.decoding.loading import EngineOptions, fastest_engine, open_run
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
+from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model, load_weights
 from headwise.models.weights import Weights, write_quantized
 from headwise.nn.multihead import recording
@@ -174,3 +176,38 @@ def test_similar_groups_hold_every_row_once_and_no_row_half_as_long_as_another(l
         group_lengths = [lengths[row] for row in group]
         assert group_lengths == sorted(group_lengths, reverse=True)
         assert min(group_lengths) * 2 >= max(group_lengths)
+
+
+@compiled
+def test_the_fastest_engine_has_the_parameters_of_the_moment(run: Path) -> None:
+    loaded = open_run(run, EngineOptions("pytorch", device="cpu"))
+    model, config = loaded.model, loaded.config
+
+    def translations(engine: Seq2Seq) -> list[tuple[int, ...]]:
+        translator = Translator(engine, loaded.subwords, config.decoding)
+        return [t.outputs[0].tokens for t in translator.translate(ENGLISH, beam=2)]
+
+    before = fastest_engine(model, config.model, loaded.subwords)
+    assert isinstance(before, NativeTransformer)
+    assert before.workers == torch.get_num_threads()
+    expected = translations(model)
+    assert translations(before) == expected
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    after = fastest_engine(model, config.model, loaded.subwords)
+    assert translations(after) == translations(model) != expected
+    assert translations(before) == expected  # it took a copy
+
+
+def test_where_nothing_is_faster_the_model_decodes_itself(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = open_run(run, EngineOptions("pytorch", device="cpu"))
+    model, options = loaded.model, loaded.config.model
+    relative = options.model_copy(update={"positions": "relative"})
+    assert fastest_engine(model, relative, loaded.subwords) is model
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = math.nan
+    assert fastest_engine(model, options, loaded.subwords) is model
+    model = open_run(run, EngineOptions("pytorch", device="cpu")).model
+    monkeypatch.setattr(loading, "find_library", lambda: "it was not compiled")
+    assert fastest_engine(model, options, loaded.subwords) is model

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.config import ScheduleConfig, TrainingConfig
+from headwise.training.pace import Pace
+from headwise.training.parallel import World
+from headwise.training.progress import Progress
+from headwise.training.schedule import learning_rate, with_shorter_warmup
+
+CPU = torch.device("cpu")
+
+
+def start(progress: Progress, *, plans: bool = True, **options: object) -> Pace:
+    return Pace(TrainingConfig.model_validate(options), progress, World(), CPU, plans=plans)
+
+
+def train(pace: Pace, progress: Progress, seconds: Iterator[float] | float) -> list[str]:
+    """Make steps of so many seconds until the last one; returns what was said."""
+    lines = []
+    while progress.step < pace.last_step:
+        progress.step += 1
+        progress.seconds += seconds if isinstance(seconds, float) else next(seconds)
+        lines.append(pace.stepped())
+    return [line for line in lines if line]
+
+
+@given(st.floats(0.01, 5.0), st.floats(1.0, 100.0), st.floats(1.0, 20.0))
+def test_steady_steps_end_in_time_and_use_it(each: float, minutes: float, first: float) -> None:
+    progress = Progress()
+    pace = start(progress, max_minutes=minutes, max_steps=10_000_000)
+    pauses = iter([first * each, *[each] * 1_000_000])
+    train(pace, progress, pauses)
+    assert progress.seconds <= 60 * minutes + 4 * each
+    assert progress.seconds >= 0.85 * 60 * minutes - each
+
+
+def test_the_number_of_steps_is_said_once_and_kept() -> None:
+    progress = Progress()
+    pace = start(progress, max_minutes=10.0)
+    lines = train(pace, progress, 1.0)
+    assert lines == [f"{progress.step} steps in 10 minutes"]
+    resumed = Progress(step=100, seconds=100.0, planned_steps=560, planned_minutes=10.0, plan_is_final=True)
+    assert start(resumed, max_minutes=10.0).last_step == 560
+    assert start(resumed, max_minutes=20.0).last_step == 100_000  # planned anew
+
+
+def test_a_machine_that_slows_down_shortens_the_tail() -> None:
+    progress = Progress()
+    pace = start(progress, max_minutes=10.0)
+    lines = train(pace, progress, iter([*[1.0] * 200, *[1.5] * 10_000]))
+    first = int(lines[0].split()[0])
+    assert lines[1].startswith("this machine has become slower: ")
+    assert lines[1].endswith(f" steps in 10 minutes, not {first}")
+    assert progress.step < first
+    assert progress.seconds <= 600
+
+
+def test_a_machine_that_speeds_up_keeps_the_plan() -> None:
+    progress = Progress()
+    lines = train(start(progress, max_minutes=10.0), progress, iter([*[1.0] * 200, *[0.5] * 10_000]))
+    assert len(lines) == 1
+
+
+def test_without_a_clock_nothing_is_planned() -> None:
+    for options, plans in (({}, True), ({"max_minutes": 1.0}, False)):
+        progress = Progress()
+        pace = start(progress, plans=plans, max_steps=50, **options)
+        assert train(pace, progress, 1.0) == []
+        assert progress.step == 50
+
+
+def test_fewer_configured_steps_come_first() -> None:
+    progress = Progress()
+    assert train(start(progress, max_minutes=100.0, max_steps=700), progress, 1.0) == []
+    assert progress.step == 700
+
+
+@pytest.mark.parametrize(
+    ("share", "seconds", "stride"),
+    [(0.05, 1.9, 1), (0.05, 5.0, 1), (0.05, 6.0, 2), (0.1, 45.0, 5), (1.0, 1e6, 1)],
+)
+def test_validations_are_made_rarer_where_they_take_too_long(
+    share: float, seconds: float, stride: int
+) -> None:
+    progress = Progress()
+    pace = start(progress, max_steps=10, validate_every=100, validate_share=share)
+    train(pace, progress, 1.0)
+    line = pace.validated(seconds)
+    assert progress.validate_stride == stride
+    assert bool(line) == (stride > 1)
+    assert pace.validated(seconds / 2) == ""  # and never more often again
+    assert progress.validate_stride == stride
+
+
+def test_a_shorter_warm_up_reaches_the_peak_in_a_fifth_of_the_steps() -> None:
+    schedule = with_shorter_warmup(ScheduleConfig(name="linear", peak=1.0, warmup=600), 500)
+    rates = [learning_rate(schedule, 8, step, 500) for step in range(1, 501)]
+    assert rates.index(max(rates)) + 1 == 100
+    assert max(rates) == 1.0
+    assert rates[-1] == 0
+    assert with_shorter_warmup(schedule, 10_000) is schedule
