@@ -11,13 +11,19 @@ from headwise.text.batches.pairs import Batch
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 
-def training_batches(workload: Workload, tokens: int, count: int, *, seed: int = 1) -> list[Batch]:
-    """Return the first `count` batches of an epoch, of at most `tokens` tokens per side; fewer if text is short."""
+def training_batches(
+    workload: Workload, tokens: int, count: int, *, seed: int = 1, rank: int = 0, size: int = 1
+) -> list[Batch]:
+    """Return the first `count` batches of an epoch, of at most `tokens` tokens per side; fewer if text is short.
+
+    Of each batch, every `size`-th example from example `rank` on.
+    """
     lengths = [
         np.array([len(sentence) for sentence in side]) for side in (workload.sources, workload.targets)
     ]
     plan = plan_batches(lengths[0], lengths[1] + 1, tokens, seed=seed, epoch=0)
-    return [_batch(workload, examples.tolist()) for examples in plan[:count]]
+    shares = [examples[rank::size] for examples in plan[:count]]
+    return [_batch(workload, examples.tolist()) for examples in shares]
 
 
 def _batch(workload: Workload, examples: list[int]) -> Batch:

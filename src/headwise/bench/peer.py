@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from headwise.bench.workload import Workload
     from headwise.text.batches.pairs import Batch
+    from headwise.training.parallel import World
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Room:
     precisions: tuple[str, ...] = (
         "float32",
     )  # of PyTorch's matrix products; first the one that `auto` selects
+
+    @property
+    def process_counts(self) -> list[int]:
+        """Numbers of training processes of one thread to try: one for each thread, where there are several."""
+        return [self.threads] if self.device == "cpu" and self.threads > 1 else []
 
     @property
     def thread_counts(self) -> list[int]:
@@ -119,8 +125,8 @@ class Peer(ABC):
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:
         """Return the settings to try for decoding."""
 
-    def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:
-        """Return a model for training, with the workload's weights."""
+    def open_training(self, workload: Workload, setting: Setting, device: str, world: World) -> Trainee:
+        """Return a model for training, with the workload's weights, on one rank of a world."""
         raise NotImplementedError(f"{self.name} doesn't train")
 
     @abstractmethod

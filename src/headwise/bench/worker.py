@@ -36,11 +36,10 @@ def resident(peak: bool = False) -> int:
 
 def open_training(peer: Peer, workload: Workload, setting: Setting, arguments: dict[str, Any]) -> Round:
     """Open a model for training; return the function that runs a round, with the same batches each time."""
-    from headwise.bench.batches import training_batches
+    from headwise.bench.training_group import TrainingGroup
 
     device = arguments["device"]
-    batches = training_batches(workload, arguments["tokens"], arguments["batches"])
-    trainee = peer.open_training(workload, setting, device)
+    group = TrainingGroup(peer, workload, setting, device, arguments["tokens"], arguments["batches"])
 
     def wait() -> None:
         if device != "cpu":
@@ -50,13 +49,12 @@ def open_training(peer: Peer, workload: Workload, setting: Setting, arguments: d
 
     def run(request: dict[str, Any]) -> dict[str, Any]:
         if request.get("loss"):
-            return {"loss": trainee.loss(batches[0])}
+            return {"loss": group.loss()}
         began = time.perf_counter()
-        for batch in batches:
-            trainee.step(batch)
+        tokens = group.round()
         wait()
         seconds = time.perf_counter() - began
-        return {"tokens": sum(batch.target_tokens for batch in batches), "seconds": seconds}
+        return {"tokens": tokens, "seconds": seconds, "peak": group.memory(resident(peak=True))}
 
     return run
 
@@ -100,7 +98,7 @@ def serve(request: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> 
         run(request["warm_up"])
     answer({"libraries": libraries, "seconds": time.perf_counter() - began})
     for line in sys.stdin:
-        answer({**run(json.loads(line)), "peak": resident(peak=True)})
+        answer({"peak": resident(peak=True), **run(json.loads(line))})
 
 
 def answering(serve: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]) -> None:

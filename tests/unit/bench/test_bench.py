@@ -68,6 +68,18 @@ def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture
     assert "ctranslate2: skipped" in captured.err
 
 
+def test_training_in_processes(tmp_path: Path, text: list[str]) -> None:
+    file = tmp_path / "rows.json"
+    small = ["--vocabulary", "100", "--tokens", "64", "--batches", "2", "--rounds", "2", "--threads", "2"]
+    assert (
+        headwise(["bench", "train", *text, *small, "--only", "headwise:float32 2x1", "--json", str(file)])
+        == 0
+    )
+    (row,) = read(file)
+    assert (row["workers"], row["threads"]) == (2, 1)
+    assert row["peak_memory"] > 2 * row["libraries_memory"]
+
+
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: fast)
@@ -104,7 +116,7 @@ def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture
 def test_decoding_with_a_shortlist(tmp_path: Path, text: list[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]
-    only = ["--only", "headwise:float32 1x1", "--batch", "2", "--beam", "2", "--shortlist"]
+    only = ["--only", "headwise:float32 1x1 native", "--batch", "2", "--beam", "2", "--shortlist"]
     assert headwise(["bench", "decode", *text, *small, *only, "--json", str(file)]) == 0
     plain, listed = sorted((str(row["detail"]).split() for row in read(file)), key=len)  # rows: fastest first
     assert listed == [*plain, "shortlist"]

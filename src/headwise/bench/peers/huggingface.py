@@ -11,6 +11,7 @@ from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from headwise.text.batches.pairs import Batch
+    from headwise.training.parallel import World
 
 _ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
 _LIKE_OURS = {"architecture": "transformer", "positions": "sinusoidal", "share_embeddings": "all"}
@@ -25,6 +26,7 @@ _NAMES = {
     "feed_forward.w1": "fc1",
     "feed_forward.w2": "fc2",
 }
+_ATTENTIONS = ("sdpa", "eager")
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 
 
@@ -50,13 +52,21 @@ class System(Peer):
         _ = (transformers.MarianMTModel, transformers.PegasusForConditionalGeneration)  # imported when named
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
-        return _settings(room, room.precisions)
+        processes = [
+            Setting(precision, 1, count, attention)
+            for precision in room.precisions
+            for count in room.process_counts
+            for attention in _ATTENTIONS
+        ]
+        return _settings(room, room.precisions) + processes
 
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
         return _settings(room, room.precisions if room.device == "cpu" else ("float16",))
 
-    def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:  # noqa: D102
-        return _Trainee(workload, setting, device)
+    def open_training(  # noqa: D102
+        self, workload: Workload, setting: Setting, device: str, world: World
+    ) -> Trainee:
+        return _Trainee(workload, setting, device, world)
 
     def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
         import torch
@@ -96,7 +106,7 @@ def _settings(room: Room, precisions: Sequence[str]) -> list[Setting]:
         Setting(precision, threads, detail=attention)
         for precision in precisions
         for threads in room.thread_counts
-        for attention in ("sdpa", "eager")
+        for attention in _ATTENTIONS
     ]
 
 
@@ -166,15 +176,21 @@ def their_name(name: str) -> str:
 
 
 class _Trainee:
-    """Forward, label-smoothed cross-entropy, backward, fused AdamW; bfloat16 is torch's autocast."""
+    """Forward, label-smoothed cross-entropy, backward, fused AdamW; bfloat16 is torch's autocast.
 
-    def __init__(self, workload: Workload, setting: Setting, device: str) -> None:
+    Several ranks train as their Trainer does under `torchrun`: by DistributedDataParallel.
+    """
+
+    def __init__(self, workload: Workload, setting: Setting, device: str, world: World) -> None:
         import torch
 
         config = workload.config
         self._device = device
         self._smoothing = config.training.label_smoothing
-        self._model = build(workload, setting).to(device)
+        self._model = self._trained = build(workload, setting).to(device)
+        self._world = world
+        if world.size > 1:
+            self._trained = torch.nn.parallel.DistributedDataParallel(self._model)
         parameters = [p for p in self._model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(parameters, lr=1e-9, betas=(0.9, 0.98), eps=1e-9, fused=True)
         self._autocast = torch.autocast(
@@ -186,21 +202,24 @@ class _Trainee:
 
         self._model.eval()
         with torch.no_grad():
-            return self._sum(batch).item() / batch.target_tokens
+            return self._sum(self._model, batch).item() / batch.target_tokens
 
     def step(self, batch: Batch) -> None:
         self._model.train()
         with self._autocast:
-            loss = self._sum(batch) / batch.target_tokens
+            (tokens,) = self._world.sum(batch.target_tokens)
+            loss = self._sum(self._trained, batch) * (
+                self._world.size / tokens
+            )  # DDP takes the mean over ranks
         loss.item()  # for the log, as our loop has it
         loss.backward()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 
-    def _sum(self, batch: Batch) -> Any:
+    def _sum(self, model: Any, batch: Batch) -> Any:
         from torch.nn.functional import cross_entropy
 
-        logits = self._model(
+        logits = model(
             input_ids=batch.source.to(self._device),
             attention_mask=batch.source_mask.long().to(self._device),
             decoder_input_ids=batch.target_input.to(self._device),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headwise.models.base import Seq2Seq
     from headwise.text.batches.pairs import Batch
     from headwise.training.loss import LossSum
+    from headwise.training.parallel import World
 
 
 class System(Peer):
@@ -35,12 +36,16 @@ class System(Peer):
         return {"headwise": __version__, **super().versions()}
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
+        processes = [Setting(p, 1, count) for p in room.precisions for count in room.process_counts]
+        return self._in_one_process(room) + processes
+
+    def _in_one_process(self, room: Room) -> list[Setting]:
         return [
             Setting(precision, threads) for precision in room.precisions for threads in room.thread_counts
         ]
 
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
-        readable = self.training_settings(room)
+        readable = self._in_one_process(room)
         if room.device != "cpu" or isinstance(find_library(), str):
             return readable
         workers = [1] if job.batch == 1 else room.thread_counts
@@ -50,8 +55,10 @@ class System(Peer):
         """Return the same settings with the workload's shortlist."""
         return [replace(each, detail=f"{each.detail} {SHORTLIST}".lstrip()) for each in settings]
 
-    def open_training(self, workload: Workload, setting: Setting, device: str) -> Trainee:  # noqa: D102
-        return _Trainee(workload, setting, device)
+    def open_training(  # noqa: D102
+        self, workload: Workload, setting: Setting, device: str, world: World
+    ) -> Trainee:
+        return _Trainee(workload, setting, device, world)
 
     def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
         words = setting.detail.split()
@@ -137,7 +144,7 @@ def load_model(workload: Workload, setting: Setting, device: str) -> Seq2Seq:
 
 
 class _Trainee:
-    def __init__(self, workload: Workload, setting: Setting, device: str) -> None:
+    def __init__(self, workload: Workload, setting: Setting, device: str, world: World) -> None:
         import torch
 
         from headwise.training.loop import Trainer
@@ -149,7 +156,7 @@ class _Trainee:
         self._task = _Task(self._config, load_model(workload, setting, device))
         self._run = tempfile.TemporaryDirectory()  # where the trainer looks for checkpoints, and finds none
         self._trainer = Trainer(
-            self._task, self._config, Path(self._run.name), device=self._device, quiet=True
+            self._task, self._config, Path(self._run.name), device=self._device, world=world, quiet=True
         )
 
     def loss(self, batch: Batch) -> float:
@@ -164,6 +171,11 @@ class _Trainee:
 
     def step(self, batch: Batch) -> None:
         self._trainer.step(iter([batch]))
+
+
+class _NoBatches:
+    def share(self, rank: int, size: int) -> None:
+        """The batches that are given to the trainer's step are a rank's share already."""
 
 
 class _Task:
@@ -181,7 +193,7 @@ class _Task:
         return self.config.model.d_model
 
     def batches(self, rank: int, world: int) -> Any:
-        return None
+        return _NoBatches()
 
     def loss(self, batch: Batch) -> LossSum:
         from headwise.tasks.translation import translation_loss
