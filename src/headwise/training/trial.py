@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from headwise.training.parallel import World
 from headwise.training.task import Task
 from headwise.training.workers import Workers
 
-_SECONDS = 1.5  # of a trial, after its first step
-_STEP = 0.5  # seconds of a trial's step, at the most; else only some rows of each batch are computed
+_SECONDS = 2.0  # of a trial, after its first step
+_LEAST_STEPS = 3  # of a trial, after its first step
+_STEP = 2.0  # seconds of a trial's step, at the most; else only some examples of each batch are computed
 _WORTH = 60.0  # seconds of training from which on workers, who take seconds to start, can pay
 _GAIN = 1.05  # how much faster more processes must be
 
@@ -81,7 +81,7 @@ def choose_processes(
 
 @dataclass(frozen=True)
 class Speed:
-    """What a trial measured: the median step."""
+    """What a trial measured: its fastest step, as whatever else runs here can only make a step slower."""
 
     seconds: float
     tokens: int
@@ -112,9 +112,11 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
         optimizer.zero_grad()
         times.append(time.perf_counter() - began)
         # The first step warms up.
-        (left,) = world.sum(float(world.first and (len(times) < 2 or sum(times[1:]) < trial.seconds)))
+        (left,) = world.sum(
+            float(world.first and (len(times) <= _LEAST_STEPS or sum(times[1:]) < trial.seconds))
+        )
         going = bool(left)
-    return Speed(statistics.median(times[1:]), tokens)
+    return Speed(min(times[1:]), tokens)
 
 
 def _amount(number: int, one: str, more: str) -> str:
