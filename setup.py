@@ -18,7 +18,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 FOLDER = "src/headwise/decoding/native"
-COMMON = ["-std=c++17", "-O2", "-pthread", "-fno-math-errno", "-Wno-maybe-uninitialized"]
+COMMON = ["-std=c++17", "-O2", "-g0", "-pthread", "-fno-math-errno", "-Wno-maybe-uninitialized"]
 AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mprefer-vector-width=512"]
 VARIANTS = {"portable": []}
 if platform.machine().lower() in {"x86_64", "amd64"}:
@@ -36,7 +36,22 @@ CHECKED_FOLDER = "build/sanitized"
 NEEDED = {"portable": "", "avx2": "__AVX2__", "avx512": "__AVX512VNNI__", "avx512bf16": "__AVX512BF16__"}
 
 
-class BuildSanitized(build_ext):
+class BuildVariants(build_ext):
+    """Compiles the variants side by side; as they have one source, each object has a folder of its own."""
+
+    def finalize_options(self) -> None:
+        """Use every processor."""
+        self.parallel = self.parallel or True
+        super().finalize_options()
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one variant."""
+        alone = copy.copy(self)
+        alone.build_temp = f"{self.build_temp}/objects/{ext.name}"
+        build_ext.build_extension(alone, ext)
+
+
+class BuildSanitized(BuildVariants):
     """Compiles variants for this processor with sanitizers, beside what is installed and never in its place.
 
     These are the portable one, AVX2 and the best that the processor has.
@@ -45,7 +60,6 @@ class BuildSanitized(build_ext):
     def finalize_options(self) -> None:
         """Choose the variants."""
         self.inplace, self.build_lib, self.build_temp = False, CHECKED_FOLDER, CHECKED_FOLDER
-        self.parallel = self.parallel or True
         super().finalize_options()
         macros = subprocess.run(
             ["c++", "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"],
@@ -58,17 +72,15 @@ class BuildSanitized(build_ext):
         self.extensions = [extension for extension in self.extensions if extension.name in wanted]
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile one; its object has a folder of its own, as the variants are made from one source side by side."""
+        """Compile one variant; it must succeed."""
         ext.optional = False
         ext.extra_compile_args += CHECKED
         ext.extra_link_args += [CHECKS]
-        alone = copy.copy(self)
-        alone.build_temp = f"{self.build_temp}/objects/{ext.name}"
-        build_ext.build_extension(alone, ext)
+        super().build_extension(ext)
 
 
 setup(
-    cmdclass={"build_sanitized": BuildSanitized},
+    cmdclass={"build_ext": BuildVariants, "build_sanitized": BuildSanitized},
     ext_modules=[
         Extension(
             f"headwise.decoding.native._{name}",

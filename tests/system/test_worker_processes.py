@@ -70,7 +70,13 @@ def test_processes_share_the_batches_of_one(
         torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("interrupt", [press_ctrl_c, subprocess.Popen.terminate], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        pytest.param(press_ctrl_c, id="Ctrl-C"),
+        pytest.param(subprocess.Popen.terminate, id="SIGTERM", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_training_resumes_exactly(
     interrupt: object, toy: Toy, undisturbed: Path, tmp_path: Path
 ) -> None:
