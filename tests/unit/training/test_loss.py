@@ -58,7 +58,7 @@ def backward(total: Tensor, *inputs: Tensor, scale: float = 1.0) -> list[Tensor]
 def test_smoothed_cross_entropy_is_torchs(
     chunk_elements: int, epsilon: float, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(loss, "_LEAST_CHUNK_TOKENS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", chunk_elements)
     hidden, weight, targets = make(dtype=dtype)
     total, nll = smoothed_cross_entropy(hidden, weight, targets, epsilon)
@@ -83,7 +83,7 @@ def test_r_drop_is_its_formula(
     tolerance: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(loss, "_LEAST_CHUNK_TOKENS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", 3 * chunk_elements)
     hidden, weight, targets = make(rows=2 * ROWS, dtype=dtype)
     total, nll = r_drop_cross_entropy(hidden, weight, targets, epsilon, alpha)
@@ -199,7 +199,7 @@ class Largest(TorchDispatchMode):
 def test_no_vocabulary_sized_tensor_exists(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward or backward, nothing larger than a chunk, the weight or the hidden states; the plain loss has it."""
     chunk = 1000
-    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(loss, "_LEAST_CHUNK_TOKENS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", chunk)
     hidden, weight, targets = make(rows=2 * ROWS, dtype=torch.float32)
     limit = max(chunk, weight.numel(), hidden.numel())
