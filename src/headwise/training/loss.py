@@ -26,9 +26,7 @@ from torch.nn import functional
 from headwise.nn.device import sum_dtype
 
 _CHUNK_ELEMENTS = 5_000_000  # logits in a chunk: 10 MB in bfloat16, which fits a CPU's last-level cache
-_LEAST_CHUNK_TOKENS = (
-    512  # with fewer, adding to the gradient of W once per chunk takes longer than the products
-)
+_LEAST_CHUNK_TOKENS = 512  # fewer are slower: each chunk adds to the whole gradient of W
 
 
 @dataclass(frozen=True)
