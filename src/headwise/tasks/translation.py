@@ -31,7 +31,7 @@ from headwise.text.tokens.vocabulary import Pieces
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
 _SAMPLE = 100  # pairs to translate, at most, while the model is almost untrained
-_IGNORANT = 0.75  # "almost untrained" means a loss above this share of the unigram entropy
+_UNTRAINED = 0.75  # "almost untrained" means a loss above this share of the unigram entropy
 _MARGIN = 10  # constant in the length limit of a validation's outputs (see `usual_lengths`)
 _USUAL = 0.999  # share of the training pairs that satisfy the length limit
 _MOST = 1_000_000  # lengths or subwords that statistics are computed from, at most
@@ -78,7 +78,7 @@ class TranslationTask(PreparedTask[PreparedData, Seq2Seq]):
             return {}
         scores = self._measured.once("loss", self._scores)
         if self.config.training.validate_bleu:
-            untrained = scores["loss"] > _IGNORANT * self._unigram_entropy
+            untrained = scores["loss"] > _UNTRAINED * self._unigram_entropy
             options = self._search_options(final and not untrained)
             pairs = tuple(range(len(dev)))
             if untrained and not final and len(pairs) > _SAMPLE:
