@@ -41,7 +41,7 @@ class TrainingGroup:
             "batches": batches,
         }
         resources = ExitStack()
-        atexit.register(resources.close)  # stops the other ranks before the process group is destroyed
+        atexit.register(resources.close)  # the other ranks stop before the connections to them close
         workers = resources.enter_context(Workers(_MODULE, job))
         self._world = workers.gather(setting.workers, setting.workers * setting.threads, {})
         whole_batches = training_batches(workload, tokens, batches)

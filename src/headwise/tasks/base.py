@@ -84,9 +84,7 @@ class Evaluation:
     record: dict[str, Any]
     lines: list[str]
     notes: list[str] = field(default_factory=list)  # remarks, for standard error
-    outputs: list[str] = field(
-        default_factory=list
-    )  # outputs of the model, one line per example, for `evaluate -o`
+    outputs: list[str] = field(default_factory=list)  # outputs of the model as lines, for `evaluate -o`
 
 
 @dataclass(frozen=True)
@@ -108,9 +106,8 @@ class Prediction:
     record: dict[str, Any]
 
 
-Predictor = Callable[
-    [Sequence[tuple[str, str]]], list[Prediction]
-]  # from (line, its place for error messages)
+# From lines, each with its place for error messages.
+Predictor = Callable[[Sequence[tuple[str, str]]], list[Prediction]]
 
 
 class TaskKind(ABC):
@@ -170,13 +167,13 @@ class TaskKind(ABC):
         """Score a trained run, for `headwise evaluate`."""
 
     def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
-        """Load a trained run for `headwise predict`; raises `ConfigError` if the task has no predictions."""
+        """Load a trained run for `headwise predict`; raises `ConfigError` if the task doesn't support it."""
         raise ConfigError(
             f"predict: expected a run of a task that labels or answers, found one of {self.name}"
         )
 
 
-class Measured:
+class ScoreCache:
     """Cache of a model's last scores, valid while its parameters stay the same bit by bit.
 
     At the end of a run the average may be of a single checkpoint, whose parameters have just been scored.
@@ -186,17 +183,17 @@ class Measured:
         self._model, self._digest = model, b""
         self._scores: dict[Hashable, dict[str, float]] = {}
 
-    def once(self, what: Hashable, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """Return the scores cached under the key `what` for the current parameters, or call `measure`."""
+    def once(self, key: Hashable, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """Return a copy of the scores cached under `key` for the current parameters, or else call `measure`."""
         digest = hashlib.sha256()
         for parameter in self._model.parameters():
             values = parameter.detach().cpu().contiguous().view(-1)
             digest.update(values.view(torch.uint8).numpy().data)
         if digest.digest() != self._digest:
             self._digest, self._scores = digest.digest(), {}
-        if what not in self._scores:
-            self._scores[what] = measure()
-        return dict(self._scores[what])
+        if key not in self._scores:
+            self._scores[key] = measure()
+        return dict(self._scores[key])
 
 
 class PreparedTask(ABC, Generic[Data, Model]):
@@ -208,7 +205,7 @@ class PreparedTask(ABC, Generic[Data, Model]):
     def __init__(self, config: Config, prepared: Data, model: Model) -> None:
         self.config, self.prepared, self.model = config, prepared, model
         self.device = next(model.parameters()).device
-        self._measured = Measured(model)
+        self._score_cache = ScoreCache(model)
 
     @property
     def d_model(self) -> int:
@@ -219,7 +216,7 @@ class PreparedTask(ABC, Generic[Data, Model]):
         """Return the scores on the development set; none if it is empty."""
         if not len(self.prepared.dev):
             return {}
-        return self._measured.once("dev", self._scores)
+        return self._score_cache.once("dev", self._scores)
 
     @abstractmethod
     def _scores(self) -> dict[str, float]:

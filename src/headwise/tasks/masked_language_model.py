@@ -40,7 +40,7 @@ from headwise.training.loss import LossSum
 _CANDIDATES = 5  # predicted tokens to report for every mask
 
 
-class Guessing:
+class MaskedModel:
     """A masked language model with its masking of tokens and its scores."""
 
     def __init__(self, config: Config, model: HeadedEncoder, vocabulary: Vocabulary) -> None:
@@ -93,7 +93,7 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
     ) -> None:
         super().__init__(config, prepared, model)
         self.start = start
-        self.guessing = Guessing(config, model, prepared.vocabulary)
+        self.masked_model = MaskedModel(config, model, prepared.vocabulary)
 
     def batches(self, rank: int, world: int) -> RowStream:
         """Return the training batches of one rank; windows of running text are shifted randomly in every epoch."""
@@ -102,11 +102,11 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
         @lru_cache(maxsize=2)
         def spans(epoch: int) -> NDArray[np.int64]:
             shift = np.random.default_rng([seed, epoch]).integers(_window(self.config))
-            return self.guessing.spans(store.table.offsets, int(shift))
+            return self.masked_model.spans(store.table.offsets, int(shift))
 
         def make(epoch: int, rows: NDArray[np.int64], random: np.random.Generator) -> RowBatch:
             batch_spans = spans(epoch)[rows]
-            return self.guessing.hide(
+            return self.masked_model.hide(
                 store.ids, batch_spans, store.rows_at(batch_spans[:, 0]).tolist(), random
             )
 
@@ -122,12 +122,12 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
 
     def loss(self, batch: RowBatch) -> LossSum:
         """Return the label-smoothed cross-entropy, summed over the masked tokens."""
-        logits, targets = self.guessing.logits(batch)
+        logits, targets = self.masked_model.logits(batch)
         return choice_loss(logits, targets, self.config.training.label_smoothing)
 
     def _scores(self) -> dict[str, float]:
         dev = self.prepared.dev
-        return self.guessing.score(dev.ids, dev.table.offsets)
+        return self.masked_model.score(dev.ids, dev.table.offsets)
 
     def locate(self, batch: RowBatch) -> str:
         """Return the lines of a batch."""
@@ -206,7 +206,7 @@ class MaskedLanguageModeling(TaskKind):
                 )
         else:
             ids, offsets = _read_files(request, vocabulary)
-        scores = Guessing(config, model, vocabulary).score(ids, offsets)
+        scores = MaskedModel(config, model, vocabulary).score(ids, offsets)
         lines = [f"{name:<12} {value:8.3f}" for name, value in scores.items()]
         return Evaluation(
             scores | {"tokens": len(ids)}, [*lines, f"of {len(ids):,} tokens, some of them hidden"]

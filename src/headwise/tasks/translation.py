@@ -76,14 +76,14 @@ class TranslationTask(PreparedTask[PreparedData, Seq2Seq]):
         dev = self.prepared.dev
         if not len(dev):
             return {}
-        scores = self._measured.once("loss", self._scores)
+        scores = self._score_cache.once("loss", self._scores)
         if self.config.training.validate_bleu:
             untrained = scores["loss"] > _UNTRAINED * self._unigram_entropy
             options = self._search_options(final and not untrained)
             pairs = tuple(range(len(dev)))
             if untrained and not final and len(pairs) > _SAMPLE:
                 pairs = pairs[:: -(-len(pairs) // _SAMPLE)]
-            scores |= self._measured.once((options, pairs), lambda: self._bleu(options, pairs))
+            scores |= self._score_cache.once((options, pairs), lambda: self._bleu(options, pairs))
         return scores
 
     def _scores(self) -> dict[str, float]:

@@ -200,7 +200,7 @@ class Trainer:
         return ""
 
     def step(self, stream: Iterator[Any]) -> int:
-        """Make one optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
+        """Do one optimizer step over `accumulate` batches on every rank; return the target tokens of all ranks."""
         self.model.train()
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
         try:

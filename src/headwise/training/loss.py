@@ -51,8 +51,8 @@ def _normalized(logits: Tensor, at_target: Tensor, targets: Tensor) -> tuple[Ten
     """Return the logsumexp (tokens,) in the dtype of sums, and the softmax in the dtype of the logits.
 
     log softmax(y) = logit(y) - logsumexp holds for every y, so one logit and its probability give the logsumexp. The
-    target's logit is already known; only if a target's probability is too small for a logarithm, the likeliest token of
-    each position is used instead.
+    target's logit is already known; only if a target's probability is too small for a logarithm, the most probable
+    token of each position is used instead.
     """
     probabilities = torch.softmax(logits, dim=-1)
     probability = probabilities.gather(1, targets[:, None]).squeeze(1)
@@ -82,7 +82,7 @@ def _add_target_part(
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """(hidden, weight, targets, ε, differentiate?) -> (smoothed loss, nll), both summed over tokens."""
+    """Autograd function (hidden, weight, targets, ε, differentiate?) -> (smoothed loss, nll), summed over tokens."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -118,7 +118,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
 
 class _RegularizedDropout(torch.autograd.Function):
-    """(hidden of two passes, weight, targets, ε, α) -> (loss, nll): see `r_drop_cross_entropy`."""
+    """Autograd function (hidden of two passes, weight, targets, ε, α) -> (loss, nll), see `r_drop_cross_entropy`."""
 
     @staticmethod
     def forward(  # type: ignore[override]

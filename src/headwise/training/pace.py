@@ -51,7 +51,7 @@ class Pace:
 
     @property
     def last_step(self) -> int:
-        """The step at which training ends: the planned one, or `max_steps` before there is a plan."""
+        """The step at which training ends: the planned one, if there is a plan, and at most `max_steps`."""
         planned = self._progress.planned_steps
         return min(planned, self._options.max_steps) if planned else self._options.max_steps
 

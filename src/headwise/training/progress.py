@@ -19,7 +19,7 @@ _Count = Annotated[int, Field(ge=0)]
 
 @dataclass
 class Progress:
-    """Progress of a training; `best` is the best validation score so far, negative for `best_by=loss`."""
+    """Progress of a training; `best` is the best validation score so far, the negated loss for `best_by=loss`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
@@ -33,7 +33,7 @@ class Progress:
     recent_tokens: _Count = 0
     finished: str = ""  # the reason why training ended, empty before
     positions: list[dict[str, Any]] = field(default_factory=list)  # of every rank's batches
-    validate_stride: Annotated[int, Field(ge=1)] = 1  # only every so-many-th configured validation is done
+    validate_stride: Annotated[int, Field(ge=1)] = 1  # only every n-th configured validation is done
     planned_steps: _Count = 0  # the last step that fits `max_minutes`; 0 before it is known
     planned_minutes: float | None = None  # `max_minutes` of that plan
     plan_is_final: bool = False

@@ -81,7 +81,7 @@ def choose_processes(
 
 @dataclass(frozen=True)
 class Speed:
-    """Duration and target tokens of a trial's fastest step, because other programs can only slow a step down."""
+    """Duration and target tokens of a trial's fastest step; other steps may have been slowed down by other programs."""
 
     seconds: float
     tokens: int

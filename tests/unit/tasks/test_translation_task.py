@@ -18,7 +18,7 @@ from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Translation
 from headwise.decoding.translator import Translator
 from headwise.tasks import translation
-from headwise.tasks.base import Measured
+from headwise.tasks.base import ScoreCache
 from headwise.tasks.registry import find_task
 from headwise.tasks.run import train
 from headwise.tasks.translation import TranslationTask, entropy, usual_lengths
@@ -191,16 +191,16 @@ def test_a_limit_is_its_definition(length: int, factor: float, extra: int, most:
     assert limit == max(1, min(math.ceil(length * factor) + extra, math.inf if most is None else most + 1))
 
 
-def test_a_scored_model_is_told_by_every_bit() -> None:
+def test_one_changed_bit_invalidates_the_cached_scores() -> None:
     model = torch.nn.Linear(2, 1)
-    measured, calls = Measured(model), []
+    cache, calls = ScoreCache(model), []
 
     def measure() -> dict[str, float]:
         calls.append(1)
         return {"loss": float(len(calls))}
 
-    assert [measured.once(key, measure)["loss"] for key in "aaba"] == [1, 1, 2, 1]
+    assert [cache.once(key, measure)["loss"] for key in "aaba"] == [1, 1, 2, 1]
     with torch.no_grad():
         model.weight[0, 1] = torch.nextafter(model.weight[0, 1], torch.tensor(9.0))
-    measured.once("b", measure)["loss"] = 9.0  # changes only a copy
-    assert [measured.once(key, measure)["loss"] for key in "ba"] == [3, 4]
+    cache.once("b", measure)["loss"] = 9.0  # changes only a copy
+    assert [cache.once(key, measure)["loss"] for key in "ba"] == [3, 4]

@@ -52,7 +52,7 @@ class System(Peer):
         _ = (
             transformers.MarianMTModel,
             transformers.PegasusForConditionalGeneration,
-        )  # lazily imported attributes
+        )  # triggers their lazy import
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
         processes = [
