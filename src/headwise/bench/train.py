@@ -1,4 +1,4 @@
-"""Training speed: the same model, batches and loss in every system; a round is one pass over all the batches."""
+"""Benchmark of training speed: the same model, batches and loss in every system; each round passes over all batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOSS_TOLERANCE = 1e-3  # relative, in float32 and without dropout
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """How much is trained: batches of up to so many tokens a side, and how often all of them."""
+    """Size of the benchmark: tokens per side of a batch at most, number of batches, passes over all batches."""
 
     tokens: int = 4096
     batches: int = 8
@@ -31,9 +31,9 @@ def bench_training(
     say: Say,
     peaks: Mapping[str, float],
 ) -> list[ReportRow]:
-    """Train in every system under every setting; `peaks` gives the device's FLOP/s in products of each precision.
+    """Measure training in every system with every setting; `peaks` are the device's peak FLOP/s by precision.
 
-    Raises `BenchError` where a system fails, or computes another loss than the first one for the first batch.
+    Raises `BenchError` if a system fails, or if its loss of the first batch differs from that of the first system.
     """
     arguments = {"tokens": job.tokens, "batches": job.batches}
     with Pool(workload, room, Job("train", arguments, {"warm": True}, [{}] * job.rounds), say) as pool:
@@ -50,7 +50,7 @@ def bench_training(
 
 
 def _flops(workload: Workload) -> float:
-    """Operations of training by formula, for one target token with its share of the source."""
+    """Return the analytic FLOPs of training per target token, the source included."""
     pairs = [(len(s), len(t) + 1) for s, t in zip(workload.sources, workload.targets, strict=True)]
     model = workload.config.model
     passes = sum(forward_flops(model, workload.target_size, n, m) for n, m in pairs)
@@ -60,9 +60,9 @@ def _flops(workload: Workload) -> float:
 def _check_losses(pool: Pool) -> None:
     losses = {f"{w.peer.name} {w.setting}": w.ask({"loss": True})["loss"] for w in pool.workers}
     first, expected = next(iter(losses.items()))
-    for name, found in losses.items():
-        if abs(found - expected) > _LOSS_TOLERANCE * expected:
+    for name, loss in losses.items():
+        if abs(loss - expected) > _LOSS_TOLERANCE * expected:
             raise BenchError(
                 f"{name}: expected the loss that {first} has for the first batch, {expected:.4f} nats a token, "
-                f"found {found:.4f}, so they don't train the same model"
+                f"found {loss:.4f}, so they don't train the same model"
             )

@@ -1,4 +1,4 @@
-"""Processes that train one system together, as data-parallel ranks: each computes its share of every batch.
+"""Data-parallel training of a benchmarked system: each process computes its share of every batch.
 
 The benchmark's worker is rank 0; the others run this module (`python -m headwise.bench.training_group`).
 """
@@ -26,12 +26,12 @@ _MODULE = "headwise.bench.training_group"
 
 
 class TrainingGroup:
-    """Rank 0 and the processes that train with it, one for each of the setting's workers."""
+    """Rank 0 of a group of training processes, whose number is `workers` of the setting."""
 
     def __init__(
         self, peer: Peer, workload: Workload, setting: Setting, device: str, tokens: int, batches: int
     ) -> None:
-        """Start the other ranks and open the model on each; they end with this process."""
+        """Start the other ranks and load the model on each; they stop when this process exits."""
         job = {
             "peer": peer.name,
             "workload": str(workload.folder),
@@ -40,12 +40,12 @@ class TrainingGroup:
             "tokens": tokens,
             "batches": batches,
         }
-        ending = ExitStack()
-        atexit.register(ending.close)  # the other ranks end before the connections to them do
-        workers = ending.enter_context(Workers(_MODULE, job))
+        resources = ExitStack()
+        atexit.register(resources.close)  # the other ranks stop before the connections to them close
+        workers = resources.enter_context(Workers(_MODULE, job))
         self._world = workers.gather(setting.workers, setting.workers * setting.threads, {})
-        whole = training_batches(workload, tokens, batches)
-        self._first, self._tokens = whole[0], sum(batch.target_tokens for batch in whole)
+        whole_batches = training_batches(workload, tokens, batches)
+        self._first, self._tokens = whole_batches[0], sum(batch.target_tokens for batch in whole_batches)
         self._trainee = peer.open_training(workload, setting, device, self._world)
         self._batches = _shares(workload, tokens, batches, self._world)
 
@@ -54,18 +54,18 @@ class TrainingGroup:
         return self._trainee.loss(self._first)
 
     def round(self) -> int:
-        """Train on all batches once; returns their target tokens."""
-        self._world.sum(1.0)  # the other ranks wait for it
+        """Train on all batches once; return their number of target tokens."""
+        self._world.sum(1.0)  # starts the round on the other ranks, which wait in the same reduction
         _train(self._trainee, self._batches)
         return self._tokens
 
     def memory(self, own: int) -> int:
-        """Return the memory of all processes, where each has as much as this one."""
+        """Return the memory of all processes, estimated as that of this one times their number."""
         return own * self._world.size
 
 
 def _shares(workload: Workload, tokens: int, batches: int, world: World) -> list[Batch]:
-    """Return a rank's examples of each batch."""
+    """Return a rank's share of each batch."""
     return training_batches(workload, tokens, batches, rank=world.rank, size=world.size)
 
 
@@ -75,7 +75,7 @@ def _train(trainee: Trainee, batches: Sequence[Batch]) -> None:
 
 
 def _rank(job: dict[str, Any], order: dict[str, Any], peer: Peer) -> None:
-    """Be a rank other than the first one, until that one ends this process."""
+    """Train as a rank other than rank 0, until rank 0 stops this process."""
     world = World.join_local(order["rank"], order["size"], order["threads"], Path(order["meeting"]))
     workload, setting = Workload.open(Path(job["workload"])), Setting(**job["setting"])
     trainee = peer.open_training(workload, setting, job["device"], world)

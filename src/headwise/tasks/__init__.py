@@ -1,1 +1,1 @@
-"""Tasks of the training loop: each brings a model, its batches, its loss and its scores together."""
+"""Tasks of the training loop: each combines a model with its data, batches, loss and metrics."""

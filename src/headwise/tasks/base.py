@@ -1,17 +1,17 @@
-"""What a task registers: everything that a training run and the command line need to know of it.
+"""Base class of task descriptions (`TaskKind`), used by training runs and by the command line.
 
 A new task is one file in this package with a subclass of `TaskKind`, and one line in `headwise.tasks.registry`
-(docs/tasks.md shows one from start to end). Its options are a `TaskSection` in `headwise.config.tasks`.
+(docs/tasks.md has a complete example). Its options are a `TaskSection` in `headwise.config.tasks`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -20,9 +20,25 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.training.task import Task
 
+# Keys that have no effect on tasks without sentence pairs, for `TaskKind.unused`.
+NO_PAIRS = (
+    "data.source",
+    "data.target",
+    "data.weights",
+    "data.dev_source",
+    "data.dev_target",
+    "data.dev_pairs",
+    "data.source_field",
+    "data.target_field",
+    "subwords.joint",
+    "subwords.dropout",
+    "training.validate_bleu",
+    "training.validate_beam",
+)
+
 
 class Prepared(Protocol):
-    """Data made ready in a folder of the run."""
+    """Prepared data of a run, in a folder."""
 
     @property
     def directory(self) -> Path:
@@ -31,36 +47,49 @@ class Prepared(Protocol):
 
     @property
     def report(self) -> list[str]:
-        """What was read, removed, split off and learned; one sentence each."""
+        """Sentences on what was read, removed, split off and learned."""
         ...
 
     @property
     def reused(self) -> bool:
-        """Whether it was found ready."""
+        """Whether an existing folder was reused."""
         ...
 
     def identity(self) -> dict[str, str]:
-        """Checksums of what was prepared, by name; `data` is that of the input files. Kept in every checkpoint."""
+        """Return checksums by name, which every checkpoint records; `data` is that of the input files."""
         ...
 
     def save(self, run: Path) -> None:
-        """Write what using the trained model needs of it (subwords, labels) into the run."""
+        """Write the files that inference needs (subwords, labels) into the run directory."""
         ...
+
+
+class PreparedWithDev(Prepared, Protocol):
+    """Prepared data with a development set."""
+
+    @property
+    def dev(self) -> Sized:
+        """The development set, which may be empty."""
+        ...
+
+
+Data = TypeVar("Data", bound=PreparedWithDev)
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a trained run: for a program (JSON values) and for a reader (lines)."""
+    """Scores of a trained run, as JSON values (`record`) and as printed lines."""
 
     record: dict[str, Any]
     lines: list[str]
-    notes: list[str] = field(default_factory=list)  # what a reader should know, on standard error
-    outputs: list[str] = field(default_factory=list)  # what the model said, a line each, for `evaluate -o`
+    notes: list[str] = field(default_factory=list)  # remarks, for standard error
+    outputs: list[str] = field(default_factory=list)  # outputs of the model as lines, for `evaluate -o`
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What `headwise evaluate RUN FILES…` asks; without files a task takes the run's development data."""
+    """Arguments of `headwise evaluate RUN FILES…`; without files, the run's development set is scored."""
 
     run: Path
     config: Config
@@ -71,23 +100,27 @@ class EvaluationRequest:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says about one line: for a reader, and for a program (JSON values)."""
+    """Prediction for one input line, as text and as JSON values."""
 
     text: str
     record: dict[str, Any]
 
 
-Predictor = Callable[[Sequence[tuple[str, str]]], list[Prediction]]  # lines, each with its place for messages
+# From lines, each with its place for error messages.
+Predictor = Callable[[Sequence[tuple[str, str]]], list[Prediction]]
 
 
 class TaskKind(ABC):
-    """One kind of thing to learn, from a configuration to a trained and evaluated run.
+    """Base class of task descriptions: data preparation, model, training task and evaluation.
 
-    `unused` names configuration keys (dotted) that mean nothing to it: setting them is an error. `may_change` names
-    those of its keys that may change when a run resumes, as they decide where things lie and what is reported, not
-    what is computed. `scores` names what `validate` measures besides `loss`, higher is better: values of
-    `training.best_by`. `shares_batches` says whether the loss of a batch is the sum of its examples' losses, so that
-    processes can share it. `after` is shown when training has ended; `{run}` stands for the run.
+    Attributes:
+        unused: configuration keys (dotted) that have no effect on the task; setting them is an error.
+        may_change: keys that may change when a run resumes, besides those of every task, because they don't change
+            what is computed, only where files are and what is reported.
+        scores: metrics of `validate` besides `loss`, higher is better; they are values of `training.best_by`.
+        shares_batches: whether the loss of a batch is the sum of its examples' losses, so that processes can share
+            the batch.
+        after: message at the end of training; `{run}` is replaced by the run directory.
     """
 
     name: ClassVar[str]
@@ -98,12 +131,12 @@ class TaskKind(ABC):
     after: ClassVar[str] = "try `headwise evaluate {run}`"
 
     def check(self, config: Config) -> None:
-        """Raise `ConfigError` for keys that mean nothing to the task, or for values that don't fit each other."""
+        """Raise `ConfigError` if an unused key is set or values are inconsistent."""
         for key in self.unused:
-            found = _value(config, key)
-            if found != _value(Config(), key):
+            value = _value(config, key)
+            if value != _value(Config(), key):
                 raise ConfigError(
-                    f"{key}: expected nothing here, as task {self.name} has no use for it, found {found!r}"
+                    f"{key}: expected nothing here, as task {self.name} has no use for it, found {value!r}"
                 )
         known = ("loss", *self.scores)
         if config.training.best_by not in known:
@@ -116,56 +149,86 @@ class TaskKind(ABC):
     def prepare(
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
     ) -> Prepared:
-        """Make the data ready in `directory`, or find it ready there.
+        """Prepare the data in `directory`, or reuse it if it is there already.
 
-        `expected` is the `data` checksum of a run that resumes: with any other data, raise `CheckpointError`.
+        `expected` is the `data` checksum of a run that resumes: for any other data, raise `CheckpointError`.
         """
 
     @abstractmethod
     def build(self, config: Config, prepared: Any) -> nn.Module:
-        """Build the untrained model, on the CPU; its `compute_dtype`, if it has one, is set afterwards."""
+        """Build the untrained model on the CPU; the caller sets its `compute_dtype`, if it has one."""
 
     @abstractmethod
     def task(self, config: Config, prepared: Any, model: Any) -> Task:
-        """Return what the loop trains: the model is on its device."""
+        """Return the training task of a model, which is on its device already."""
 
     @abstractmethod
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Score a trained run for `headwise evaluate`."""
+        """Score a trained run, for `headwise evaluate`."""
 
     def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
-        """Load a trained run for `headwise predict`; raises `ConfigError` for a task that has another command."""
+        """Load a trained run for `headwise predict`; raises `ConfigError` if the task doesn't support it."""
         raise ConfigError(
             f"predict: expected a run of a task that labels or answers, found one of {self.name}"
         )
 
 
-class Measured:
-    """What was measured last of a model: while its parameters are the same bit by bit, it isn't measured again.
+class ScoreCache:
+    """Cache of a model's last scores, valid while its parameters stay the same bit by bit.
 
-    The checkpoints that are averaged at the end of a run may be one, whose parameters were scored a moment ago.
+    At the end of a run the average may be of a single checkpoint, whose parameters have just been scored.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        """Nothing has been measured."""
         self._model, self._digest = model, b""
-        self._found: dict[Hashable, dict[str, float]] = {}
+        self._scores: dict[Hashable, dict[str, float]] = {}
 
-    def once(self, what: Hashable, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """Return the scores that `measure` gives, without it where `what` was measured of these parameters."""
+    def once(self, key: Hashable, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """Return a copy of the scores cached under `key` for the current parameters, or else call `measure`."""
         digest = hashlib.sha256()
         for parameter in self._model.parameters():
             values = parameter.detach().cpu().contiguous().view(-1)
             digest.update(values.view(torch.uint8).numpy().data)
         if digest.digest() != self._digest:
-            self._digest, self._found = digest.digest(), {}
-        if what not in self._found:
-            self._found[what] = measure()
-        return dict(self._found[what])
+            self._digest, self._scores = digest.digest(), {}
+        if key not in self._scores:
+            self._scores[key] = measure()
+        return dict(self._scores[key])
+
+
+class PreparedTask(ABC, Generic[Data, Model]):
+    """Base class of training tasks on prepared data with a development set.
+
+    Subclasses add `batches`, `loss`, `locate` and `_scores` (see `headwise.training.task.Task`).
+    """
+
+    def __init__(self, config: Config, prepared: Data, model: Model) -> None:
+        self.config, self.prepared, self.model = config, prepared, model
+        self.device = next(model.parameters()).device
+        self._score_cache = ScoreCache(model)
+
+    @property
+    def d_model(self) -> int:
+        """The model's width, for the paper's learning-rate schedule."""
+        return self.config.model.d_model
+
+    def validate(self, *, final: bool = False) -> dict[str, float]:
+        """Return the scores on the development set; none if it is empty."""
+        if not len(self.prepared.dev):
+            return {}
+        return self._score_cache.once("dev", self._scores)
+
+    @abstractmethod
+    def _scores(self) -> dict[str, float]:
+        """Score the model on the development set, which isn't empty."""
+
+    def identity(self) -> dict[str, str]:
+        """Return the checksums of the prepared data."""
+        return self.prepared.identity()
 
 
 def set_precision(model: nn.Module, precision: torch.dtype) -> None:
-    """Set the dtype of the activations of a model that lets it be chosen."""
+    """Set the dtype of a model's activations, if it has a `compute_dtype`."""
     if hasattr(model, "compute_dtype"):
         model.compute_dtype = precision  # type: ignore[assignment]
 

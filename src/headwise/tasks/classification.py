@@ -1,4 +1,4 @@
-"""Classification: one label for a whole text, from its pooled hidden states (Devlin et al. 2019, section 4.1)."""
+"""Text classification: one label per text, from its pooled hidden states (Devlin et al. 2019, section 4.1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headwise.text.datasets.examples import Encoded
 
 
 class Classification(EncoderKind[LabelledText]):
-    """Give each text one of a set of labels."""
+    """Task description of text classification."""
 
     name = "classification"
     scores = ("accuracy", "macro_f1")
@@ -42,19 +42,19 @@ class Classification(EncoderKind[LabelledText]):
         return config.classification.token_dropout
 
     def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
-        """Of every label, (batch, labels)."""
+        """Return the logits of the labels, (batch, labels)."""
         return model.head(model(batch.ids, batch.mask), batch.mask)
 
     def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Each text whose label is known is one."""
+        """Select the texts whose gold label is known."""
         known = targets[:, 0] >= 0
         return logits[known], targets[known, 0]
 
     def conclude(
         self, tools: Tools, examples: Sequence[LabelledText], encoded: Encoded, logits: list[Tensor]
     ) -> list[list[float]]:
-        """The probability of every label."""
-        return [one.softmax(dim=-1).tolist() for one in logits]
+        """Return the probability of every label, for each example."""
+        return [text_logits.softmax(dim=-1).tolist() for text_logits in logits]
 
     def score(
         self,
@@ -63,10 +63,15 @@ class Classification(EncoderKind[LabelledText]):
         examples: Sequence[LabelledText],
         predicted: list[list[float]],
     ) -> dict[str, Any]:
-        """Accuracy, macro F1, and the scores of each class, in percent."""
-        said, gold = [labels[_best(p)] for p in predicted], [example.label for example in examples]
-        classes = by_class(said, gold, labels)
-        return {"accuracy": accuracy(said, gold), "macro_f1": macro_f1(classes), "classes": classes}
+        """Return the accuracy, macro F1 and the scores of each class, in percent."""
+        predicted_labels = [labels[_best(p)] for p in predicted]
+        gold = [example.label for example in examples]
+        classes = by_class(predicted_labels, gold, labels)
+        return {
+            "accuracy": accuracy(predicted_labels, gold),
+            "macro_f1": macro_f1(classes),
+            "classes": classes,
+        }
 
     def describe(self, record: dict[str, Any]) -> list[str]:  # noqa: D102
         return [
@@ -76,11 +81,11 @@ class Classification(EncoderKind[LabelledText]):
         ]
 
     def question(self, line: str, place: str) -> LabelledText:
-        """A line is a text."""
+        """Read a line as a text."""
         return LabelledText(line.strip())
 
     def answer(self, tools: Tools, example: LabelledText, predicted: list[float]) -> Prediction:
-        """The likeliest label, a tab, and its probability."""
+        """Return the most probable label, a tab and its probability; the record has all probabilities."""
         best = _best(predicted)
         label = tools.labels[best]
         record = {

@@ -1,6 +1,6 @@
-"""Denoising: restore damaged text with an encoder-decoder, as T5 (Raffel et al. 2020) and BART (Lewis et al. 2020) do.
+"""Denoising: reconstruct corrupted text with an encoder-decoder (T5, Raffel et al. 2020; BART, Lewis et al. 2020).
 
-It is what such models are pretrained with: a translation run begins from one with `training.initialize_from`.
+A translation run can be initialized from the pretrained model with `training.initialize_from`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
+from headwise.tasks.base import NO_PAIRS, Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.text.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
 from headwise.text.batches.pairs import Batch
 from headwise.text.batches.windows import WindowStream
@@ -31,25 +31,18 @@ from headwise.text.tokens.subwords import PAD
 from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum, smoothed_cross_entropy
 
-_SEED = 7  # of the damage that is done for validation and evaluation, always the same
+_SEED = 7  # of the corruption in validation and evaluation, which is always the same
 
 
-class DenoisingTask:
-    """Learn to restore a prepared text."""
+class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
+    """Training task of denoising."""
 
     def __init__(self, config: Config, prepared: PreparedText, model: Seq2Seq) -> None:
-        self._measured = Measured(model)
-        self.config, self.prepared, self.model = config, prepared, model
-        self.device = next(model.parameters()).device
+        super().__init__(config, prepared, model)
         self.damage = damage_of(config, prepared.vocabulary)
 
-    @property
-    def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
-        return self.config.model.d_model
-
     def batches(self, rank: int, world: int) -> DenoisingStream:
-        """Training batches of one rank; `batch.tokens` bounds the tokens before they are damaged."""
+        """Return the training batches of one rank; `batch.tokens` bounds the tokens before corruption."""
         windows = WindowStream(
             self.prepared,
             window_of(self.config),
@@ -62,52 +55,32 @@ class DenoisingTask:
         return DenoisingStream(windows, self.damage)
 
     def loss(self, batch: Batch) -> LossSum:
-        """Label-smoothed cross-entropy summed over target tokens."""
+        """Return the label-smoothed cross-entropy, summed over target tokens."""
         hidden, targets = _hidden(self.model, batch, self.device)
         smoothing = self.config.training.label_smoothing
         total, nll = smoothed_cross_entropy(hidden, self.model.output_weight, targets, smoothing)
         return LossSum(total, nll, batch.target_tokens)
 
-    def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Scores on the development text, if any, always damaged in the same places (see `score`)."""
-        if not len(self.prepared.dev):
-            return {}
-        return self._measured.once("dev", self._scores)
-
     def _scores(self) -> dict[str, float]:
+        """Score the development text, always corrupted in the same places (see `score`)."""
         pairs = damaged(self.prepared.dev.ids, self.config, self.damage)
         return score(self.model, pairs, self.config.batch.tokens)
 
     def locate(self, batch: Batch) -> str:
-        """Name the lines that the windows of a batch begin on."""
+        """Return the lines on which the windows of a batch begin."""
         train = self.prepared.train
         return train.locate(np.unique(train.rows_at(np.array(batch.rows, np.int64))))
 
-    def identity(self) -> dict[str, str]:
-        """Checksums of the text and of the vocabulary."""
-        return self.prepared.identity()
-
 
 class Denoising(TaskKind):
-    """Restore text from which spans have been taken."""
+    """Task description of denoising: reconstruct text from which spans have been removed."""
 
     name = "denoising"
     unused = (
-        "data.source",
-        "data.target",
-        "data.weights",
-        "data.dev_source",
-        "data.dev_target",
-        "data.dev_pairs",
-        "data.source_field",
-        "data.target_field",
+        *NO_PAIRS,
         "data.cleaning",
-        "subwords.joint",
-        "subwords.dropout",
         "model.segments",
         "model.prefix",
-        "training.validate_bleu",
-        "training.validate_beam",
         "training.r_drop",
         "training.initialize_from",
     )
@@ -145,22 +118,27 @@ class Denoising(TaskKind):
         return DenoisingTask(config, prepared, model)
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Restore damaged files, or the run's development text; the outputs show how, window by window."""
+        """Reconstruct the corrupted text of files or of the development set; outputs have one line per window.
+
+        A line shows the corrupted input, the target and the output.
+        """
         config, vocabulary = request.config, load_vocabulary(request.run)
         model = load_model(request.run, vocabulary.size, vocabulary.size, config)
-        place = find_device(request.device)
-        model = model.to(place)
-        model.compute_dtype = find_precision(request.precision, place)
+        device = find_device(request.device)
+        model = model.to(device)
+        model.compute_dtype = find_precision(request.precision, device)
         pairs = damaged(_text(request, vocabulary), config, damage_of(config, vocabulary))
         scores = score(model, pairs, config.batch.tokens)
         options = SearchOptions(
             beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length
         )
-        said = decode(model, [[*source.tolist(), SYMBOLS.eos] for source, _ in pairs], options, SYMBOLS)
-        exact = sum(found[0].tokens == tuple(t) for found, (_, t) in zip(said, pairs, strict=True))
+        decoded = decode(model, [[*source.tolist(), SYMBOLS.eos] for source, _ in pairs], options, SYMBOLS)
+        exact = sum(
+            hypotheses[0].tokens == tuple(t) for hypotheses, (_, t) in zip(decoded, pairs, strict=True)
+        )
         outputs = [
-            " → ".join(show(vocabulary, ids) for ids in (source, target, found[0].tokens))
-            for (source, target), found in zip(pairs, said, strict=True)
+            " → ".join(show(vocabulary, ids) for ids in (source, target, hypotheses[0].tokens))
+            for (source, target), hypotheses in zip(pairs, decoded, strict=True)
         ]
         record = {**scores, "exact": 100.0 * exact / len(pairs), "windows": len(pairs)}
         lines = [
@@ -173,7 +151,7 @@ class Denoising(TaskKind):
 
 
 def window_of(config: Config) -> int:
-    """How many tokens are damaged at a time."""
+    """Return the number of tokens in a window, which are corrupted together."""
     if config.denoising.window is not None:
         return config.denoising.window
     window = config.model.max_length - 2
@@ -183,48 +161,51 @@ def window_of(config: Config) -> int:
 
 
 def damage_of(config: Config, vocabulary: Vocabulary) -> Damage:
-    """What the configuration says, with the symbols of a vocabulary."""
+    """Return the corruption function of a configuration, with the sentinels or `<mask>` of a vocabulary."""
     names = symbol_names(config.denoising, window_of(config))
     return Damage(config.denoising, tuple(vocabulary.symbol(name) for name in names))
 
 
 def damaged(ids: NDArray[np.integer], config: Config, damage: Damage) -> list[tuple[NDArray[np.int64], ...]]:
-    """Damage a whole text, window by window, always in the same places; a last window of one token is left out."""
+    """Corrupt a whole text window by window, always in the same places; return (input, target) pairs.
+
+    A last window of one token is left out.
+    """
     random, window = np.random.default_rng(_SEED), window_of(config)
-    cut = [np.asarray(ids[start : start + window], np.int64) for start in range(0, len(ids), window)]
-    return [damage(part, random) for part in cut if len(part) > 1]
+    windows = [np.asarray(ids[start : start + window], np.int64) for start in range(0, len(ids), window)]
+    return [damage(part, random) for part in windows if len(part) > 1]
 
 
 @torch.no_grad()
 def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens: int) -> dict[str, float]:
-    """Nats per target token (`loss`), perplexity, and the percentage of tokens that are the likeliest (`accuracy`)."""
+    """Return nats per target token (`loss`), perplexity, and the percentage of tokens predicted right (`accuracy`)."""
     device = next(model.parameters()).device
-    rows = max(1, tokens // max(len(part) + 1 for pair in pairs for part in pair))
-    nll, right, count = 0.0, 0, 0
-    for start in range(0, len(pairs), rows):
-        some = [(source, target) for source, target in pairs[start : start + rows]]
-        hidden, targets = _hidden(model, make_pairs(some, []), device)
+    batch_size = max(1, tokens // max(len(part) + 1 for pair in pairs for part in pair))
+    nll, correct, count = 0.0, 0, 0
+    for start in range(0, len(pairs), batch_size):
+        batch = [(source, target) for source, target in pairs[start : start + batch_size]]
+        hidden, targets = _hidden(model, make_pairs(batch, []), device)
         nll += smoothed_cross_entropy(hidden, model.output_weight, targets)[1].item()
-        right += int((model.project(hidden).argmax(dim=-1) == targets).sum())
+        correct += int((model.project(hidden).argmax(dim=-1) == targets).sum())
         count += len(targets)
     loss = nll / count
-    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * right / count}
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * correct / count}
 
 
 def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:
-    """Write ids on one line, symbols by their names."""
-    named = [
+    """Return the text of ids as one line, with special symbols by their names."""
+    pieces = [
         vocabulary.piece(int(i)) if i < vocabulary.line_end else vocabulary.decode([int(i)]) for i in ids
     ]
-    return "".join(named).replace("\n", "\\n")
+    return "".join(pieces).replace("\n", "\\n")
 
 
 def _hidden(model: Seq2Seq, batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Hidden states (target tokens, d_model) before each real target token, and these tokens."""
+    """Return the hidden states (target tokens, d_model) that predict the target tokens without padding, and these."""
     targets = batch.target_output.to(device).flatten()
     real = (targets != PAD).nonzero().squeeze(1)
-    parts = (batch.source.to(device), batch.source_mask.to(device), batch.target_input.to(device))
-    return model(*parts).flatten(0, 1)[real], targets[real]
+    inputs = (batch.source.to(device), batch.source_mask.to(device), batch.target_input.to(device))
+    return model(*inputs).flatten(0, 1)[real], targets[real]
 
 
 def _text(request: EvaluationRequest, vocabulary: Vocabulary) -> NDArray[np.integer]:

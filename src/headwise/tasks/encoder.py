@@ -1,7 +1,7 @@
-"""What the tasks on labelled texts share: an encoder-only model with a head, trained, scored and used for prediction.
+"""Base classes of tasks on labelled texts: an encoder-only model with an output head.
 
-Such a task (`EncoderKind`) says how its examples are read and encoded, which head it has, which of the head's logits
-are to choose what, and how predictions are put together and scored.
+A subclass of `EncoderKind` defines the format of its examples, the head, which logits are trained on which targets, and
+how predictions are computed and scored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.output_heads import HeadedEncoder, load_encoder
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
+from headwise.tasks.base import (
+    NO_PAIRS,
+    Evaluation,
+    EvaluationRequest,
+    Prediction,
+    Predictor,
+    PreparedTask,
+    TaskKind,
+)
 from headwise.tasks.start import find_start
 from headwise.text.batches.examples import RowBatch, RowStream, make_rows
 from headwise.text.batches.masking import MASK
@@ -39,29 +47,13 @@ from headwise.text.tokens.subwords import SPECIAL, UNK
 from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum
 
-UNUSED = (
-    "data.source",
-    "data.target",
-    "data.weights",
-    "data.dev_source",
-    "data.dev_target",
-    "data.dev_pairs",
-    "data.source_field",
-    "data.target_field",
-    "data.cleaning.max_words",
-    "data.cleaning.max_ratio",
-    "subwords.joint",
-    "subwords.dropout",
-    "model.share_embeddings",
-    "training.validate_bleu",
-    "training.validate_beam",
-)
+UNUSED = (*NO_PAIRS, "data.cleaning.max_words", "data.cleaning.max_ratio", "model.share_embeddings")
 MAY_CHANGE = ("data.text", "data.dev_text", "training.initialize_from")
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What it takes to predict: a model in evaluation mode, and what its numbers mean."""
+    """A loaded run for prediction: a model in evaluation mode with its configuration, vocabulary and labels."""
 
     config: Config
     model: HeadedEncoder
@@ -70,53 +62,53 @@ class Tools:
 
 
 class EncoderKind(TaskKind, Generic[Example]):
-    """A task on labelled texts."""
+    """Base class of descriptions of tasks on labelled texts."""
 
     unused = (*UNUSED, "data.cleaning.drop_duplicates", "data.workers")
     may_change = MAY_CHANGE
 
     @abstractmethod
     def format(self, config: Config) -> Format[Example]:
-        """How examples are read and encoded."""
+        """Return the format that reads and encodes examples."""
 
     @abstractmethod
     def head(self, config: Config, labels: int) -> nn.Module:
-        """Build the head."""
+        """Build the output head."""
 
     @abstractmethod
     def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
-        """Logits of a batch, which is on the model's device: (batch, …)."""
+        """Return the logits of a batch, which is on the model's device: (batch, …)."""
 
     @abstractmethod
     def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Bring the choices to be learned into one list: logits (choices, options), targets (choices,)."""
+        """Select and flatten the predictions with a known target: logits (choices, options), targets (choices,)."""
 
     @abstractmethod
     def conclude(
         self, tools: Tools, examples: Sequence[Example], encoded: Encoded, logits: list[Tensor]
     ) -> list[Any]:
-        """Put predictions together, one for each example, from the logits of every row, which are float32."""
+        """Compute one prediction per example from the float32 logits of every encoded row."""
 
     @abstractmethod
     def score(
         self, config: Config, labels: Sequence[str], examples: Sequence[Example], predicted: list[Any]
     ) -> dict[str, Any]:
-        """Score predictions; the values named in `scores` are numbers."""
+        """Score predictions; the result has a number for each name in `scores`."""
 
     @abstractmethod
     def describe(self, record: dict[str, Any]) -> list[str]:
-        """Lines for a reader from what `score` returned."""
+        """Return the result of `score` as lines to print."""
 
     @abstractmethod
     def question(self, line: str, place: str) -> Example:
-        """Read a line of `headwise predict`; raises `DataError` naming the place."""
+        """Read an input line of `headwise predict` as an example; raises `DataError` naming its place."""
 
     @abstractmethod
     def answer(self, tools: Tools, example: Example, predicted: Any) -> Prediction:
-        """What `headwise predict` says about an example."""
+        """Return the output of `headwise predict` for an example."""
 
     def token_dropout(self, config: Config) -> float:
-        """The share of tokens that are hidden in training: they read <mask> where there is one, or else <unk>."""
+        """Return the share of training tokens that are replaced by <mask>, or <unk> if the vocabulary has no <mask>."""
         return 0.0
 
     def prepare(  # noqa: D102
@@ -145,28 +137,28 @@ class EncoderKind(TaskKind, Generic[Example]):
         return ExamplesTask(self, config, prepared, model)
 
     def load(self, run: Path, config: Config, *, device: str, precision: str) -> Tools:
-        """Load a trained run; raises `CheckpointError` where it is damaged."""
-        place = find_device(device)
+        """Load a trained run; raises `CheckpointError` if it is damaged."""
+        torch_device = find_device(device)
         vocabulary, labels = load_vocabulary(run), load_labels(run)
         check_vocabulary(run, vocabulary)
         model = load_filled(
             lambda: self._build(config, vocabulary.size, len(labels)), run / "model.safetensors"
         )
-        model.compute_dtype = find_precision(precision, place)
-        return Tools(config, model.to(place).eval(), vocabulary, labels)
+        model.compute_dtype = find_precision(precision, torch_device)
+        return Tools(config, model.to(torch_device).eval(), vocabulary, labels)
 
     def _build(self, config: Config, size: int, labels: int) -> HeadedEncoder:
         return HeadedEncoder(build_encoder_only(config.model, size), self.head(config, labels))
 
     def predict(self, tools: Tools, examples: Sequence[Example]) -> list[Any]:
-        """Predict for examples, in their order."""
+        """Return the predictions of examples, in their order."""
         encoded = self.format(tools.config).encode(
             examples, tools.vocabulary, tools.labels, tools.config.model.max_length
         )
         return self.conclude(tools, examples, encoded, run_rows(self, tools, encoded)[0])
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Score a trained run on files, or on its development data."""
+        """Score a trained run on files, or on its development set."""
         tools = self.load(request.run, request.config, device=request.device, precision=request.precision)
         form = self.format(request.config)
         if request.files:
@@ -195,36 +187,30 @@ class EncoderKind(TaskKind, Generic[Example]):
         return predict
 
 
-class ExamplesTask(Generic[Example]):
-    """Learn from prepared examples."""
+class ExamplesTask(PreparedTask[PreparedExamples, HeadedEncoder], Generic[Example]):
+    """Training task on labelled examples; `kind` is its description."""
 
     def __init__(
         self, kind: EncoderKind[Example], config: Config, prepared: PreparedExamples, model: HeadedEncoder
     ) -> None:
-        self._measured = Measured(model)
-        self.kind, self.config, self.prepared, self.model = kind, config, prepared, model
-        self.device = next(model.parameters()).device
+        super().__init__(config, prepared, model)
+        self.kind = kind
         form = kind.format(config)
         self.dev: list[Example] = [form.example(**fields) for fields in prepared.dev]
         self.tools = Tools(config, model, prepared.vocabulary, prepared.labels)
         self._encoded = form.encode(self.dev, prepared.vocabulary, prepared.labels, config.model.max_length)
 
-    @property
-    def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
-        return self.config.model.d_model
-
     def batches(self, rank: int, world: int) -> RowStream:
-        """Training batches of one rank."""
+        """Return the training batches of one rank."""
         rate, store = self.kind.token_dropout(self.config), self.prepared.train
         vocabulary = self.prepared.vocabulary
-        hidden = vocabulary.symbol(MASK) if MASK in vocabulary.symbols else UNK
+        replacement = vocabulary.symbol(MASK) if MASK in vocabulary.symbols else UNK
 
         def make(_: int, rows: np.ndarray, random: np.random.Generator) -> RowBatch:
             ids = [store.ids[row].astype(np.int64) for row in rows]
             if rate:
                 for row in ids:
-                    row[(row >= len(SPECIAL)) & (random.random(len(row)) < rate)] = hidden
+                    row[(row >= len(SPECIAL)) & (random.random(len(row)) < rate)] = replacement
             return make_rows(ids, [store.targets[row] for row in rows], rows.tolist())
 
         return RowStream(
@@ -238,7 +224,7 @@ class ExamplesTask(Generic[Example]):
         )
 
     def loss(self, batch: RowBatch) -> LossSum:
-        """Cross-entropy summed over the choices, smoothed, and with R-Drop where it is asked for."""
+        """Return the label-smoothed cross-entropy, with R-Drop if configured, summed over the targets."""
         options = self.config.training
         batch = to_device(batch, self.device)
         logits, targets = self.kind.choices(self.kind.logits(self.model, batch), batch.targets)
@@ -247,32 +233,23 @@ class ExamplesTask(Generic[Example]):
             other, _ = self.kind.choices(self.kind.logits(self.model, batch), batch.targets)
         return choice_loss(logits, targets, options.label_smoothing, other, options.r_drop)
 
-    def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Loss (nats per choice, without smoothing) and scores on the development data, if any."""
-        if not self.dev:
-            return {}
-        return self._measured.once("dev", self._scores)
-
     def _scores(self) -> dict[str, float]:
-        rows, loss = run_rows(self.kind, self.tools, self._encoded)
-        predicted = self.kind.conclude(self.tools, self.dev, self._encoded, rows)
-        found = self.kind.score(self.config, self.prepared.labels, self.dev, predicted)
-        return {"loss": loss.nll.item() / loss.count, **{name: found[name] for name in self.kind.scores}}
+        """Return the loss (nats per target, without smoothing) and the metrics on the development set."""
+        logits, loss = run_rows(self.kind, self.tools, self._encoded)
+        predicted = self.kind.conclude(self.tools, self.dev, self._encoded, logits)
+        record = self.kind.score(self.config, self.prepared.labels, self.dev, predicted)
+        return {"loss": loss.nll.item() / loss.count, **{name: record[name] for name in self.kind.scores}}
 
     def locate(self, batch: RowBatch) -> str:
-        """Name the lines of a batch."""
+        """Return the lines of a batch."""
         return self.prepared.train.locate(batch.rows)
-
-    def identity(self) -> dict[str, str]:
-        """Checksums of the files, the vocabulary, the labels, and of what training started from."""
-        return self.prepared.identity()
 
 
 @torch.no_grad()
 def run_rows(kind: EncoderKind[Any], tools: Tools, encoded: Encoded) -> tuple[list[Tensor], LossSum]:
-    """Read every row; returns its logits, float32 on the CPU, and the loss where targets are known."""
+    """Return the logits of every row, float32 on the CPU, and the loss of the rows with known targets."""
     device = next(tools.model.parameters()).device
-    found: list[Tensor] = [torch.empty(0)] * len(encoded.ids)
+    all_logits: list[Tensor] = [torch.empty(0)] * len(encoded.ids)
     total, count = torch.zeros(()), 0
     for rows in _batches(encoded, tools.config.batch.tokens):
         batch = to_device(
@@ -283,9 +260,9 @@ def run_rows(kind: EncoderKind[Any], tools: Tools, encoded: Encoded) -> tuple[li
         chosen, targets = kind.choices(logits, batch.targets)
         loss = choice_loss(chosen, targets)
         total, count = total + loss.nll.cpu(), count + loss.count
-        for row, one in zip(rows, logits.float().cpu(), strict=True):
-            found[row] = one
-    return found, LossSum(total, total, max(count, 1))
+        for row, row_logits in zip(rows, logits.float().cpu(), strict=True):
+            all_logits[row] = row_logits
+    return all_logits, LossSum(total, total, max(count, 1))
 
 
 def _batches(encoded: Encoded, tokens: int) -> Iterator[list[int]]:
@@ -297,15 +274,15 @@ def _batches(encoded: Encoded, tokens: int) -> Iterator[list[int]]:
 def choice_loss(
     logits: Tensor, targets: Tensor, smoothing: float = 0.0, other: Tensor | None = None, r_drop: float = 0.0
 ) -> LossSum:
-    """Cross-entropies of choices, summed.
+    """Return the label-smoothed cross-entropy, summed over targets, with R-Drop if `other` is given.
 
     Args:
-        logits: (choices, options); options that can't be chosen have the lowest number of their dtype.
+        logits: (choices, options); impossible options have the lowest number of the dtype.
         targets: (choices,).
-        smoothing: ε, spread evenly over the options that can be chosen (Szegedy et al. 2016).
-        other: logits of the same choices under another dropout mask.
-        r_drop: weight α of the mean of both divergences between the two; the cross-entropy is then the mean of both
-            (Liang et al. 2021, equation 4, halved).
+        smoothing: ε, spread evenly over the possible options (Szegedy et al. 2016).
+        other: logits of a second pass with another dropout mask, for R-Drop.
+        r_drop: weight α of the mean of the two KL divergences between both passes; the cross-entropy is then the mean
+            of both passes (Liang et al. 2021, equation 4, halved).
     """
     loss, nll, log_p = _smoothed(logits, targets, smoothing)
     if other is not None:
@@ -326,12 +303,12 @@ def _smoothed(logits: Tensor, targets: Tensor, epsilon: float) -> tuple[Tensor, 
 
 
 def to_device(batch: RowBatch, device: torch.device) -> RowBatch:
-    """Move a batch's tensors."""
+    """Move a batch's tensors to a device."""
     return RowBatch(batch.ids.to(device), batch.mask.to(device), batch.targets.to(device), batch.rows)
 
 
 def check_vocabulary(run: Path, vocabulary: Vocabulary) -> None:
-    """Raise `CheckpointError` where a run's vocabulary isn't the one that its model was trained with."""
+    """Raise `CheckpointError` if a run's vocabulary isn't the one that its model was trained with."""
     trained_with = read_recipe(run / "model.safetensors").get("vocabulary", vocabulary.digest())
     if trained_with != vocabulary.digest():
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Image classification: one class for each image, by a Vision Transformer (Dosovitskiy et al. 2021)."""
+"""Image classification with a Vision Transformer (Dosovitskiy et al. 2021)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from headwise.images.sets import Labeled
 from headwise.models.build import load_filled
 from headwise.models.vision import ImageClassifier, build_classifier
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.training.loss import LossSum
 
-# What only tasks on text read.
+# Keys that have no effect on tasks without text, for `TaskKind.unused`.
 NO_TEXT = (
     "data",
     "subwords",
@@ -36,33 +36,23 @@ NO_TEXT = (
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Normalized images (batch, channels, height, width) float32 and their classes (batch,), on the CPU."""
+    """Batch of normalized images (batch, channels, height, width) float32 and class ids (batch,), on the CPU."""
 
     images: Tensor
     labels: Tensor
-    rows: list[int]  # which they are, for messages
+    rows: list[int]  # indices of the images, for messages
 
     @property
     def target_tokens(self) -> int:
-        """Images to be classified."""
+        """Number of images."""
         return len(self.rows)
 
 
-class ImageClassificationTask:
-    """Learn the classes of prepared images."""
-
-    def __init__(self, config: Config, prepared: PreparedImages, model: ImageClassifier) -> None:
-        self._measured = Measured(model)
-        self.config, self.prepared, self.model = config, prepared, model
-        self.device = next(model.parameters()).device
-
-    @property
-    def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
-        return self.config.model.d_model
+class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
+    """Training task of image classification."""
 
     def batches(self, rank: int, world: int) -> RowDraws[ImageBatch]:
-        """Training batches of one rank; `batch.tokens` bounds the patches, class tokens included."""
+        """Return the training batches of one rank; `batch.tokens` bounds the patches, class tokens included."""
         options, train, form = self.config.image_classification, self.prepared.train, self.prepared.format
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> ImageBatch:
@@ -80,7 +70,7 @@ class ImageClassificationTask:
         )
 
     def loss(self, batch: ImageBatch) -> LossSum:
-        """Label-smoothed cross-entropy summed over images."""
+        """Return the label-smoothed cross-entropy, summed over images."""
         logits = self.model(batch.images.to(self.device)).float()
         labels = batch.labels.to(self.device)
         smoothing = self.config.training.label_smoothing
@@ -88,29 +78,20 @@ class ImageClassificationTask:
         nll = functional.cross_entropy(logits.detach(), labels, reduction="sum")
         return LossSum(total, nll, batch.target_tokens)
 
-    def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Loss (nats per image, without smoothing) and accuracy (percent) on the development images, if any."""
-        if not len(self.prepared.dev):
-            return {}
-        return self._measured.once("dev", self._scores)
-
     def _scores(self) -> dict[str, float]:
+        """Return the loss (nats per image, without smoothing) and accuracy (percent) on the development images."""
         logits = classify(self.model, self.prepared.dev, self.prepared.format, self.config)
         return score_logits(logits, torch.from_numpy(self.prepared.dev.labels.copy()))
 
     def locate(self, batch: ImageBatch) -> str:
-        """Name the images of a batch."""
+        """Return the indices of the images of a batch."""
         return f"training images {', '.join(map(str, batch.rows[:10]))}" + (
             " …" if len(batch.rows) > 10 else ""
         )
 
-    def identity(self) -> dict[str, str]:
-        """The checksum of the images."""
-        return self.prepared.identity()
-
 
 class ImageClassification(TaskKind):
-    """Say what is in an image."""
+    """Task description of image classification."""
 
     name = "image_classification"
     unused = NO_TEXT
@@ -132,38 +113,38 @@ class ImageClassification(TaskKind):
         return ImageClassificationTask(config, prepared, model)
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Accuracy on the images that were held out, of all and of each class."""
+        """Score a trained run on the held-out images: accuracy in total and per class, and loss."""
         test, form = held_out(request), ImageFormat.load(request.run)
         model = load_classifier(
             request.run, request.config, device=request.device, precision=request.precision
         )
         logits, labels = classify(model, test, form, request.config), torch.from_numpy(test.labels.copy())
-        said = logits.argmax(dim=-1)
+        predicted = logits.argmax(dim=-1)
         scores = score_logits(logits, labels)
-        each = {
-            name: 100.0 * (said[labels == number] == number).double().mean().item()
+        class_accuracies = {
+            name: 100.0 * (predicted[labels == number] == number).double().mean().item()
             for number, name in enumerate(form.classes)
             if bool((labels == number).any())
         }
         lines = [
             f"accuracy  {scores['accuracy']:6.2f} %",
             f"loss      {scores['loss']:8.4f} nats per image",
-            *(f"  {name:<12} {share:6.2f} %" for name, share in each.items()),
-            f"of {len(test):,} held-out images, {int((said != labels).sum()):,} wrong",
+            *(f"  {name:<12} {share:6.2f} %" for name, share in class_accuracies.items()),
+            f"of {len(test):,} held-out images, {int((predicted != labels).sum()):,} wrong",
         ]
-        record = {**scores, "images": len(test), "classes": each}
-        return Evaluation(record, lines, outputs=[form.classes[number] for number in said.tolist()])
+        record = {**scores, "images": len(test), "classes": class_accuracies}
+        return Evaluation(record, lines, outputs=[form.classes[number] for number in predicted.tolist()])
 
 
 def images_per_batch(config: Config, form: ImageFormat) -> int:
-    """How many images `batch.tokens` holds, each with its patches and its class token."""
+    """Return the number of images in a batch of `batch.tokens` patches, class tokens included."""
     side = config.image_classification.patch
     tokens = form.shape[1] * form.shape[2] // side**2 + (config.image_classification.pooling == "class")
     return max(1, config.batch.tokens // tokens)
 
 
 def held_out(request: EvaluationRequest) -> Labeled:
-    """The test images of a run's prepared folder; raises `ConfigError` for files, which it has no use for."""
+    """Return the held-out images of a run's prepared folder; raises `ConfigError` if the request names files."""
     if request.files:
         raise ConfigError(
             f"evaluate: expected no file, as a run of task {request.config.task} is scored on the images that were "
@@ -176,24 +157,24 @@ def load_classifier(
     run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
 ) -> ImageClassifier:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
-    place = find_device(device)
+    torch_device = find_device(device)
     form = ImageFormat.load(run)
     model = load_filled(lambda: _build(config, form), run / "model.safetensors")
-    model.compute_dtype = find_precision(precision, place)
-    return model.to(place).eval()
+    model.compute_dtype = find_precision(precision, torch_device)
+    return model.to(torch_device).eval()
 
 
 @torch.no_grad()
 def classify(model: ImageClassifier, images: Labeled, form: ImageFormat, config: Config) -> Tensor:
-    """Logits of every image, (count, classes) float32 on the CPU."""
+    """Return the logits of every image, (images, classes) float32 on the CPU."""
     device, size = next(model.parameters()).device, images_per_batch(config, form)
     return torch.cat([model(part.images.to(device)).float().cpu() for part in _batches(form, images, size)])
 
 
 def score_logits(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Mean negative log-likelihood in nats, and the percentage whose largest logit is the right one."""
-    right = (logits.argmax(dim=-1) == labels).double().mean().item()
-    return {"loss": functional.cross_entropy(logits, labels).item(), "accuracy": 100.0 * right}
+    """Return the mean negative log-likelihood in nats (`loss`) and the accuracy in percent."""
+    correct = (logits.argmax(dim=-1) == labels).double().mean().item()
+    return {"loss": functional.cross_entropy(logits, labels).item(), "accuracy": 100.0 * correct}
 
 
 def _batches(form: ImageFormat, images: Labeled, size: int) -> Iterator[ImageBatch]:

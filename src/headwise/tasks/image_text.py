@@ -1,4 +1,4 @@
-"""Contrastive learning of images and texts (CLIP, Radford et al. 2021), on generated captions of digits."""
+"""Contrastive learning of images and captions (CLIP, Radford et al. 2021), on generated pictures of digits."""
 
 from __future__ import annotations
 
@@ -22,59 +22,52 @@ from headwise.images.sets import DIGITS, Labeled
 from headwise.models.build import load_filled
 from headwise.models.contrastive import ImageText, contrastive_loss
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.image_classification import NO_TEXT, held_out
 from headwise.text.tokens.subwords import PAD
 from headwise.training.loss import LossSum
 
-TEST_SEED = 12  # of the pictures that held-out digits are drawn into
-_DEV_SEED, _DRAWS = 11, 400
+TEST_SEED = 12  # seed of the pictures generated from held-out digits
+_DEV_SEED, _DRAWS = 11, 400  # seed of the development pictures, and the least number of pictures to generate
 
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pictures (batch, 1, canvas, canvas) float32, and the captions that stand beside them, on the CPU."""
+    """Batch of pictures (batch, 1, canvas, canvas) float32 and their captions, on the CPU."""
 
     images: Tensor
     tokens: Tensor  # (batch, words) int64, padded on the right
-    rows: list[int]  # digits that they were drawn from, for messages
+    rows: list[int]  # indices of the digits that the pictures were generated from, for messages
 
     @property
     def mask(self) -> Tensor:
-        """Which words are real, (batch, words) bool."""
+        """Mask of the captions, (batch, words) bool, True at words and False at padding."""
         return self.tokens != PAD
 
     @property
     def target_tokens(self) -> int:
-        """Pairs that the loss is summed over."""
+        """Number of image-caption pairs."""
         return len(self.rows)
 
 
-class ImageTextTask:
-    """Learn which caption belongs to which picture; every epoch draws new ones from the training digits."""
+class ImageTextTask(PreparedTask[PreparedImages, ImageText]):
+    """Training task of contrastive learning; every epoch generates new pairs from the training digits."""
 
     def __init__(self, config: Config, prepared: PreparedImages, model: ImageText) -> None:
-        self._measured = Measured(model)
-        self.config, self.prepared, self.model = config, prepared, model
-        self.device = next(model.parameters()).device
+        super().__init__(config, prepared, model)
         self.words = CaptionWords()
 
-    @property
-    def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
-        return self.config.model.d_model
-
     def batches(self, rank: int, world: int) -> RowDraws[PairBatch]:
-        """Training batches of one rank; none has a digit in a place that is kept for testing."""
+        """Return the training batches of one rank, without the combinations of digit and place held out for testing."""
         canvas, train, form = self.config.image_text.canvas, self.prepared.train, self.prepared.format
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> PairBatch:
-            drawn = [
+            drawings = [
                 draw_picture(*_digit(train, form, row), canvas, random, held_out=False)
                 for row in rows.tolist()
             ]
-            captions = [facts.caption(int(random.integers(len(PHRASINGS)))) for _, facts in drawn]
-            return make_pairs([picture for picture, _ in drawn], captions, self.words, rows.tolist())
+            captions = [facts.caption(int(random.integers(len(PHRASINGS)))) for _, facts in drawings]
+            return make_pairs([picture for picture, _ in drawings], captions, self.words, rows.tolist())
 
         return RowDraws(
             len(train),
@@ -87,44 +80,35 @@ class ImageTextTask:
         )
 
     def loss(self, batch: PairBatch) -> LossSum:
-        """CLIP's symmetric loss, summed over pairs; the other pairs of the batch are what each is told apart from."""
+        """Return CLIP's symmetric loss, summed over pairs; the negatives are the other pairs of the batch."""
         logits = self.model(*(part.to(self.device) for part in (batch.images, batch.tokens, batch.mask)))
         total = contrastive_loss(logits)
         return LossSum(total, total.detach(), batch.target_tokens)
 
-    def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Loss and retrieval accuracy (percent) on pictures of the development digits, if any, all facts different."""
-        if not len(self.prepared.dev):
-            return {}
-        return self._measured.once("dev", self._scores)
-
     def _scores(self) -> dict[str, float]:
+        """Return the loss and retrieval accuracy (percent) on pictures generated from the development digits."""
         gallery = make_gallery(self.prepared.dev, self.prepared.format, self.config, _DEV_SEED, held_out=None)
         logits = compare(self.model, gallery, self.words)
         pairs = self.config.image_text.pairs
-        # As in training: each pair against those of a batch.
-        parts = [
+        # As in training, the negatives of a pair are the other pairs of its batch.
+        batches = [
             logits[start : start + pairs, start : start + pairs] for start in range(0, len(logits), pairs)
         ]
-        loss = sum(contrastive_loss(part).item() for part in parts) / len(logits)
+        loss = sum(contrastive_loss(batch).item() for batch in batches) / len(logits)
         return {"loss": loss, **_accuracies(logits)}
 
     def locate(self, batch: PairBatch) -> str:
-        """Name the images of a batch."""
+        """Return the indices of the images of a batch."""
         return f"pictures of training images {', '.join(map(str, batch.rows[:10]))}"
-
-    def identity(self) -> dict[str, str]:
-        """The checksum of the images."""
-        return self.prepared.identity()
 
 
 class ImageTextLearning(TaskKind):
-    """Tell which caption belongs to which picture."""
+    """Task description of contrastive learning of images and captions."""
 
     name = "image_text"
     unused = (*NO_TEXT, "batch.tokens", "training.label_smoothing")
     scores = ("text_to_image_at_1", "image_to_text_at_1")
-    shares_batches = False  # each pair is told apart from the others of its batch
+    shares_batches = False  # because the negatives of a pair are the others of its batch
     after = "try `headwise evaluate {run}` and `headwise patches {run} --row 1 -o patches.png`"
 
     def check(self, config: Config) -> None:  # noqa: D102
@@ -155,7 +139,7 @@ class ImageTextLearning(TaskKind):
         return ImageTextTask(config, prepared, model)
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Retrieval accuracy on pictures of the digits that were held out, with seen and with held-out pairs."""
+        """Score retrieval on pictures of held-out digits, for seen and held-out combinations of digit and place."""
         test, form = held_out(request), ImageFormat.load(request.run)
         model, words = (
             load_image_text(request.run, request.config, device=request.device, precision=request.precision),
@@ -163,8 +147,8 @@ class ImageTextLearning(TaskKind):
         )
         record: dict[str, Any] = {}
         lines = [f"{'':<42} text→image      image→text", f"{'':<42}  @1      @5      @1      @5"]
-        for name, which in (("seen", False), ("held_out", True)):
-            gallery = make_gallery(test, form, request.config, TEST_SEED, held_out=which)
+        for name, is_held_out in (("seen", False), ("held_out", True)):
+            gallery = make_gallery(test, form, request.config, TEST_SEED, held_out=is_held_out)
             scores = _accuracies(compare(model, gallery, words))
             record[name] = {**scores, "pictures": len(gallery)}
             title = "digit and place seen together in training" if name == "seen" else "never seen together"
@@ -176,7 +160,7 @@ class ImageTextLearning(TaskKind):
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture, what is true of it, and the row of the digit it was drawn from."""
+    """A generated picture, its facts, and the index of the digit that it was generated from."""
 
     picture: NDArray[np.float32]
     facts: Facts
@@ -189,20 +173,20 @@ _KEYS = ("text_to_image_at_1", "text_to_image_at_5", "image_to_text_at_1", "imag
 def make_gallery(
     digits: Labeled, form: ImageFormat, config: Config, seed: int, *, held_out: bool | None
 ) -> list[Shown]:
-    """Draw pictures of some digits of which no two have the same facts, so that a caption fits one alone."""
+    """Generate pictures of digits, no two with the same facts, so that each caption has one right picture."""
     random = np.random.default_rng(seed)
-    found: dict[Facts, Shown] = {}
+    gallery: dict[Facts, Shown] = {}
     for row in range(max(_DRAWS, len(digits))):
         row %= len(digits)
         digit, label = _digit(digits, form, row)
         picture, facts = draw_picture(digit, label, config.image_text.canvas, random, held_out=held_out)
-        found.setdefault(facts, Shown(picture, facts, row))
-    return list(found.values())
+        gallery.setdefault(facts, Shown(picture, facts, row))
+    return list(gallery.values())
 
 
 @torch.no_grad()
 def compare(model: ImageText, gallery: Sequence[Shown], words: CaptionWords) -> Tensor:
-    """Logits (picture, caption) of all pictures and their captions, each in a phrasing in turn; float32, on the CPU."""
+    """Return the logits (pictures, captions), float32 on the CPU; the captions use the phrasings in turn."""
     captions = [shown.facts.caption(number % len(PHRASINGS)) for number, shown in enumerate(gallery)]
     pairs = make_pairs(
         [shown.picture for shown in gallery], captions, words, [shown.row for shown in gallery]
@@ -214,7 +198,7 @@ def compare(model: ImageText, gallery: Sequence[Shown], words: CaptionWords) -> 
 def make_pairs(
     pictures: Sequence[NDArray[np.float32]], captions: Sequence[str], words: CaptionWords, rows: list[int]
 ) -> PairBatch:
-    """Bring pictures and captions into tensors; pixels go from -1 to 1."""
+    """Collate pictures and captions into a batch; pixels are scaled to -1 … 1."""
     ids = [torch.tensor(words.encode(caption)) for caption in captions]
     tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=PAD)
     return PairBatch(torch.from_numpy(np.stack(pictures))[:, None] * 2 - 1, tokens, rows)
@@ -224,10 +208,10 @@ def load_image_text(
     run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
 ) -> ImageText:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
-    place = find_device(device)
+    torch_device = find_device(device)
     model = load_filled(lambda: _build(config), run / "model.safetensors")
-    model.compute_dtype = find_precision(precision, place)
-    return model.to(place).eval()
+    model.compute_dtype = find_precision(precision, torch_device)
+    return model.to(torch_device).eval()
 
 
 def _accuracies(logits: Tensor) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Language modeling: predict each token of a text from those before it (Radford et al. 2018, section 3.1)."""
+"""Language modeling: predict each token of a text from the tokens before it (Radford et al. 2018, section 3.1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwise.decoding.generation import first_token, load_language_model
 from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only
 from headwise.models.decoder_only import DecoderOnly
-from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
+from headwise.tasks.base import NO_PAIRS, Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.text.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
 from headwise.text.datasets.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
@@ -28,7 +28,7 @@ from headwise.training.loss import LossSum, smoothed_cross_entropy
 
 @dataclass(frozen=True)
 class TextScore:
-    """How well a model predicts a text: the negative log-likelihood in nats, of so many tokens and characters."""
+    """Negative log-likelihood of a text in nats, with its numbers of tokens and characters."""
 
     nll: float
     tokens: int
@@ -36,7 +36,7 @@ class TextScore:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Nats per token (`loss`), perplexity (per token), and bits per character."""
+        """Nats per token (`loss`), perplexity per token, and bits per character."""
         loss = self.nll / self.tokens
         bits = self.nll / math.log(2) / self.characters
         return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_character": bits}
@@ -53,46 +53,40 @@ def score_text(
     stride: int,
     batch_tokens: int,
 ) -> TextScore:
-    """Predict every token of a text once, the first one from `first`; see `scoring_windows` for length and stride."""
+    """Score every token of a text once; the first one is predicted from the token `first`.
+
+    See `scoring_windows` for `length` and `stride`.
+    """
     device = next(model.parameters()).device
     nll = 0.0
-    for batch, counted in _scoring_batches(ids, first, length, stride, max(1, batch_tokens // length)):
-        hidden = model(batch.inputs.to(device))[counted.to(device)]
-        nll += smoothed_cross_entropy(hidden, model.output_weight, batch.outputs[counted].to(device))[
-            1
-        ].item()
+    for batch, scored in _scoring_batches(ids, first, length, stride, max(1, batch_tokens // length)):
+        hidden = model(batch.inputs.to(device))[scored.to(device)]
+        nll += smoothed_cross_entropy(hidden, model.output_weight, batch.outputs[scored].to(device))[1].item()
     return TextScore(nll, len(ids), characters)
 
 
 def _scoring_batches(
-    ids: NDArray[Any], first: int, length: int, stride: int, rows: int
+    ids: NDArray[Any], first: int, length: int, stride: int, batch_size: int
 ) -> Iterator[tuple[WindowBatch, torch.Tensor]]:
-    """Yield batches of windows and which of their outputs count, (batch, time) bool."""
+    """Yield batches of windows, and masks (batch, time) of the outputs to score."""
     length = min(length, len(ids))
     windows = list(scoring_windows(len(ids), length, stride))
-    for place in range(0, len(windows), rows):
-        starts, begins = np.array(windows[place : place + rows]).T
-        counted = torch.from_numpy(starts[:, None] + np.arange(length) >= begins[:, None])
-        yield make_windows(ids, starts, length, first), counted
+    for index in range(0, len(windows), batch_size):
+        starts, begins = np.array(windows[index : index + batch_size]).T
+        scored = torch.from_numpy(starts[:, None] + np.arange(length) >= begins[:, None])
+        yield make_windows(ids, starts, length, first), scored
 
 
-class LanguageModelTask:
-    """Learn to continue a prepared text."""
+class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
+    """Training task of language modeling."""
 
     def __init__(self, config: Config, prepared: PreparedText, model: DecoderOnly) -> None:
-        self._measured = Measured(model)
-        self.config, self.prepared, self.model = config, prepared, model
-        self.device = next(model.parameters()).device
+        super().__init__(config, prepared, model)
         self.length = _window(config)
         self.first = first_token(config, prepared.vocabulary)
 
-    @property
-    def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
-        return self.config.model.d_model
-
     def batches(self, rank: int, world: int) -> WindowStream:
-        """Training batches of one rank."""
+        """Return the training batches of one rank."""
         return WindowStream(
             self.prepared,
             self.length,
@@ -105,7 +99,7 @@ class LanguageModelTask:
         )
 
     def loss(self, batch: WindowBatch) -> LossSum:
-        """Cross-entropy summed over the tokens to predict."""
+        """Return the label-smoothed cross-entropy, summed over the tokens to predict."""
         inputs, outputs, predicted = (
             batch.inputs.to(self.device),
             batch.outputs.to(self.device),
@@ -120,13 +114,8 @@ class LanguageModelTask:
         total, nll = smoothed_cross_entropy(hidden, self.model.output_weight, targets, smoothing)
         return LossSum(total, nll, batch.target_tokens)
 
-    def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Nats per token, perplexity and bits per character of the development text, if any."""
-        if not len(self.prepared.dev):
-            return {}
-        return self._measured.once("dev", self._scores)
-
     def _scores(self) -> dict[str, float]:
+        """Return nats per token, perplexity and bits per character of the development text."""
         dev = self.prepared.dev
         return score_text(
             self.model,
@@ -139,33 +128,18 @@ class LanguageModelTask:
         ).scores
 
     def locate(self, batch: WindowBatch) -> str:
-        """Name the lines of a batch."""
+        """Return the lines of a batch."""
         return self.prepared.train.locate(rows_of(self.prepared.train, batch))
-
-    def identity(self) -> dict[str, str]:
-        """Checksums of the text and of the vocabulary."""
-        return self.prepared.identity()
 
 
 class LanguageModeling(TaskKind):
-    """Continue plain text, by characters or subwords, with a decoder-only Transformer."""
+    """Task description of language modeling, by characters or subwords, with a decoder-only Transformer."""
 
     name = "language_model"
     unused = (
-        "data.source",
-        "data.target",
-        "data.weights",
-        "data.dev_source",
-        "data.dev_target",
-        "data.dev_pairs",
-        "data.source_field",
-        "data.target_field",
+        *NO_PAIRS,
         "data.cleaning.max_words",
         "data.cleaning.max_ratio",
-        "subwords.joint",
-        "subwords.dropout",
-        "training.validate_bleu",
-        "training.validate_beam",
         "training.r_drop",
         "training.initialize_from",
     )
@@ -206,7 +180,7 @@ class LanguageModeling(TaskKind):
         return LanguageModelTask(config, prepared, model)
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Perplexity and bits per character of plain-text files, or of the run's development text."""
+        """Score a trained run on plain-text files, or on its development text: perplexity and bits per character."""
         config = request.config
         model, vocabulary = load_language_model(
             request.run, config, device=request.device, precision=request.precision
@@ -222,7 +196,7 @@ class LanguageModeling(TaskKind):
                 )
         length = _window(config)
         stride = config.language_model.stride or length
-        found = score_text(
+        text_score = score_text(
             model,
             ids,
             characters,
@@ -231,12 +205,11 @@ class LanguageModeling(TaskKind):
             stride=stride,
             batch_tokens=config.batch.tokens,
         )
-        counts = {"tokens": found.tokens, "characters": found.characters, "window": length, "stride": stride}
-        scores = found.scores | {"nats_per_character": found.nll / found.characters}
+        tokens, characters = text_score.tokens, text_score.characters
+        counts = {"tokens": tokens, "characters": characters, "window": length, "stride": stride}
+        scores = text_score.scores | {"nats_per_character": text_score.nll / characters}
         lines = [f"{name.replace('_', ' '):<20} {value:8.4f}" for name, value in scores.items()]
-        lines.append(
-            f"of {found.tokens:,} tokens, {found.characters:,} characters; windows of {length}, stride {stride}"
-        )
+        lines.append(f"of {tokens:,} tokens, {characters:,} characters; windows of {length}, stride {stride}")
         unknown = int(np.count_nonzero(ids == UNK))
         notes = [f"{unknown:,} tokens are unknown; each is predicted as one symbol"] if unknown else []
         return Evaluation({**scores, **counts, "unknown": unknown}, lines, notes)
@@ -247,7 +220,7 @@ def _window(config: Config) -> int:
 
 
 def _read_files(request: EvaluationRequest, vocabulary: Vocabulary) -> tuple[NDArray[np.int64], int]:
-    """Encode files as training text is; returns the ids, and the number of characters."""
+    """Encode files in the same way as training text; return the ids and the number of characters."""
     documents = request.config.language_model.lines_are_documents
     report, end = LineReport(documents), [EOS] if documents else []
     ids = [

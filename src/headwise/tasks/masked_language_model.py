@@ -1,4 +1,4 @@
-"""Masked language modeling: predict hidden tokens from both sides (Devlin et al. 2019), to begin other tasks from."""
+"""Masked language modeling, the pretraining of encoder tasks: predict masked tokens (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead, load_encoder
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, Prediction, Predictor, TaskKind
+from headwise.tasks.base import (
+    Evaluation,
+    EvaluationRequest,
+    Prediction,
+    Predictor,
+    PreparedTask,
+    TaskKind,
+)
 from headwise.tasks.encoder import MAY_CHANGE, UNUSED, check_vocabulary, choice_loss, to_device
 from headwise.tasks.start import Start, find_start
 from headwise.text.batches.examples import RowBatch, RowStream, make_rows
@@ -30,11 +37,11 @@ from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Pieces, Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum
 
-_CANDIDATES = 5  # tokens named for every mask
+_CANDIDATES = 5  # predicted tokens to report for every mask
 
 
-class Guessing:
-    """A model that finds hidden tokens: what is hidden from it, and how well it does."""
+class MaskedModel:
+    """A masked language model with its masking of tokens and its scores."""
 
     def __init__(self, config: Config, model: HeadedEncoder, vocabulary: Vocabulary) -> None:
         options = config.masked_language_model
@@ -45,7 +52,7 @@ class Guessing:
         self.device = next(model.parameters()).device
 
     def spans(self, offsets: NDArray[np.int64], shift: int = 0) -> NDArray[np.int64]:
-        """Where the parts of a text that are read at a time start and end; rows begin at `offsets`."""
+        """Return the starts and ends of a text's windows, (windows, 2); its lines begin at `offsets`."""
         if self.config.masked_language_model.lines_are_documents:
             return cut_documents(offsets, _window(self.config))
         return cut_running(int(offsets[-1]), _window(self.config), shift)
@@ -53,12 +60,12 @@ class Guessing:
     def hide(
         self, ids: NDArray[Any], spans: NDArray[np.int64], rows: list[int], random: np.random.Generator
     ) -> RowBatch:
-        """Make a batch of parts of a text, some tokens of each hidden."""
-        hidden = [self.masking.hide(ids[start:end].astype(np.int64), random) for start, end in spans.tolist()]
-        return make_rows([inputs for inputs, _ in hidden], [targets for _, targets in hidden], rows)
+        """Return a batch of windows of a text with some tokens masked."""
+        masked = [self.masking.hide(ids[start:end].astype(np.int64), random) for start, end in spans.tolist()]
+        return make_rows([inputs for inputs, _ in masked], [targets for _, targets in masked], rows)
 
     def logits(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """Logits (hidden tokens, vocabulary), and which token is right (hidden tokens,)."""
+        """Return the logits (masked tokens, vocabulary) and the targets (masked tokens,)."""
         batch = to_device(batch, self.device)
         chosen = batch.targets >= 0
         hidden = self.model(batch.ids, batch.mask)[chosen]
@@ -66,45 +73,42 @@ class Guessing:
 
     @torch.no_grad()
     def score(self, ids: NDArray[Any], offsets: NDArray[np.int64]) -> dict[str, float]:
-        """Nats per hidden token (`loss`), perplexity, and the percentage found; the same are hidden every time."""
+        """Return nats per masked token (`loss`), perplexity and accuracy in percent; the masking is always the same."""
         spans, random = self.spans(offsets), np.random.default_rng(0)
-        nll, right, count = 0.0, 0, 0
+        nll, correct, count = 0.0, 0, 0
         for rows in plan_rows(_lengths(spans), self.config.batch.tokens, seed=0, epoch=0):
             logits, targets = self.logits(self.hide(ids, spans[rows], rows.tolist(), random))
             nll += choice_loss(logits, targets).nll.item()
-            right += int((logits.argmax(dim=-1) == targets).sum())
+            correct += int((logits.argmax(dim=-1) == targets).sum())
             count += len(targets)
         loss = nll / count
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * right / count}
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * correct / count}
 
 
-class MaskedTask:
-    """Learn to find hidden tokens of a prepared text."""
+class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
+    """Training task of masked language modeling."""
 
     def __init__(
         self, config: Config, prepared: PreparedText, model: HeadedEncoder, start: Start | None
     ) -> None:
-        self._measured = Measured(model)
-        self.config, self.prepared, self.model, self.start = config, prepared, model, start
-        self.guessing = Guessing(config, model, prepared.vocabulary)
-
-    @property
-    def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
-        return self.config.model.d_model
+        super().__init__(config, prepared, model)
+        self.start = start
+        self.masked_model = MaskedModel(config, model, prepared.vocabulary)
 
     def batches(self, rank: int, world: int) -> RowStream:
-        """Training batches of one rank; windows of a running text begin elsewhere in every epoch."""
+        """Return the training batches of one rank; windows of running text are shifted randomly in every epoch."""
         store, seed = self.prepared.train, self.config.training.seed
 
         @lru_cache(maxsize=2)
         def spans(epoch: int) -> NDArray[np.int64]:
             shift = np.random.default_rng([seed, epoch]).integers(_window(self.config))
-            return self.guessing.spans(store.table.offsets, int(shift))
+            return self.masked_model.spans(store.table.offsets, int(shift))
 
         def make(epoch: int, rows: NDArray[np.int64], random: np.random.Generator) -> RowBatch:
-            chosen = spans(epoch)[rows]
-            return self.guessing.hide(store.ids, chosen, store.rows_at(chosen[:, 0]).tolist(), random)
+            batch_spans = spans(epoch)[rows]
+            return self.masked_model.hide(
+                store.ids, batch_spans, store.rows_at(batch_spans[:, 0]).tolist(), random
+            )
 
         return RowStream(
             lambda epoch: _lengths(spans(epoch)),
@@ -117,31 +121,25 @@ class MaskedTask:
         )
 
     def loss(self, batch: RowBatch) -> LossSum:
-        """Cross-entropy summed over the hidden tokens."""
-        logits, targets = self.guessing.logits(batch)
+        """Return the label-smoothed cross-entropy, summed over the masked tokens."""
+        logits, targets = self.masked_model.logits(batch)
         return choice_loss(logits, targets, self.config.training.label_smoothing)
-
-    def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Scores on the development text, if any."""
-        if not len(self.prepared.dev):
-            return {}
-        return self._measured.once("dev", self._scores)
 
     def _scores(self) -> dict[str, float]:
         dev = self.prepared.dev
-        return self.guessing.score(dev.ids, dev.table.offsets)
+        return self.masked_model.score(dev.ids, dev.table.offsets)
 
     def locate(self, batch: RowBatch) -> str:
-        """Name the lines of a batch."""
+        """Return the lines of a batch."""
         return self.prepared.train.locate(batch.rows)
 
     def identity(self) -> dict[str, str]:
-        """Checksums of the text, of the vocabulary, and of what training started from."""
+        """Return the checksums of the text, of the vocabulary and of the initial model, if any."""
         return self.prepared.identity() | ({"initialized_from": self.start.checksum} if self.start else {})
 
 
 class MaskedLanguageModeling(TaskKind):
-    """Find hidden tokens of plain text, with an encoder-only Transformer."""
+    """Task description of masked language modeling with an encoder-only Transformer."""
 
     name = "masked_language_model"
     unused = (*UNUSED, "training.r_drop")
@@ -196,7 +194,7 @@ class MaskedLanguageModeling(TaskKind):
         return MaskedTask(config, prepared, model, find_start(config))
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Perplexity and accuracy on plain-text files, or on the run's development text."""
+        """Score a trained run on plain-text files, or on its development text: perplexity and accuracy."""
         config = request.config
         model, vocabulary = _load(request.run, config, device=request.device, precision=request.precision)
         prepared = PreparedText.open(request.run / "prepared") if not request.files else None
@@ -208,14 +206,14 @@ class MaskedLanguageModeling(TaskKind):
                 )
         else:
             ids, offsets = _read_files(request, vocabulary)
-        scores = Guessing(config, model, vocabulary).score(ids, offsets)
+        scores = MaskedModel(config, model, vocabulary).score(ids, offsets)
         lines = [f"{name:<12} {value:8.3f}" for name, value in scores.items()]
         return Evaluation(
             scores | {"tokens": len(ids)}, [*lines, f"of {len(ids):,} tokens, some of them hidden"]
         )
 
     def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
-        """Fill in `<mask>`; each line may have several, which are filled in independently of each other."""
+        """Load a trained run that fills in `<mask>`; several masks in a line are predicted independently."""
         model, vocabulary = _load(run, config, device=device, precision=precision)
 
         def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
@@ -230,7 +228,7 @@ def _window(config: Config) -> int:
 
 
 def _lengths(spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ids of every part, BOS and EOS included."""
+    """Return the number of ids of every window, BOS and EOS included."""
     return spans[:, 1] - spans[:, 0] + 2
 
 
@@ -239,30 +237,30 @@ def _build(config: Config, size: int) -> HeadedEncoder:
 
 
 def _load(run: Path, config: Config, *, device: str, precision: str) -> tuple[HeadedEncoder, Vocabulary]:
-    """Load a trained run, in evaluation mode; raises `CheckpointError` where it is damaged."""
-    place, vocabulary = find_device(device), load_vocabulary(run)
+    """Load a trained run, in evaluation mode; raises `CheckpointError` if it is damaged."""
+    torch_device, vocabulary = find_device(device), load_vocabulary(run)
     check_vocabulary(run, vocabulary)
     model = load_filled(lambda: _build(config, vocabulary.size), run / "model.safetensors")
-    model.compute_dtype = find_precision(precision, place)
-    return model.to(place).eval(), vocabulary
+    model.compute_dtype = find_precision(precision, torch_device)
+    return model.to(torch_device).eval(), vocabulary
 
 
 def _read_files(
     request: EvaluationRequest, vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Encode files as training text is; returns the ids of all lines, and where each begins and the last ends."""
+    """Encode files in the same way as training text; return the ids of all lines, and the lines' offsets in them."""
     documents = request.config.masked_language_model.lines_are_documents
     report, end = LineReport(documents), [EOS] if documents else []
-    rows = [
+    lines = [
         np.array([*vocabulary.encode(line.text), *end], np.int64)
         for file in request.files
         for line in read_text(file, report)
     ]
-    return np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+    return np.concatenate(lines), np.cumsum([0, *map(len, lines)])
 
 
 def _around_masks(line: str, vocabulary: Vocabulary) -> list[str]:
-    """Split a line at <mask>; a space before it is left out where the hidden token is to begin with it."""
+    """Split a line at <mask>; a space before it is removed if subwords begin with their space."""
     *before, last = line.split(MASK)
     if isinstance(vocabulary, Pieces):
         before = [part.removesuffix(" ") for part in before]
@@ -270,7 +268,7 @@ def _around_masks(line: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def _with_masks(line: str, place: str, vocabulary: Vocabulary, longest: int) -> list[int]:
-    """Encode a line with <mask> in it; raises `DataError` where there is none, or the line is too long."""
+    """Encode a line with <mask>; raises `DataError` if there is none or the line is too long."""
     first, *rest = _around_masks(line, vocabulary)
     if not rest:
         raise DataError(f"{place}: expected {MASK} where a token is to be found, found none")
@@ -284,13 +282,13 @@ def _with_masks(line: str, place: str, vocabulary: Vocabulary, longest: int) -> 
 
 @torch.no_grad()
 def _fill(line: str, ids: list[int], model: HeadedEncoder, vocabulary: Vocabulary) -> Prediction:
-    """Put the likeliest token in place of every mask, and name its rivals."""
+    """Replace every mask by its most probable token; the record has the most probable candidates."""
     tokens = torch.tensor([ids], device=next(model.parameters()).device)
     hidden = model(tokens)[tokens == vocabulary.symbol(MASK)]
     logits = model.head(hidden, model.encoder.embedding.weight).float()
-    logits[:, : vocabulary.line_end + 1] = -torch.inf  # special symbols are no text
+    logits[:, : vocabulary.line_end + 1] = -torch.inf  # exclude special symbols
     best = logits.softmax(dim=-1).topk(min(_CANDIDATES, vocabulary.size - vocabulary.line_end - 1))
-    found = [
+    candidates = [
         [
             {"token": vocabulary.decode([i]), "probability": p}
             for i, p in zip(numbers, probabilities, strict=True)
@@ -298,7 +296,7 @@ def _fill(line: str, ids: list[int], model: HeadedEncoder, vocabulary: Vocabular
         for numbers, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     filled, *rest = _around_masks(line, vocabulary)
-    for candidates, part in zip(found, rest, strict=True):
-        filled += candidates[0]["token"] + part
+    for mask_candidates, part in zip(candidates, rest, strict=True):
+        filled += mask_candidates[0]["token"] + part
     filled = filled.strip()
-    return Prediction(filled, {"text": line, "filled": filled, "candidates": found})
+    return Prediction(filled, {"text": line, "filled": filled, "candidates": candidates})

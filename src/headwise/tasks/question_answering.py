@@ -1,4 +1,4 @@
-"""Extractive question answering: which part of a text answers a question (Devlin et al. 2019, section 4.2)."""
+"""Extractive question answering: find the span of a text that answers a question (Devlin et al. 2019, section 4.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from headwise.text.tokens.subwords import EOS
 
 @dataclass(frozen=True)
 class Answer:
-    """A part of a context, characters `start` to `end`; `probability` is that of its window's start times end."""
+    """A predicted span of a context, characters `start` to `end`.
+
+    `probability` is the product of the start's and the end's probability in the window.
+    """
 
     text: str
     start: int
@@ -32,7 +35,7 @@ class Answer:
 
 
 class QuestionAnswering(EncoderKind[Question]):
-    """Find the answer to a question in a text; long texts are read in overlapping windows."""
+    """Task description of extractive question answering; long contexts are split into overlapping windows."""
 
     name = "question_answering"
     scores = ("exact_match", "f1")
@@ -56,9 +59,9 @@ class QuestionAnswering(EncoderKind[Question]):
         return SpanHead(config.model)
 
     def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
-        """Of being the answer's first and last token, (batch, time, 2).
+        """Return the logits of being the answer's first and last token, (batch, time, 2).
 
-        Possible are the context's tokens, and BOS where the answer isn't there.
+        Possible positions are the context's tokens, and BOS for "the answer isn't in this window".
         """
         segments = batch.segments
         possible = batch.mask & (segments == 1) & (batch.ids != EOS)
@@ -66,27 +69,29 @@ class QuestionAnswering(EncoderKind[Question]):
         return torch.stack(model.head(model(batch.ids, batch.mask, segments), possible), dim=-1)
 
     def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Two for each row: where the answer starts, and where it ends."""
+        """Select the rows with a known answer; each has two predictions, the start and the end."""
         known = targets[:, 0] >= 0
         return logits[known].transpose(1, 2).flatten(0, 1), targets[known].flatten()
 
     def conclude(
         self, tools: Tools, examples: Sequence[Question], encoded: Encoded, logits: list[Tensor]
     ) -> list[Answer]:
-        """The likeliest answer over all windows of each context."""
-        form, rows = self.format(tools.config), iter(logits)
-        found = []
+        """Return the most probable answer over all windows of each context."""
+        form, window_logits = self.format(tools.config), iter(logits)
+        best = []
         for example in examples:
             windows = form.windows(example, tools.vocabulary, tools.config.model.max_length)
             longest = tools.config.question_answering.longest_answer
-            answers = [best_answer(example.context, window, next(rows), longest) for window in windows]
-            found.append(max(answers, key=lambda answer: answer.probability))
-        return found
+            answers = [
+                best_answer(example.context, window, next(window_logits), longest) for window in windows
+            ]
+            best.append(max(answers, key=lambda answer: answer.probability))
+        return best
 
     def score(
         self, config: Config, labels: Sequence[str], examples: Sequence[Question], predicted: list[Answer]
     ) -> dict[str, Any]:
-        """Exact match and F1, in percent."""
+        """Return exact match and F1, in percent."""
         pairs = [(p.text, example.answers) for p, example in zip(predicted, examples, strict=True)]
         return {
             "exact_match": sum(exact_match(text, gold) for text, gold in pairs) / len(pairs),
@@ -97,11 +102,11 @@ class QuestionAnswering(EncoderKind[Question]):
         return [f"exact match  {record['exact_match']:6.2f}", f"F1           {record['f1']:6.2f}"]
 
     def question(self, line: str, place: str) -> Question:
-        """A line is a question, a tab and a text, or a JSON object."""
+        """Read a line as a question, a tab and a context, or as a JSON object."""
         return read_question(line, place)
 
     def answer(self, tools: Tools, example: Question, predicted: Answer) -> Prediction:
-        """The answer's text."""
+        """Return the answer's text; the record has its position and probability."""
         record = {
             "question": example.question,
             "answer": predicted.text,
@@ -113,7 +118,7 @@ class QuestionAnswering(EncoderKind[Question]):
 
 
 def best_answer(context: str, window: Window, logits: Tensor, longest: int) -> Answer:
-    """Find the likeliest run of whole words in a window, of at most `longest` tokens; logits (time, 2)."""
+    """Return the most probable span of whole words in a window, of at most `longest` tokens; logits (time, 2)."""
     count = len(window.words)
     if not count:
         return Answer("", 0, 0, 0.0)
@@ -122,8 +127,8 @@ def best_answer(context: str, window: Window, logits: Tensor, longest: int) -> A
     start = start.masked_fill(~torch.tensor(window.begins), -torch.inf)
     end = end.masked_fill(~torch.tensor(window.ends), -torch.inf)
     both = start[:, None] + end  # (pieces, pieces)
-    places = torch.arange(count)
-    distance = places - places[:, None]
+    positions = torch.arange(count)
+    distance = positions - positions[:, None]
     both = both.masked_fill((distance < 0) | (distance >= longest), -torch.inf)
     first, last = divmod(int(both.argmax()), count)
     low, high = window.words[first][0], window.words[last][1]

@@ -1,7 +1,7 @@
-"""The recipe for two text files and nothing else: every choice made from the corpus, each with its reason.
+"""Training recipe from the corpus alone: chooses every hyperparameter from the corpus's size, with its reason.
 
-The rules were set on corpora of 20 to 60 thousand pairs and meet the paper's own recipe where there are millions
-(docs/recipes.md). Nothing here knows a language.
+The rules were tuned on corpora of 20 to 60 thousand pairs and equal the paper's recipe for millions of pairs
+(docs/recipes.md). They are independent of the languages.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headwise.text.reading.pairs import (
     training_files,
 )
 
-_FILLED = 0.9  # of a batch's budget: the rest is padding, and room that no sentence fits
-_DISTINCT_WORDS_COUNTED = 2_000_000  # enough to know that there are plenty
+_FILLED = 0.9  # share of `batch.tokens` in a batch that is tokens; the rest is padding or unused
+_DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
 
 
 @dataclass
 class CorpusSize:
-    """What the recipe looks at: pairs after cleaning, and characters and words of their text."""
+    """Size of a corpus after cleaning: sentence pairs, characters and words."""
 
     pairs: int = 0
     target_words: int = 0
@@ -35,17 +35,17 @@ class CorpusSize:
 
     @property
     def target_tokens(self) -> float:
-        """Estimate of the target side's subwords, ends of sentences included.
+        """Estimated number of target subwords, EOS included.
 
-        A subword vocabulary of the size chosen here gives about 1.15 subwords a word; text written without spaces
-        has long "words", of which about every second character begins a subword.
+        A subword vocabulary of the size chosen here gives about 1.15 subwords per word; in text without spaces, which
+        is recognized by its long "words", it gives about one subword per two characters.
         """
         without_spaces = self.target_characters > 12 * self.target_words
         return self.pairs + (self.target_characters / 2 if without_spaces else 1.15 * self.target_words)
 
 
 def measure(data: DataConfig) -> CorpusSize:
-    """Read the training text once and count; raises `DataError` as reading does."""
+    """Read the training text once and count pairs, words and characters; raises `DataError` if it can't be read."""
     size = CorpusSize()
     for files in training_files(data):
         report = CleaningReport(limits=data.cleaning)
@@ -65,16 +65,16 @@ def measure(data: DataConfig) -> CorpusSize:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A configuration and one sentence for each choice in it."""
+    """A configuration, with one sentence of reason for each choice."""
 
     config: Config
     reasons: list[str]
 
 
 def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = False) -> Recipe:
-    """Choose subwords, model, dropout, batch and steps for a corpus.
+    """Choose subwords, model, dropout, batch size and steps for a corpus.
 
-    `timed` says that the clock will end training, perhaps after a tenth of the steps.
+    `timed`: whether training has a time limit, which may end it after only a tenth of the steps.
     """
     subwords = subword_count(size)
     reasons = [
@@ -110,23 +110,27 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
 
 
 def subword_count(size: CorpusSize) -> int:
-    """Return the characters and 32·√pairs merges: 4,500 for 20,000 pairs, the paper's 37,000 from 1.3 million.
+    """Return the vocabulary size: the characters and 32·√pairs merges, such as 4,500 merges for 20,000 pairs.
 
-    At most half as many merges as there are distinct words, so that a tiny corpus can be trained on, too.
+    From 1.3 million pairs on there are 37,000 merges, as in the paper. There are at most half as many merges as
+    distinct words, so that tiny corpora work, too.
     """
     merges = min(32 * math.sqrt(size.pairs), len(size.vocabulary) / 2, 37_000)
     return max(16, math.ceil(merges) + len(size.alphabet))
 
 
 def _steps(size: CorpusSize, tokens: int, *, least: int = 1_000) -> int:
-    """Passes fall from 120 for the smallest corpora to about 25 for millions of pairs (the paper: 20)."""
+    """Return the optimizer steps of 120 epochs for the smallest corpora, down to about 25 for millions of pairs.
+
+    The paper trains for about 20 epochs.
+    """
     passes = min(120.0, 20 + 55 * math.sqrt(30_000 / max(size.pairs, 1)))
     steps = passes * size.target_tokens / (_FILLED * tokens)
     return max(least, 100 * round(steps / 100))
 
 
 def _training(steps: int, *, average: int) -> TrainingConfig:
-    """Average the last fifth of training; validate ten times."""
+    """Return training options that average the last fifth of training and validate ten times."""
     every = max(10, round(steps / 5 / average))
     return TrainingConfig(
         max_steps=steps,

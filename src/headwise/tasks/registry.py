@@ -1,4 +1,4 @@
-"""The tasks by name; only the one that is asked for is imported."""
+"""Registry of tasks by name; a task's module is imported only when it is looked up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 from headwise.errors import ConfigError
 from headwise.tasks.base import TaskKind
 
-# A new task is one line here: its name, and the class that describes it.
+# A new task is one line here: its name and its `TaskKind` subclass.
 TASKS = {
     "translation": "headwise.tasks.translation:Translation",
     "language_model": "headwise.tasks.language_model:LanguageModeling",
@@ -23,13 +23,13 @@ TASKS = {
 
 
 def find_task(name: str) -> TaskKind:
-    """Return the task called `name`; raises `ConfigError` naming the nearest one and all known ones."""
+    """Return the task `name`; raises `ConfigError` that lists all tasks and suggests the most similar one."""
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ConfigError(f"task: expected one of {', '.join(sorted(TASKS))}, found {name!r}{hint}")
     module, _, kind = TASKS[name].partition(":")
-    found = getattr(importlib.import_module(module), kind)()
-    assert isinstance(found, TaskKind)
-    assert found.name == name, f"{module}.{kind} calls itself {found.name}"
-    return found
+    task = getattr(importlib.import_module(module), kind)()
+    assert isinstance(task, TaskKind)
+    assert task.name == name, f"{module}.{kind} calls itself {task.name}"
+    return task

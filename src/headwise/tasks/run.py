@@ -1,4 +1,4 @@
-"""A training run, whatever is learned in it: from a configuration to a trained model in a run directory."""
+"""Training runs of any task: from a configuration to a trained model in a run directory."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from headwise.training.task import Task
 from headwise.training.trial import Trial, candidates, choose_processes, time_steps
 from headwise.training.workers import Workers, report_ready
 
-# Keys that may change when a run resumes, for every task: they decide how long, how often and where, not what is
-# computed.
+# Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
 _MAY_CHANGE = (
     "data.workers",
     "decoding",
@@ -51,7 +50,7 @@ _MAY_CHANGE = (
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What `train` leaves: where, how far, and the scores of the averaged model on the development data."""
+    """Result of `train`: the run, its progress, and the scores of the averaged model on the development set."""
 
     run: Path
     progress: Progress
@@ -60,16 +59,66 @@ class TrainedRun:
 
 
 def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = False) -> TrainedRun:
-    """Prepare the data, then train in `run` from wherever it stands; `config.yaml` is written there.
+    """Prepare the data, then train in the run directory, or resume from its last checkpoint.
 
-    `restart` removes what an earlier training left in `run` first; so does a start that finds nothing to resume from,
-    only what an interrupted `restart` left. Raises a `HeadwiseError` for anything the user
-    can mend: data, configuration, device, disk, or a run directory that holds something else.
+    With `restart`, the results of an earlier training are removed first; without a checkpoint to resume from, the rest
+    of an interrupted restart is removed. Raises a `HeadwiseError` for problems that the user can fix: data,
+    configuration, device, disk, or a directory with other content.
     """
-    if unwritable(str(run)):
-        raise ConfigError(
-            f"{run}: expected a run directory whose name is UTF-8, found another"
-        )  # safetensors' demand
+    kind, device = _checked_task(config, run)
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    world = World.join(config.training.device)
+    if world.size > 1 and device.type == "cuda":
+        device = torch.device("cuda", world.local_rank)
+    threads = torch.get_num_threads()
+
+    def say(line: str) -> None:
+        if world.first and not quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    resources = ExitStack()
+    workers: Workers | None = None
+    try:
+        world.on_first(lambda: resources.enter_context(hold(run)))
+        latest = None if restart else Checkpoints(run).latest()
+        config = _with_known_processes(config, run, latest, world)
+        prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
+        _check_memory(kind, config, prepared, device)
+        model, task = _build(kind, config, prepared, device)
+        if latest is None:
+            world.on_first(lambda: _remove_earlier_training(run, restart, say))
+        _report_data(prepared, say)
+        if world.size == 1:
+            workers = resources.enter_context(Workers("headwise.tasks.worker", _job(config, run)))
+            processes = config.training.processes
+            if processes == "auto":
+                can_choose = latest is None and device.type == "cpu" and kind.shares_batches
+                processes = _fastest(task, config, workers, say) if can_choose else 1
+                config = config.with_overrides([f"training.processes={processes}"])
+            world = workers.gather(processes, threads, {"do": "train", **_job(config, run)})
+
+        def begin() -> None:
+            _write_run_files(config, run, prepared)
+            say(_summary(config, model, device, world))
+
+        progress = _fit(task, config, run, device, world, begin, quiet=quiet)
+    except RuntimeError:
+        # If a worker has exited, the collective operation fails with an unspecific error; raise the worker's own.
+        if workers is not None and (failure := workers.failure()) is not None:
+            raise failure from None
+        raise
+    finally:
+        world.leave()
+        resources.close()
+        torch.set_num_threads(threads)
+    return TrainedRun(run, progress, parameter_count(model), _last_scores(run))
+
+
+def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
+    """Return the task and the device of a configuration; raises `ConfigError` and `DeviceError` if it is invalid."""
+    if unwritable(str(run)):  # safetensors requires UTF-8
+        raise ConfigError(f"{run}: expected a run directory whose name is UTF-8, found another")
     kind = find_task(config.task)
     kind.check(config)
     device = find_device(config.training.device)
@@ -84,67 +133,34 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
             f"training.processes: expected 1 on {device} (torchrun starts a process for each of several), "
             f"found {config.training.processes}"
         )
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
-    world = World.join(config.training.device)
-    if world.size > 1 and device.type == "cuda":
-        device = torch.device("cuda", world.local_rank)
-    budget = torch.get_num_threads()
+    return kind, device
 
-    def say(line: str) -> None:
-        if world.first and not quiet:
-            print(line, file=sys.stderr, flush=True)
 
-    held = ExitStack()
-    workers: Workers | None = None
-    try:
-        world.on_first(lambda: held.enter_context(hold(run)))
-        latest = None if restart else Checkpoints(run).latest()
-        config = _with_known_processes(config, run, latest, world)
-        prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
-        each = TRAINING * (1 if config.training.processes == "auto" else config.training.processes)
-        check_fits(
-            lambda: kind.build(config, prepared), config.model, config.subwords.size, device, each=each
-        )
-        model, task = _build(kind, config, prepared, device)
-        if latest is None:
-            world.on_first(lambda: _make_way(run, restart, say))
-        if prepared.reused:
-            say(f"{prepared.directory}: found ready")
-        for line in prepared.report:
-            say(line)
-        if world.size == 1:
-            workers = held.enter_context(Workers("headwise.tasks.worker", _job(config, run)))
-            processes = config.training.processes
-            if processes == "auto":
-                processes = 1
-                if latest is None and device.type == "cpu" and kind.shares_batches:
-                    processes = _fastest(task, config, workers, say)
-                config = config.with_overrides([f"training.processes={processes}"])
-            world = workers.gather(processes, budget, {"do": "train", **_job(config, run)})
+def _check_memory(kind: TaskKind, config: Config, prepared: Prepared, device: torch.device) -> None:
+    """Refuse a model whose training doesn't fit into memory; without `training.processes`, for one process."""
+    processes = 1 if config.training.processes == "auto" else config.training.processes
+    check_fits(
+        lambda: kind.build(config, prepared),
+        config.model,
+        config.subwords.size,
+        device,
+        each=TRAINING * processes,
+    )
 
-        def begin() -> None:
-            _write_down(config, run, prepared)
-            say(_summary(config, model, device, world))
 
-        progress = _fit(task, config, run, device, world, begin, quiet=quiet)
-    except RuntimeError:
-        # Where a worker has ended, whatever waits for it fails, and says only that.
-        if workers is not None and (failure := workers.failure()) is not None:
-            raise failure from None
-        raise
-    finally:
-        world.leave()
-        held.close()
-        torch.set_num_threads(budget)
-    return TrainedRun(run, progress, parameter_count(model), _last_scores(run))
+def _report_data(prepared: Prepared, say: Callable[[str], None]) -> None:
+    """Print the report on the prepared data."""
+    if prepared.reused:
+        say(f"{prepared.directory}: found ready")
+    for line in prepared.report:
+        say(line)
 
 
 def work(config: Config, run: Path, orders: Iterator[dict[str, Any]]) -> None:
-    """Be a worker of a training in `run`, whose first process holds the folder and has prepared the data.
+    """Train as a worker process; the first process has locked the run directory and prepared the data.
 
-    Carries out orders to try how fast it goes (`headwise.training.trial`) until one to train. Raises a `HeadwiseError`
-    as `train` does.
+    Carries out orders to time steps (`headwise.training.trial`) until an order to train. Raises a `HeadwiseError`, like
+    `train`.
     """
     kind = find_task(config.task)
     device = torch.device("cpu")
@@ -173,7 +189,7 @@ def _fit(
     *,
     quiet: bool,
 ) -> Progress:
-    """Train, on every rank; the first one calls `begin` once it is known that the run's checkpoint can be resumed."""
+    """Train on every rank; the first one calls `begin` after the run's last checkpoint, if any, has been loaded."""
     trainer = Trainer(task, config, run, device=device, world=world, quiet=quiet)
     world.on_first(begin)
     return trainer.fit()
@@ -182,7 +198,7 @@ def _fit(
 def _build(
     kind: TaskKind, config: Config, prepared: Prepared, device: torch.device
 ) -> tuple[torch.nn.Module, Task]:
-    """Build the model, on its device, and the task of training it."""
+    """Build the model on its device, and its training task."""
     torch.manual_seed(config.training.seed)
     model = kind.build(config, prepared).to(device)
     set_precision(model, find_precision(config.training.precision, device))
@@ -190,15 +206,15 @@ def _build(
 
 
 def _with_known_processes(config: Config, run: Path, latest: Path | None, world: World) -> Config:
-    """Return the configuration with the number of processes that a run resumes with, where it says `auto`."""
-    wanted = config.training.processes
+    """Replace `training.processes=auto` by the run's own number if the run resumes; raises `ConfigError`."""
+    processes = config.training.processes
     if world.size > 1:
-        if wanted != "auto":
+        if processes != "auto":
             raise ConfigError(
-                f"training.processes: expected auto under torchrun, which decides the number, found {wanted}"
+                f"training.processes: expected auto under torchrun, which decides the number, found {processes}"
             )
         return config
-    if wanted != "auto" or latest is None or not (run / "config.yaml").exists():
+    if processes != "auto" or latest is None or not (run / "config.yaml").exists():
         return config
     return config.with_overrides(
         [f"training.processes={Config.load(run / 'config.yaml').training.processes}"]
@@ -210,46 +226,46 @@ def _job(config: Config, run: Path) -> dict[str, Any]:
 
 
 def _fastest(task: Task, config: Config, workers: Workers, say: Callable[[str], None]) -> int:
-    """Return how many processes train fastest, of the numbers whose models fit the memory of this machine."""
+    """Return the fastest number of processes among those whose models fit into the machine's memory."""
     memory = machine_memory()
-    model = sum(p.numel() for p in task.model.parameters()) * TRAINING
+    process_memory = sum(p.numel() for p in task.model.parameters()) * TRAINING
     threads = torch.get_num_threads()
-    numbers = [n for n in candidates(threads) if n == 1 or memory is None or n * model < memory]
+    numbers = [n for n in candidates(threads) if n == 1 or memory is None or n * process_memory < memory]
     return choose_processes(task, config, threads, numbers, workers, say)
 
 
 def _prepare(
     kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]
 ) -> Prepared:
-    """Prepare the data; where the run has a checkpoint, check first that it resumes with all this."""
+    """Prepare the data; if the run has a checkpoint, check that it can resume with this configuration and data."""
     identity: dict[str, str] = {}
     if latest is None:
-        _check_ours(run)
+        _check_config_file(run)
     else:
-        _check_same(kind, config, run)
+        _check_resumable(kind, config, run)
         identity = read_state(latest)["identity"]
     prepared = kind.prepare(config, run / "prepared", expected=identity.get("data"), say=say)
-    for key, found in prepared.identity().items():
-        if identity.get(key, found) != found:
+    for key, checksum in prepared.identity().items():
+        if identity.get(key, checksum) != checksum:
             raise CheckpointError(
-                f"{latest}: was trained with {key} {identity[key]}, found {found} in {prepared.directory}; "
+                f"{latest}: was trained with {key} {identity[key]}, found {checksum} in {prepared.directory}; "
                 "use --restart to begin anew"
             )
     return prepared
 
 
-def _make_way(run: Path, restart: bool, say: Callable[[str], None]) -> None:
-    """Remove what an earlier training left, but for the prepared data, where a start is a fresh one.
+def _remove_earlier_training(run: Path, restart: bool, say: Callable[[str], None]) -> None:
+    """Remove the results of an earlier training, but not the prepared data, before a training that doesn't resume.
 
-    What was there before is gone, or is resumed from, as soon as `latest` is gone, or as long as it isn't: whenever a
-    kill comes, the checkpoints go last, and the next start finds by them that there is more to remove.
+    `latest` goes first and the checkpoints go last. So after a kill in between, nothing resumes, and the next training
+    finds checkpoints without `latest` and removes the rest.
     """
     checkpoints = Checkpoints(run)
     if not restart:
-        if not (left := checkpoints.steps()):
+        if not (steps := checkpoints.steps()):
             return
         say(
-            f"{run}: found {len(left)} checkpoints up to step {left[-1]} and no `latest` to resume from, as an "
+            f"{run}: found {len(steps)} checkpoints up to step {steps[-1]} and no `latest` to resume from, as an "
             "interrupted start leaves them; removing them"
         )
     checkpoints.forget()
@@ -259,15 +275,15 @@ def _make_way(run: Path, restart: bool, say: Callable[[str], None]) -> None:
     checkpoints.remove()
 
 
-def _write_down(config: Config, run: Path, prepared: Prepared) -> None:
-    """Write what goes with the model to come, and clear away what a kill left half-written."""
+def _write_run_files(config: Config, run: Path, prepared: Prepared) -> None:
+    """Write config.yaml and the files for inference, and remove files that a kill left half-written."""
     remove_partial(run / "*")
     prepared.save(run)
     write_text(run / "config.yaml", config.to_yaml())
 
 
-def _check_ours(run: Path) -> None:
-    """Refuse to write over another program's config.yaml."""
+def _check_config_file(run: Path) -> None:
+    """Raise `CheckpointError` if the folder has a config.yaml that Headwise didn't write."""
     file = run / "config.yaml"
     if file.exists():
         try:
@@ -279,8 +295,8 @@ def _check_ours(run: Path) -> None:
             ) from None
 
 
-def _check_same(kind: TaskKind, config: Config, run: Path) -> None:
-    """Check that a run resumes with the configuration it was begun with, or one that computes the same."""
+def _check_resumable(kind: TaskKind, config: Config, run: Path) -> None:
+    """Raise `CheckpointError` if a key has changed that must not change when the run resumes."""
     file = run / "config.yaml"
     if not file.exists():
         raise CheckpointError(f"{file}: there is no such file, though {run} has checkpoints; use --restart")
@@ -299,7 +315,7 @@ def _check_same(kind: TaskKind, config: Config, run: Path) -> None:
 
 
 def _last_scores(run: Path) -> dict[str, float]:
-    """Scores of the averaged model on the development data, empty while training hasn't ended."""
+    """Return the scores of the averaged model on the development set, empty before the end of training."""
     averaged = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "averaged"]
     return (
         {key: value for key, value in averaged[-1].items() if key not in {"kind", "step"}} if averaged else {}

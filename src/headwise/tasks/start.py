@@ -1,4 +1,4 @@
-"""What a run may begin from: another run's weights and vocabulary (`training.initialize_from`)."""
+"""Initialization from another run's weights and vocabulary (`training.initialize_from`)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.files import read_errors
 from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
 
-# Keys of `model` that may differ: they shape no parameter, and change nothing of what was learned.
+# Keys of `model` that may differ, because they change neither the parameters' shapes nor their meaning.
 _MAY_DIFFER = ("dropout", "attention_dropout", "activation_dropout", "max_length")
 _ENCODERS = ("masked_language_model", "classification", "tagging", "question_answering")
 
 
 @dataclass(frozen=True)
 class Start:
-    """A trained run to begin from."""
+    """A trained run that another one is initialized from."""
 
     run: Path
     vocabulary: Vocabulary
-    checksum: str  # 12 hexadecimal digits of its model's file
+    checksum: str  # checksum of the model file, 12 hexadecimal digits
 
     @property
     def model(self) -> Path:
-        """The file of its weights."""
+        """The model file."""
         return self.run / "model.safetensors"
 
 
 def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None:
-    """Look at the run of one of `tasks` that `training.initialize_from` names, if it does.
+    """Open the run that `training.initialize_from` names; None if it isn't set.
 
-    Raises `ConfigError` where its model is another one, naming each key that differs, and `CheckpointError` where
-    there is no such trained run.
+    Raises `ConfigError` if its model has another configuration, naming each key that differs, and `CheckpointError` if
+    there is no such trained run, or its task isn't one of `tasks`.
     """
     if config.training.initialize_from is None:
         return None
@@ -44,12 +44,12 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
         theirs = Config.of_run(run, *tasks)
     except CheckpointError as error:
         raise CheckpointError(f"training.initialize_from: {error}") from None
-    mine, other = config.model.model_dump(mode="json"), theirs.model.model_dump(mode="json")
+    own, other = config.model.model_dump(mode="json"), theirs.model.model_dump(mode="json")
     may_differ = _MAY_DIFFER if config.model.positions != "learned" else _MAY_DIFFER[:-1]
     different = [
-        f"model.{key}={other[key]} there, found {mine[key]} here"
-        for key in mine
-        if mine[key] != other[key] and key not in may_differ
+        f"model.{key}={other[key]} there, found {own[key]} here"
+        for key in own
+        if own[key] != other[key] and key not in may_differ
     ]
     if different:
         raise ConfigError(f"training.initialize_from: {run} has {'; '.join(different)}")

@@ -1,4 +1,4 @@
-"""Tagging: a label for each word, from the hidden state of its first piece (Devlin et al. 2019, section 5.3)."""
+"""Tagging: one label per word, from the hidden state of its first subword (Devlin et al. 2019, section 5.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headwise.text.datasets.tagging import TaggedSentence, TaggedSentences
 
 
 class Tagging(EncoderKind[TaggedSentence]):
-    """Give each word of a sentence a tag; with `tagging.spans`, tags name spans (IOB2)."""
+    """Task description of tagging; with `tagging.spans`, the tags are IOB2 and are scored as spans."""
 
     name = "tagging"
     scores = ("accuracy", "f1")
@@ -36,30 +36,32 @@ class Tagging(EncoderKind[TaggedSentence]):
         return config.tagging.token_dropout
 
     def logits(self, model: HeadedEncoder, batch: RowBatch) -> Tensor:
-        """Of every tag at every token, (batch, time, tags)."""
+        """Return the logits of the tags at every token, (batch, time, tags)."""
         return model.head(model(batch.ids, batch.mask))
 
     def choices(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Each first piece of a word is one."""
+        """Select the first subword of each word."""
         return logits[targets >= 0], targets[targets >= 0]
 
     def conclude(
         self, tools: Tools, examples: Sequence[TaggedSentence], encoded: Encoded, logits: list[Tensor]
     ) -> list[list[str]]:
-        """The likeliest tag of every word; of spans, the likeliest tags that are IOB2 together."""
-        words: list[list[Tensor]] = [[] for _ in examples]
-        for owner, targets, one in zip(encoded.owners, encoded.targets, logits, strict=True):
-            words[owner] += [one[place] for place, target in enumerate(targets) if target != -1]
-        found = []
-        for rows in words:
-            scores = torch.stack(rows)  # (words, tags)
-            chosen = (
+        """Return the most probable tag of every word; for spans, the most probable valid IOB2 sequence."""
+        sentences: list[list[Tensor]] = [[] for _ in examples]
+        for owner, targets, row_logits in zip(encoded.owners, encoded.targets, logits, strict=True):
+            sentences[owner] += [
+                row_logits[position] for position, target in enumerate(targets) if target != -1
+            ]
+        predicted = []
+        for words in sentences:
+            scores = torch.stack(words)  # (words, tags)
+            best = (
                 best_iob2(scores, tools.labels)
                 if tools.config.tagging.spans
                 else scores.argmax(dim=-1).tolist()
             )
-            found.append([tools.labels[tag] for tag in chosen])
-        return found
+            predicted.append([tools.labels[tag] for tag in best])
+        return predicted
 
     def score(
         self,
@@ -68,14 +70,17 @@ class Tagging(EncoderKind[TaggedSentence]):
         examples: Sequence[TaggedSentence],
         predicted: list[list[str]],
     ) -> dict[str, Any]:
-        """Accuracy (words) and the scores of each tag; F1 is that of spans, or the mean of all tags'. In percent."""
+        """Return the accuracy per word, F1 and the scores of each tag or span type, in percent.
+
+        F1 is that of spans with `tagging.spans`, else the mean over all tags (macro F1).
+        """
         gold = [example.tags for example in examples]
-        said, there = [t for s in predicted for t in s], [t for s in gold for t in s]
-        found = {"accuracy": accuracy(said, there), "words": len(there)}
+        predicted_tags, gold_tags = [t for s in predicted for t in s], [t for s in gold for t in s]
+        scores = {"accuracy": accuracy(predicted_tags, gold_tags), "words": len(gold_tags)}
         if config.tagging.spans:
-            return found | score_spans(predicted, gold)
-        classes = by_class(said, there, sorted({*labels, *there}))
-        return found | {"f1": sum(c["f1"] for c in classes.values()) / len(classes), "types": classes}
+            return scores | score_spans(predicted, gold)
+        classes = by_class(predicted_tags, gold_tags, sorted({*labels, *gold_tags}))
+        return scores | {"f1": sum(c["f1"] for c in classes.values()) / len(classes), "types": classes}
 
     def describe(self, record: dict[str, Any]) -> list[str]:  # noqa: D102
         lines = [f"accuracy   {record['accuracy']:6.2f}  of {record['words']:,} words"]
@@ -88,11 +93,11 @@ class Tagging(EncoderKind[TaggedSentence]):
         return [*lines, *class_table(record["types"])]
 
     def question(self, line: str, place: str) -> TaggedSentence:
-        """A line is a sentence, its words separated by white space."""
+        """Read a line as a sentence of words separated by white space."""
         return TaggedSentence(line.split(), [])
 
     def answer(self, tools: Tools, example: TaggedSentence, predicted: list[str]) -> Prediction:
-        """The tags, separated by spaces."""
+        """Return the tags, separated by spaces; the record has the words and the spans, too."""
         record: dict[str, Any] = {"words": example.words, "tags": predicted}
         if tools.config.tagging.spans:
             record["spans"] = [
@@ -103,23 +108,25 @@ class Tagging(EncoderKind[TaggedSentence]):
 
 
 def best_iob2(logits: Tensor, labels: Sequence[str]) -> list[int]:
-    """Find the likeliest sequence of tags in which I-TYPE follows B-TYPE or I-TYPE (Viterbi 1967).
+    """Return the most probable tag ids in which I-TYPE only follows B-TYPE or I-TYPE (Viterbi 1967).
 
-    logits (words, tags), of at least one word; each word's tags are taken as independent but for that.
+    logits (words, tags), of at least one word. Apart from that constraint, the tags of words are independent.
     """
-    before = torch.tensor([[_may_follow(old, new) for new in labels] for old in ["O", *labels]])  # (old, new)
-    forbidden = torch.zeros(before.shape).masked_fill(~before, -torch.inf)
+    allowed = torch.tensor(  # (previous, next)
+        [[_may_follow(previous, next_tag) for next_tag in labels] for previous in ["O", *labels]]
+    )
+    transitions = torch.zeros(allowed.shape).masked_fill(~allowed, -torch.inf)
     log_p = logits.log_softmax(dim=-1)
-    best, came = log_p[0] + forbidden[0], []
+    best, backpointers = log_p[0] + transitions[0], []
     for word in log_p[1:]:
-        total, origin = (best[:, None] + forbidden[1:]).max(dim=0)
+        total, origin = (best[:, None] + transitions[1:]).max(dim=0)
         best = total + word
-        came.append(origin)
+        backpointers.append(origin)
     tags = [int(best.argmax())]
-    for origin in reversed(came):
+    for origin in reversed(backpointers):
         tags.append(int(origin[tags[-1]]))
     return tags[::-1]
 
 
-def _may_follow(old: str, new: str) -> bool:
-    return not new.startswith("I-") or old in (f"B-{new[2:]}", new)
+def _may_follow(previous: str, next_tag: str) -> bool:
+    return not next_tag.startswith("I-") or previous in (f"B-{next_tag[2:]}", next_tag)

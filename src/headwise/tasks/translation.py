@@ -1,4 +1,4 @@
-"""Translation as a task for the loop."""
+"""Translation: training task, validation by BLEU, and task description."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headwise.errors import ConfigError
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
-from headwise.tasks.base import Evaluation, EvaluationRequest, Measured, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.start import Start, find_start
 from headwise.text.batches.pairs import Batch, BatchStream, make_batch
 from headwise.text.datasets.parallel import PreparedData
@@ -30,31 +30,23 @@ from headwise.text.tokens.subwords import EOS, PAD, Subwords
 from headwise.text.tokens.vocabulary import Pieces
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
-_SAMPLE = 100  # pairs translated, at most, while the model knows next to nothing
-_IGNORANT = 0.75  # it does while its loss is above this share of the entropy of single subwords
-_MARGIN = 10  # subwords that any validation's output may have besides what its source's length makes usual
-_USUAL = 0.999  # share of the training pairs whose lengths are usual
-_MOST = 1_000_000  # lengths or subwords that such numbers are taken from
+_SAMPLE = 100  # pairs to translate, at most, while the model is almost untrained
+_UNTRAINED = 0.75  # "almost untrained" means a loss above this share of the unigram entropy
+_MARGIN = 10  # constant in the length limit of a validation's outputs (see `usual_lengths`)
+_USUAL = 0.999  # share of the training pairs that satisfy the length limit
+_MOST = 1_000_000  # lengths or subwords that statistics are computed from, at most
 
 
-class TranslationTask:
-    """Learn to translate prepared sentence pairs."""
+class TranslationTask(PreparedTask[PreparedData, Seq2Seq]):
+    """Training task of translation."""
 
     def __init__(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> None:
-        self.config = config
-        self.prepared = prepared
-        self.model = model
+        super().__init__(config, prepared, model)
         start = find_start(config, ["denoising"])
-        self._measured = Measured(model)
-        self._begun_from = {"initialized_from": start.checksum} if start else {}
-
-    @property
-    def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
-        return self.config.model.d_model
+        self._initialized_from = {"initialized_from": start.checksum} if start else {}
 
     def batches(self, rank: int, world: int) -> BatchStream:
-        """Training batches of one rank."""
+        """Return the training batches of one rank."""
         return BatchStream(
             self.prepared,
             self.config.batch.tokens,
@@ -67,43 +59,45 @@ class TranslationTask:
         )
 
     def loss(self, batch: Batch) -> LossSum:
-        """Loss of one batch; see `translation_loss`."""
+        """Return the loss of one batch; see `translation_loss`."""
         return translation_loss(self.model, batch, self.config.training)
 
     @torch.no_grad()
     def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Loss (nats per target subword, without smoothing), perplexity, and BLEU on the development data, if any.
+        """Return the loss (nats per target subword, without smoothing), perplexity and BLEU on the development set.
 
-        BLEU is sacreBLEU's default on the development text; `translated` says of how many pairs. The final one searches
-        with the run's own options. Those before bound the length by what is usual in the training text (see
-        `usual_lengths`). While the loss says that the model knows next to nothing, its translations have no end of
-        their own: the final search is bounded like those before, and those take evenly spread pairs alone, always the
-        same, and call it `sample_bleu`, as it doesn't compare with that of all.
+        BLEU is sacreBLEU's default on the development text; `translated` is the number of translated pairs. The final
+        validation searches with the run's own options; earlier ones limit the output length (see `usual_lengths`).
+
+        The outputs of an almost untrained model, which is recognized by its loss, run to the length limit. Therefore
+        the final search then has the limit of earlier ones, and earlier validations translate only a sample: evenly
+        spaced pairs, always the same. That score is called `sample_bleu`, because it isn't comparable with `bleu`.
         """
         dev = self.prepared.dev
         if not len(dev):
             return {}
-        scores = self._measured.once("loss", self._loss)
+        scores = self._score_cache.once("loss", self._scores)
         if self.config.training.validate_bleu:
-            ignorant = scores["loss"] > _IGNORANT * self._ignorance
-            options = self._search(final and not ignorant)
-            rows = tuple(range(len(dev)))
-            if ignorant and not final and len(rows) > _SAMPLE:
-                rows = rows[:: -(-len(rows) // _SAMPLE)]
-            scores |= self._measured.once((options, rows), lambda: self._bleu(options, rows))
+            untrained = scores["loss"] > _UNTRAINED * self._unigram_entropy
+            options = self._search_options(final and not untrained)
+            pairs = tuple(range(len(dev)))
+            if untrained and not final and len(pairs) > _SAMPLE:
+                pairs = pairs[:: -(-len(pairs) // _SAMPLE)]
+            scores |= self._score_cache.once((options, pairs), lambda: self._bleu(options, pairs))
         return scores
 
-    def _loss(self) -> dict[str, float]:
+    def _scores(self) -> dict[str, float]:
+        """Return the loss and perplexity on the development set."""
         dev, nll, tokens = self.prepared.dev, 0.0, 0
-        for rows in plan_batches(
+        for pairs in plan_batches(
             dev.source_lengths, dev.target_lengths, self._validation_tokens(), seed=0, epoch=0
         ):
-            loss = self.loss(make_batch(dev, rows))
+            loss = self.loss(make_batch(dev, pairs))
             nll += loss.nll.item()
             tokens += loss.count
         return {"loss": nll / tokens, "perplexity": math.exp(min(nll / tokens, 700.0))}
 
-    def _search(self, final: bool) -> SearchOptions:
+    def _search_options(self, final: bool) -> SearchOptions:
         decoding = self.config.decoding
         if final:
             return SearchOptions(beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length)
@@ -114,14 +108,15 @@ class TranslationTask:
             length_factor=self._length_factor,
         )
 
-    def _bleu(self, options: SearchOptions, rows: Sequence[int]) -> dict[str, float]:
+    def _bleu(self, options: SearchOptions, pairs: Sequence[int]) -> dict[str, float]:
         subwords = self.prepared.subwords
         engine = fastest_engine(self.model, self.config.model, subwords)
         translator = Translator(engine, subwords, self.config.decoding)
-        found = translator.translate([self.prepared.dev_source[row] for row in rows], options)
-        score = bleu([t.text for t in found], [self.prepared.dev_target[row] for row in rows]).score
-        name = "bleu" if len(rows) == len(self.prepared.dev) else "sample_bleu"
-        return {name: score, "translated": len(rows)}
+        translations = translator.translate([self.prepared.dev_source[pair] for pair in pairs], options)
+        references = [self.prepared.dev_target[pair] for pair in pairs]
+        score = bleu([t.text for t in translations], references).score
+        name = "bleu" if len(pairs) == len(self.prepared.dev) else "sample_bleu"
+        return {name: score, "translated": len(pairs)}
 
     @cached_property
     def _length_factor(self) -> float:
@@ -129,7 +124,7 @@ class TranslationTask:
         return usual_lengths(train.source_lengths, train.target_lengths, _MARGIN)
 
     @cached_property
-    def _ignorance(self) -> float:
+    def _unigram_entropy(self) -> float:
         train = self.prepared.train
         ends = {EOS: len(train)}
         return entropy(train.target_table.values, ends)
@@ -141,16 +136,16 @@ class TranslationTask:
         return max(self.config.batch.tokens, longest)
 
     def locate(self, batch: Batch) -> str:
-        """Name the lines of a batch."""
+        """Return the lines of a batch."""
         return self.prepared.train.locate(batch.rows)
 
     def identity(self) -> dict[str, str]:
-        """Checksums of the text, of the subword model, and of what training started from."""
-        return self.prepared.identity() | self._begun_from
+        """Return the checksums of the text, of the subword model and of the initial model, if any."""
+        return self.prepared.identity() | self._initialized_from
 
 
 def translation_loss(model: Seq2Seq, batch: Batch, options: TrainingConfig) -> LossSum:
-    """Label-smoothed cross-entropy summed over target tokens, with R-Drop where training asks for it."""
+    """Return the label-smoothed cross-entropy, with R-Drop if configured, summed over target tokens."""
     device = next(model.parameters()).device
     source, mask = batch.source.to(device), batch.source_mask.to(device)
     target_input = batch.target_input.to(device)
@@ -158,7 +153,7 @@ def translation_loss(model: Seq2Seq, batch: Batch, options: TrainingConfig) -> L
     real = (targets != PAD).nonzero().squeeze(1)
     weight, smoothing = model.output_weight, options.label_smoothing
     if options.r_drop > 0 and model.training:
-        # Two dropout masks for every sentence, in one pass (Liang et al. 2021, section 2.2).
+        # Both dropout masks of every sentence pair in one pass (Liang et al. 2021, section 2.2).
         hidden = model(source.repeat(2, 1), mask.repeat(2, 1), target_input.repeat(2, 1)).flatten(0, 1)
         hidden = hidden[torch.cat([real, real + targets.numel()])]
         total, nll = r_drop_cross_entropy(hidden, weight, targets[real], smoothing, options.r_drop)
@@ -171,7 +166,7 @@ def translation_loss(model: Seq2Seq, batch: Batch, options: TrainingConfig) -> L
 def usual_lengths(sources: NDArray[Any], targets: NDArray[Any], margin: int) -> float:
     """Return the lowest factor f with |Y| ≤ f · |X| + margin for 99.9 % of the pairs, and at least the mean |Y| / |X|.
 
-    `sources` and `targets` are the lengths in subwords, end symbols included; of very many, evenly spread ones count.
+    `sources` and `targets` are the lengths in subwords, EOS included; of very many, an evenly spaced sample is used.
     """
     step = -(-len(sources) // _MOST)
     sources, targets = sources[::step].astype(np.float64), targets[::step].astype(np.float64)
@@ -180,9 +175,9 @@ def usual_lengths(sources: NDArray[Any], targets: NDArray[Any], margin: int) -> 
 
 
 def entropy(values: NDArray[Any], more: Mapping[int, int]) -> float:
-    """Return the entropy of a text's subwords in nats: the loss of a model that knows how frequent each is, no more.
+    """Return the unigram entropy of a text's subwords in nats: the loss of a model that predicts their frequencies.
 
-    `more` counts subwords that aren't in `values`; of a very long text, evenly spread parts count.
+    `more` has the counts of further subwords; of a very long text, an evenly spaced sample is used.
     """
     step = -(-len(values) // _MOST)
     counts = np.bincount(values[::step], minlength=max(more, default=0) + 1).astype(np.float64)
@@ -193,7 +188,7 @@ def entropy(values: NDArray[Any], more: Mapping[int, int]) -> float:
 
 
 class Translation(TaskKind):
-    """From sentences of one language to those of another."""
+    """Task description of translation."""
 
     name = "translation"
     unused = (
@@ -204,7 +199,7 @@ class Translation(TaskKind):
         "model.segments",
         "model.prefix",
     )
-    # Text may have moved: its checksum tells whether it is the same.
+    # Files may be moved, because their checksum shows whether the text is the same.
     may_change = (
         "data.source",
         "data.target",
@@ -243,12 +238,12 @@ class Translation(TaskKind):
         return TranslationTask(config, prepared, model)
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Translations are scored against references, which `headwise evaluate` takes as options of its own."""
+        """Raise `ConfigError`: translations are scored by options of their own of `headwise evaluate`."""
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
 
 
 def _subwords(start: Start, config: Config) -> Subwords:
-    """The subwords of the run to begin from; raises `ConfigError` where a translation can't be made of them."""
+    """Return the subwords of the initial run; raises `ConfigError` if they can't be used for translation."""
     if not isinstance(start.vocabulary, Pieces) or not config.subwords.joint:
         found = "characters" if config.subwords.joint else "subwords.joint=false"
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A worker process of a training (`python -m headwise.tasks.worker`), which gets its orders from the first one."""
+"""A worker process of a training (`python -m headwise.tasks.worker`), with orders from the first process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headwise.errors import HeadwiseError
 from headwise.tasks.run import work
 from headwise.training.workers import orders, report_error
 
-_PATIENCE = 5.0  # seconds for the first process to end this one
+_STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
 
 
 def main() -> int:
-    """Carry out the job and its orders; returns the exit code."""
+    """Carry out the job and its orders; return the exit code."""
     lines = orders()
     job = next(lines)
     try:
@@ -24,9 +24,8 @@ def main() -> int:
         report_error(error)
         return 2
     except RuntimeError:
-        time.sleep(
-            _PATIENCE
-        )  # where the first process broke off, it ends this one, and nobody needs to read why
+        # If the first process failed, it stops this one during the wait, and no second error is printed.
+        time.sleep(_STOP_TIMEOUT)
         raise
     return 0
 

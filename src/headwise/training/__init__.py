@@ -1,1 +1,4 @@
-"""The training loop and what it needs: a task says what is being learned."""
+"""The training loop: its optimizer, schedule, loss, checkpoints and data parallelism.
+
+What is trained is a `headwise.training.task.Task`.
+"""

@@ -1,20 +1,21 @@
-"""Checkpoints: everything a run needs to resume as if it had never stopped.
+"""Checkpoints: the complete state of a training run, so that it resumes as if it had never stopped.
 
-A run keeps `checkpoints/step-00000800/` folders:
+The run directory has one folder per checkpoint, such as `checkpoints/step-00000800/`:
 
-    model.safetensors       parameters, float32, shared ones once
+    model.safetensors       parameters, float32; shared parameters are stored once
     optimizer.safetensors   Adam's moments and step counts, by parameter name
-    random.safetensors      generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
+    random.safetensors      random generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
     state.json              step, token counts, best score, data position, start, checksums of all four
 
-and two one-line files, `latest` and `best`, that name one of them. A folder is written beside its place, flushed
-and renamed, so a kill at any moment leaves either the old checkpoint or the new one. Nothing is unpickled.
+Two one-line files, `latest` and `best`, each name one checkpoint. A checkpoint is written to a temporary folder,
+flushed and renamed, so a kill at any moment leaves either the old checkpoint or the new one. Nothing is unpickled.
 
-Every fresh start of a run draws an identifier of its own, which its checkpoints carry and a resumed run keeps: what an
-earlier start left in the folder is never averaged with them.
+Every training that doesn't resume draws a random identifier, the start. Its checkpoints record the start, and a resumed
+training keeps it. Checkpoints of different starts are never averaged.
 
-Checkpoints are averaged at the multiples of `training.checkpoint_every` and at the end; what an interruption or a
-best score saves in between is for resuming and for choosing, so that a run comes out the same with and without.
+Only the checkpoints at multiples of `training.checkpoint_every` and the newest one are averaged. The others, saved
+by an interruption or for a best score, serve only to resume and to select the best model. So an interruption doesn't
+change the average.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ from headwise.training.randomness import restore_random
 FORMAT = 1
 _STATE = "state.json"
 _TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
-_PARTS = ("progress", "identity", "sha256")  # of a state, each with names
+_PARTS = ("progress", "identity", "sha256")  # entries of state.json that are JSON objects
 _DAMAGED = "expected the file that this checkpoint was saved with, found a damaged or missing one"
 
 
 def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters by name, shared ones once, on the CPU and contiguous."""
+    """Return the parameters by name, on the CPU and contiguous; shared parameters occur once."""
     return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
 
 
 class Checkpoints:
-    """The checkpoints of one run directory; `start` identifies the start of the run that new ones belong to."""
+    """The checkpoints of one run directory; new ones record `start`, the identifier of the training."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -63,53 +64,53 @@ class Checkpoints:
         self.start = ""
 
     def begin(self) -> None:
-        """Let what is saved from now on belong to a start of its own, until `load` resumes another."""
+        """Draw a new start, which checkpoints record from now on, until `load` resumes another one."""
         self.start = secrets.token_hex(8)
 
     def steps(self) -> list[int]:
-        """Steps of all whole checkpoints, oldest first."""
+        """Steps of all complete checkpoints, oldest first."""
         names = (re.fullmatch(r"step-(\d{8,})", p.name) for p in self.folder.glob("step-*") if p.is_dir())
         return sorted(int(name[1]) for name in names if name)
 
     def to_average(self, last: int, every: int) -> list[int]:
-        """Steps of the last so many checkpoints that averaging takes: multiples of `every`, and the newest.
+        """Steps of the checkpoints to average: the `last` ones among the multiples of `every` and the newest.
 
-        Those of an earlier start, which an interrupted `--restart` may leave, aren't among them.
+        Checkpoints of an earlier start, which an interrupted `--restart` may leave behind, are excluded.
         """
-        steps = self._of_this_start()
+        steps = self._steps_of_current_start()
         return [step for step in steps if step % every == 0 or step == steps[-1]][-last:]
 
-    def _of_this_start(self) -> list[int]:
-        """Steps of the checkpoints from the start that `latest`, or else the newest, belongs to.
+    def _steps_of_current_start(self) -> list[int]:
+        """Steps of the checkpoints with the same start as `latest`, or else as the newest checkpoint.
 
-        One whose state can't be read counts among them, so that whoever needs it says so.
+        A checkpoint whose state can't be read is included, so that the code that uses it reports the error.
         """
         steps = self.steps()
         named = self._named("latest") or (self.path(steps[-1]) if steps else None)
         starts = {step: _start_of(self.path(step)) for step in steps}
-        wanted = _start_of(named) if named else None
-        return [step for step in steps if None in (wanted, starts[step]) or starts[step] == wanted]
+        current = _start_of(named) if named else None
+        return [step for step in steps if None in (current, starts[step]) or starts[step] == current]
 
     def path(self, step: int) -> Path:
         """Folder of the checkpoint of this step."""
         return self.folder / f"step-{step:08d}"
 
     def latest(self) -> Path | None:
-        """Folder to resume from, or None for a fresh run; raises `CheckpointError` where the name points nowhere."""
+        """Checkpoint to resume from, or None for a new run; raises `CheckpointError` if the named one is missing."""
         return self._named("latest")
 
     def best(self) -> Path | None:
-        """Folder with the best validation score, or None before the first validation."""
+        """Checkpoint with the best validation score, or None before the first validation."""
         return self._named("best")
 
     def _named(self, name: str) -> Path | None:
         try:
-            wanted = (self.run / name).read_text(encoding="utf-8", errors="replace").strip()
+            folder = (self.run / name).read_text(encoding="utf-8", errors="replace").strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        path = self.folder / wanted
-        if not wanted or not path.is_dir():
-            raise CheckpointError(f"{self.run / name}: names checkpoint {wanted!r}, found no such folder")
+        path = self.folder / folder
+        if not folder or not path.is_dir():
+            raise CheckpointError(f"{self.run / name}: names checkpoint {folder!r}, found no such folder")
         return path
 
     def save(
@@ -120,9 +121,10 @@ class Checkpoints:
         identity: dict[str, str],
         randoms: Sequence[dict[str, Tensor]],
     ) -> Path:
-        """Write the checkpoint of `progress.step` and let `latest` name it.
+        """Write the checkpoint of `progress.step` and make `latest` name it.
 
-        Raises `TrainingError` where the disk is full or the folder can't be written.
+        `randoms` has the random generator states of every rank. Raises `TrainingError` if the disk is full or the
+        folder can't be written.
         """
         path = self.path(progress.step)
         with atomic_directory(path) as folder:
@@ -143,11 +145,11 @@ class Checkpoints:
         return path
 
     def mark_best(self, step: int) -> None:
-        """Let `best` name the checkpoint of this step."""
+        """Make `best` name the checkpoint of this step."""
         write_text(self.run / "best", self.path(step).name + "\n")
 
     def prune(self, last: int, every: int) -> None:
-        """Remove all but the checkpoints to average, the best one and the latest one."""
+        """Remove all checkpoints except those to average, the best one and the latest one."""
         kept = {self.path(step) for step in self.to_average(last, every)} | {self.latest(), self.best()}
         remove_partial(self.path(0).with_name("step-*"))
         for step in self.steps():
@@ -155,33 +157,34 @@ class Checkpoints:
                 remove_directory(self.path(step))
 
     def write_average(self, steps: Sequence[int], file: Path, configuration: str) -> dict[str, Tensor]:
-        """Average the checkpoints of these steps into a model file that says what it was made from.
+        """Average the checkpoints of these steps and write the result as a model file.
 
-        Returns the parameters. Raises as `average`, and `TrainingError` where the file can't be written.
+        The file's metadata has the digest of the configuration, the steps and the identity of the data. Returns the
+        parameters. Raises the errors of `average`, and `TrainingError` if the file can't be written.
         """
         folders = [self.path(step) for step in steps]
         averaged = average(folders)
         recipe = {"configuration": configuration, "steps": list(steps), **read_state(folders[-1])["identity"]}
-        # Under one name: safetensors would write several in no fixed order, and the file differ from time to time.
+        # One metadata entry: safetensors writes several in no fixed order, so that the file would not be reproducible.
         write_bytes(file, save(averaged, {"headwise": json.dumps(recipe, sort_keys=True)}))
         return averaged
 
     def forget(self) -> None:
-        """Remove the names `latest` and `best`: from then on nothing is resumed from."""
+        """Remove `latest` and `best`, so that no training resumes from these checkpoints."""
         for name in ("latest", "best"):
             (self.run / name).unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove all checkpoints; first their names, so that a kill on the way leaves a run without any."""
+        """Remove all checkpoints, `latest` and `best` first, so that nothing resumes after a kill in between."""
         self.forget()
         remove_partial(self.path(0).with_name("step-*"))
         for step in self.steps():
             remove_directory(self.path(step))
 
     def rewind(self, progress: Progress) -> None:
-        """Make all agree with a checkpoint that a run resumes from: nothing is newer, and `best` is its best.
+        """Remove the checkpoints newer than the one resumed from, and restore its `best`.
 
-        A kill may have come after a checkpoint was in place and before `latest` or `best` named it.
+        They exist if the run was killed after a checkpoint was renamed and before `latest` or `best` was updated.
         """
         for step in self.steps():
             if step > progress.step:
@@ -200,23 +203,23 @@ class Checkpoints:
         rank: int = 0,
         ranks: int = 1,
     ) -> Progress:
-        """Restore everything from the checkpoint at `path`, the random generators of this rank of `ranks` included.
+        """Restore parameters, optimizer state, this rank's random generators and the start from a checkpoint.
 
-        Raises `CheckpointError` where a file is missing or damaged, or the run was made from other data or by
-        another number of processes.
+        Returns the progress. Raises `CheckpointError` if a file is missing or damaged, or if the checkpoint was made
+        from other data (`identity`) or with another number of `ranks`.
         """
         record = read_state(path)
         if damaged := find_damage(path, record):
-            others = [p.name for step in self._of_this_start() if (p := self.path(step)) != path]
+            others = [p.name for step in self._steps_of_current_start() if (p := self.path(step)) != path]
             way_out = (
                 f"write {others[-1]} into {self.run / 'latest'} to go on from there, or " if others else ""
             )
             raise CheckpointError(f"{damaged}: {_DAMAGED}; {way_out}use --restart to begin anew")
         for key, value in identity.items():
-            found = record["identity"].get(key)
-            if found != value:
+            recorded = record["identity"].get(key)
+            if recorded != value:
                 raise CheckpointError(
-                    f"{path}: expected a checkpoint with {key} {value}, found one with {found}; "
+                    f"{path}: expected a checkpoint with {key} {value}, found one with {recorded}; "
                     "use another run directory, or --restart to begin anew"
                 )
         progress = read_progress(path / _STATE, record["progress"])
@@ -242,14 +245,14 @@ class Checkpoints:
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(parameters[name])
-                # `step` stays where the optimizer made it: fused Adam keeps it beside the parameter.
+                # `step` is moved, too, because fused Adam keeps it on the parameter's device.
                 optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in states[name].items()}
         self.start = record.get("start", "")
         return progress
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """Read a checkpoint's state.json; raises `CheckpointError` where it isn't one of ours."""
+    """Read a checkpoint's state.json; raises `CheckpointError` if it is missing, damaged or not Headwise's."""
     file = path / _STATE
     if not file.exists():
         raise CheckpointError(f"{file}: there is no such file, so {path} is not a Headwise checkpoint")
@@ -272,7 +275,7 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) -> Path | None:
-    """Compare a checkpoint's files, or `only` some, with the checksums in its state; returns one that differs."""
+    """Compare a checkpoint's files, or those in `only`, with its checksums; return the first one that differs."""
     checksums = record["sha256"]
     if checksums.get(_STATE) != _state_sha256(record):
         return path / _STATE
@@ -283,7 +286,7 @@ def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) ->
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Read a safetensors file; raises `CheckpointError` where it is missing or damaged."""
+    """Read a safetensors file; raises `CheckpointError` if it is missing or damaged."""
     try:
         return load_file(file)
     except (SafetensorError, OSError, ValueError) as error:
@@ -295,8 +298,8 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 def average(folders: Sequence[Path]) -> dict[str, Tensor]:
     """Average the parameters of several checkpoints (the paper's section 6.1), in float64.
 
-    Raises `CheckpointError` where there is none, one is damaged, they come from different data, subwords or starts of a
-    run, or their parameters differ in name or shape.
+    Raises `CheckpointError` if `folders` is empty, if a checkpoint is damaged, if they come from different data,
+    subwords or starts of a run, or if their parameters differ in name or shape.
     """
     if not folders:
         raise CheckpointError("averaging needs at least one checkpoint, found none")
@@ -332,7 +335,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
 
 
 def _start_of(path: Path) -> str | None:
-    """Which start of the run a checkpoint belongs to; empty if it doesn't say, None if its state is damaged."""
+    """Return the start that a checkpoint records, empty if it records none, None if its state is damaged."""
     try:
         return read_state(path).get("start", "")
     except CheckpointError:
@@ -340,17 +343,17 @@ def _start_of(path: Path) -> str | None:
 
 
 def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
-    """Write a safetensors file; a failure is an `OSError`, whatever library reports it."""
+    """Write a safetensors file; raises `OSError` for every failure, also for those that safetensors reports."""
     try:
         save_file(tensors, file)
-    except SafetensorError as error:  # it tells the system's number in its text only
+    except SafetensorError as error:  # the system's error number is only in its message
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
         raise OSError(number, os.strerror(number), str(file)) from error
 
 
 def _state_sha256(record: dict[str, Any]) -> str:
-    """Return the checksum of a state but for its own entry."""
+    """Return the checksum of a state without the checksum's own entry."""
     checksums = {name: value for name, value in record["sha256"].items() if name != _STATE}
     return hashlib.sha256(json.dumps({**record, "sha256": checksums}, sort_keys=True).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""The training loop. It knows steps, gradients and checkpoints, and nothing of what is being learned."""
+"""The training loop: steps, learning rate, validation and checkpoints, for any `headwise.training.task.Task`."""
 
 from __future__ import annotations
 
@@ -29,46 +29,46 @@ from headwise.training.randomness import random_state, seed_random
 from headwise.training.schedule import ends_at_last_step, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
 
-_HANG_UP = getattr(signal, "SIGHUP", None)  # there is none on Windows
-# What asks a training to stop: Ctrl-C, a batch system or service manager, and a terminal that is closed.
-_STOPPING = [signal.SIGINT, signal.SIGTERM, *([_HANG_UP] if _HANG_UP else [])]
+_HANG_UP = getattr(signal, "SIGHUP", None)  # doesn't exist on Windows
+# Signals that stop training: Ctrl-C, a batch system or service manager, and a closed terminal.
+_STOP_SIGNALS = [signal.SIGINT, signal.SIGTERM, *([_HANG_UP] if _HANG_UP else [])]
 
 
 class Interruption:
-    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a request to stop after the step; a second one stops at once.
+    """Handler of Ctrl-C, SIGTERM and SIGHUP: the first requests a stop after the step, a second one stops at once.
 
-    A SIGHUP is neither the first nor the second of such two, as terminals and service managers send it beside another
-    signal. Where it is ignored (nohup), it stays ignored.
+    SIGHUP requests a stop but isn't counted, because terminals and service managers send it together with another
+    signal. If it is ignored (nohup), it stays ignored.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._told = False  # by a person or program that may grow impatient
+        self._received = False  # whether SIGINT or SIGTERM has arrived
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen while the block runs; outside the main thread there is nothing to hear."""
+        """Install the signal handlers while the block runs; outside the main thread, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        heard = [s for s in _STOPPING if s != _HANG_UP or signal.getsignal(s) is not signal.SIG_IGN]
-        before = {s: signal.signal(s, self._request) for s in heard}
+        handled = [s for s in _STOP_SIGNALS if s != _HANG_UP or signal.getsignal(s) is not signal.SIG_IGN]
+        previous = {s: signal.signal(s, self._request) for s in handled}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         if number != _HANG_UP:
-            if self._told:
+            if self._received:
                 raise KeyboardInterrupt
-            self._told = True
+            self._received = True
         self.requested = True
 
 
 class Trainer:
-    """Trains one task in one run directory, from wherever its last checkpoint stands."""
+    """Trainer of one task in one run directory; it resumes from the last checkpoint, if there is one."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Trainer:
         world: World | None = None,
         quiet: bool = False,
     ) -> None:
-        """Load the run's last checkpoint; raises `CheckpointError` for one that can't be resumed from."""
+        """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it."""
         self.task, self.config, self.run, self.device = task, config, run, device
         if device.type == "cpu":
             keep_freed_memory()
@@ -104,12 +104,12 @@ class Trainer:
         )
 
     def fit(self) -> Progress:
-        """Train to the end, or until interrupted; returns where the run stands.
+        """Train to the end, or until interrupted; returns the progress.
 
-        `progress.finished` says why it ended and is empty after an interruption. Raises `TrainingError` for a
-        loss that isn't finite or a disk that is full.
+        `progress.finished` gives the reason why training ended and is empty after an interruption. Raises
+        `TrainingError` for a loss that isn't finite or a full disk.
         """
-        self.progress.finished = self._reason_to_end()  # asked anew: the limits may be others now
+        self.progress.finished = self._reason_to_end()  # recomputed, because the limits may have changed
         if self.progress.finished and self.world.on_first(self._has_model):
             self.monitor.say(f"{self.run}: already trained ({self.progress.finished})")
             return self.progress
@@ -127,7 +127,7 @@ class Trainer:
         return self.progress
 
     def _own_batches(self) -> BatchSource:
-        """The batches of this rank: all of its own, or its share of each one where the ranks share them."""
+        """Return the batches of this rank: batches of its own, or its share of each batch if ranks share batches."""
         if not self.world.shares_batches:
             return self.task.batches(self.world.rank, self.world.size)
         batches = self.task.batches(0, 1)
@@ -138,7 +138,7 @@ class Trainer:
         latest = self.checkpoints.latest()
         if latest is None:
             self.checkpoints.begin()
-            # Every rank drew the same initial parameters; from here on each has its own randomness.
+            # Initial parameters were drawn with the same seed on every rank; from here on each rank has its own seed.
             seed_random(self.options.seed * 1_000_003 + self.world.rank)
             self.world.broadcast_parameters(p.data for p in self.parameters)
             return
@@ -150,7 +150,7 @@ class Trainer:
         self.monitor.say(f"resuming from {latest} (step {self.progress.step})")
 
     def _has_model(self) -> bool:
-        """Whether the end of training has been recorded, and its model averages what is to be averaged now."""
+        """Whether the final scores are recorded and the run's model is the average of the current checkpoints."""
         records = read_metrics(self.run / "metrics.jsonl")
         recorded = any(r["kind"] == "averaged" and r["step"] == self.progress.step for r in records)
         file = self.run / "model.safetensors"
@@ -187,7 +187,7 @@ class Trainer:
                 return
 
     def _reason_to_end(self) -> str:
-        """Say why training has reached its end, or return an empty string."""
+        """Return the reason why training ends now, or an empty string."""
         if self.progress.step >= self.options.max_steps:
             return f"reached {self.options.max_steps} steps"
         limit = self.options.max_minutes
@@ -200,7 +200,7 @@ class Trainer:
         return ""
 
     def step(self, stream: Iterator[Any]) -> int:
-        """Make one optimizer step over `accumulate` batches on every rank; returns the target tokens of all of them."""
+        """Do one optimizer step over `accumulate` batches on every rank; return the target tokens of all ranks."""
         self.model.train()
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
         try:
@@ -238,9 +238,9 @@ class Trainer:
         loss = progress.recent_nll / progress.recent_tokens
         progress.recent_nll, progress.recent_tokens = 0.0, 0
         speed, per_step = window.read()
-        left = (self.pace.last_step - progress.step) * per_step
+        seconds_left = (self.pace.last_step - progress.step) * per_step
         if options.max_minutes is not None:
-            left = min(left, options.max_minutes * 60 - progress.seconds)
+            seconds_left = min(seconds_left, options.max_minutes * 60 - progress.seconds)
         if self.world.first:
             self.monitor.max_steps = self.pace.last_step
             self.monitor.train(
@@ -249,12 +249,12 @@ class Trainer:
                 rate=self._rate(),
                 speed=speed,
                 seconds=progress.seconds,
-                seconds_left=left,
+                seconds_left=seconds_left,
             )
 
     def _validate(self) -> bool:
-        """Score the model on the development data, if there is any; returns whether it is the best so far."""
-        progress, wanted, stride = self.progress, self.options.best_by, self.progress.validate_stride
+        """Score the model on the development set, if there is one; return whether it is the best so far."""
+        progress, metric, stride = self.progress, self.options.best_by, self.progress.validate_stride
         self.model.eval()
         began = time.perf_counter()
         scores = self.world.on_first(self.task.validate, heavy=True)
@@ -262,8 +262,8 @@ class Trainer:
         if not scores:
             return False
         best = False
-        if wanted in scores:  # else it measured something that doesn't compare with it
-            score = -scores["loss"] if wanted == "loss" else scores[wanted]
+        if metric in scores:  # a validation may leave it out, as BLEU of a sample isn't comparable
+            score = -scores["loss"] if metric == "loss" else scores[metric]
             best = progress.best is None or score > progress.best
             progress.stale = 0 if best else progress.stale + stride
             if best:
@@ -296,7 +296,7 @@ class Trainer:
         self.world.on_first(save_and_prune)
 
     def _average(self) -> None:
-        """Average the last checkpoints, write the result as the run's model, and score it."""
+        """Average the last checkpoints, write the result as the run's model and score it."""
         steps = self._steps_to_average()
         file = self.run / "model.safetensors"
         averaged = self.checkpoints.write_average(steps, file, self.config.digest())
@@ -317,7 +317,7 @@ class Trainer:
 
 
 class _Window:
-    """Speed since the last report."""
+    """Training speed since the last report."""
 
     def __init__(self) -> None:
         self._clear()
@@ -331,7 +331,7 @@ class _Window:
         self.steps += 1
 
     def read(self) -> tuple[float, float]:
-        """Return (tokens per second, seconds per step) and begin anew."""
+        """Return (tokens per second, seconds per step) and reset the counts."""
         result = self.tokens / self.seconds, self.seconds / self.steps
         self._clear()
         return result

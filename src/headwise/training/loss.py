@@ -5,12 +5,12 @@ With smoothing ε spread over the vocabulary V the target distribution is q = (1
     loss(x, y) = logsumexp(Wx) - (1 - ε) w_y·x - (ε / |V|) Σ_v w_v·x
     ∂loss/∂logits = softmax(Wx) - q
 
-The gradient's dense part is the softmax alone: the target and the uniform part act on ∂x and ∂W in closed form
-(a row of W, and the mean of W's rows). So a chunk of logits is turned into its softmax, multiplied twice, and
-forgotten: no tensor of (target tokens, vocabulary) ever exists, only chunks of it. The gradients are computed in
-the forward pass, where gradients are enabled, and scaled in the backward pass.
+Only the softmax is a dense part of the gradient: the one-hot and the uniform part of q contribute to ∂x and ∂W in
+closed form (a row of W, and the mean of W's rows). So each chunk of logits is replaced by its softmax, multiplied twice
+and freed: no tensor of shape (target tokens, vocabulary) ever exists, only chunks of it. The gradients are computed in
+the forward pass, if gradients are enabled, and scaled in the backward pass.
 
-Sums, the log-normalizer and the gradient of W are float32 where the hidden states are bfloat16.
+Sums, the log-normalizer and the gradient of W are float32 if the hidden states are bfloat16.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from torch.nn import functional
 
 from headwise.nn.device import sum_dtype
 
-_CHUNK_ELEMENTS = 5_000_000  # logits at a time: 10 MB in bfloat16, which stays in a CPU's last-level cache
-_FEWEST_ROWS = 512  # fewer, and adding up the gradient of W, once a chunk, takes longer than the products
+_CHUNK_ELEMENTS = 5_000_000  # logits in a chunk: 10 MB in bfloat16, which fits a CPU's last-level cache
+_LEAST_CHUNK_TOKENS = 512  # fewer are slower: each chunk adds to the whole gradient of W
 
 
 @dataclass(frozen=True)
 class LossSum:
-    """A loss that is not divided yet: `total` has a gradient, the others are for reports.
+    """Loss summed over target tokens, not yet divided by their number.
 
-    total: smoothed loss summed over target tokens (R-Drop term included); nll: negative log-likelihood in nats,
-    summed; count: target tokens.
+    total: smoothed loss with a gradient, R-Drop term included; nll: negative log-likelihood in nats, without a
+    gradient, for reports; count: target tokens.
     """
 
     total: Tensor
@@ -42,24 +42,26 @@ class LossSum:
     count: int
 
 
-def _chunks(rows: int, vocabulary: int, multiple: int = 1) -> list[slice]:
-    size = max(1, max(_FEWEST_ROWS, _CHUNK_ELEMENTS // vocabulary) // multiple)
-    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+def _chunks(tokens: int, vocabulary: int, multiple: int = 1) -> list[slice]:
+    size = max(1, max(_LEAST_CHUNK_TOKENS, _CHUNK_ELEMENTS // vocabulary) // multiple)
+    return [slice(start, min(start + size, tokens)) for start in range(0, tokens, size)]
 
 
 def _normalized(logits: Tensor, at_target: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the wide logsumexp (rows,), and the softmax in the dtype of the logits.
+    """Return the logsumexp (tokens,) in the dtype of sums, and the softmax in the dtype of the logits.
 
-    log softmax(y) = logit(y) - logsumexp holds for every y, so one number of each row gives the logsumexp. The target's
-    is at hand; only where its probability is too small to have a logarithm is the row's likeliest looked for.
+    log softmax(y) = logit(y) - logsumexp holds for every y, so one logit and its probability give the logsumexp. The
+    target's logit is already known; only if a target's probability is too small for a logarithm, the most probable
+    token of each position is used instead.
     """
     probabilities = torch.softmax(logits, dim=-1)
-    chosen = probabilities.gather(1, targets[:, None]).squeeze(1)
-    if logits.device.type != "cpu" or bool((chosen < torch.finfo(chosen.dtype).tiny).any()):
-        # At least 1/|V|. (A GPU, which would have to be waited for, does this always: it is cheap there.)
-        at_target, chosen = logits.amax(dim=-1), probabilities.amax(dim=-1)
+    probability = probabilities.gather(1, targets[:, None]).squeeze(1)
+    if logits.device.type != "cpu" or bool((probability < torch.finfo(probability.dtype).tiny).any()):
+        # The largest probability is at least 1/|V|. A GPU always does this: it is cheap there, and the test would wait
+        # for the GPU.
+        at_target, probability = logits.amax(dim=-1), probabilities.amax(dim=-1)
     wide = sum_dtype(logits)
-    return at_target.to(wide) - chosen.to(wide).log(), probabilities
+    return at_target.to(wide) - probability.to(wide).log(), probabilities
 
 
 def _add_target_part(
@@ -71,28 +73,28 @@ def _add_target_part(
     epsilon: float,
     share: float = 1.0,
 ) -> None:
-    """Add the gradient of -share · Σ q·logits, in closed form, to both gradients in place."""
-    wanted = (1 - epsilon) * functional.embedding(targets, weight) + epsilon * weight.mean(dim=0)
-    to_hidden.sub_(wanted.to(to_hidden.dtype), alpha=share)
+    """Add the gradient of -share · Σ q·logits to `to_hidden` and `to_weight`, in closed form and in place."""
+    expected_weight = (1 - epsilon) * functional.embedding(targets, weight) + epsilon * weight.mean(dim=0)
+    to_hidden.sub_(expected_weight.to(to_hidden.dtype), alpha=share)
     x = hidden.to(to_weight.dtype)
     to_weight.index_add_(0, targets, x, alpha=-share * (1 - epsilon))
     to_weight.sub_(x.sum(dim=0), alpha=share * epsilon / weight.size(0))
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """(hidden, weight, targets, ε, differentiate?) -> (smoothed loss, nll), both summed over rows."""
+    """Autograd function (hidden, weight, targets, ε, differentiate?) -> (smoothed loss, nll), summed over tokens."""
 
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float, differentiate: bool
     ) -> tuple[Tensor, Tensor]:
-        rows, vocabulary = hidden.size(0), weight.size(0)
+        tokens, vocabulary = hidden.size(0), weight.size(0)
         w = weight.to(hidden.dtype)
         to_hidden = torch.empty_like(hidden)
         to_weight = torch.zeros_like(weight, dtype=sum_dtype(weight))
         nll = torch.zeros((), dtype=sum_dtype(hidden), device=hidden.device)
         log_sum_exps = torch.zeros_like(nll)
-        for part in _chunks(rows, vocabulary):
+        for part in _chunks(tokens, vocabulary):
             x, y = hidden[part], targets[part]
             logits = x @ w.t()  # (chunk, vocabulary)
             at_target = logits.gather(1, y[:, None]).squeeze(1)
@@ -116,20 +118,20 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
 
 class _RegularizedDropout(torch.autograd.Function):
-    """(hidden of two passes, weight, targets, ε, α) -> (loss, nll): see `r_drop_cross_entropy`."""
+    """Autograd function (hidden of two passes, weight, targets, ε, α) -> (loss, nll), see `r_drop_cross_entropy`."""
 
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float, alpha: float
     ) -> tuple[Tensor, Tensor]:
-        rows, vocabulary = targets.size(0), weight.size(0)
+        tokens, vocabulary = targets.size(0), weight.size(0)
         pair = alpha / 4
         w = weight.to(hidden.dtype)
         to_hidden = torch.empty_like(hidden)
         to_weight = torch.zeros_like(weight, dtype=sum_dtype(weight))
         nll, log_sum_exps, divergence = torch.zeros(3, dtype=sum_dtype(hidden), device=hidden.device).unbind()
-        for part in _chunks(rows, vocabulary, multiple=3):
-            second = slice(part.start + rows, part.stop + rows)
+        for part in _chunks(tokens, vocabulary, multiple=3):
+            second = slice(part.start + tokens, part.stop + tokens)
             y = targets[part, None]
             x = torch.cat([hidden[part], hidden[second]])
             logits = x @ w.t()  # (2 chunk, vocabulary)
@@ -139,13 +141,13 @@ class _RegularizedDropout(torch.autograd.Function):
             log_sum_exps += log_sum_exp.sum() / 2
             size = y.size(0)
             p1, p2 = probabilities[:size], probabilities[size:]
-            # log p1 - log p2, from the logits so that small probabilities keep their precision
+            # log p1 - log p2, from the logits because small probabilities would lose precision
             ratio = logits[:size].sub_(logits[size:]).sub_((log_sum_exp[:size] - log_sum_exp[size:])[:, None])
             kl12 = torch.linalg.vecdot(p1, ratio)
             kl21 = -torch.linalg.vecdot(p2, ratio)
             divergence += (kl12.to(nll.dtype) + kl21.to(nll.dtype)).sum()
-            # ∂KL(p1‖p2)/∂z1 = p1 (ratio - KL12) and ∂KL(p2‖p1)/∂z1 = p1 - p2; the same for z2 with signs turned
-            # (times pair), and ½ p1 or ½ p2 from the cross-entropies
+            # ∂KL(p1‖p2)/∂z1 = p1 (ratio - KL12) and ∂KL(p2‖p1)/∂z1 = p1 - p2, each times `pair`; for z2 with the
+            # opposite signs. The cross-entropies add ½ p1 and ½ p2.
             g1 = (ratio * pair).add_((0.5 + pair * (1 - kl12))[:, None]).mul_(p1).sub_(p2, alpha=pair)
             g2 = ratio.mul_(-pair).add_((0.5 + pair * (1 - kl21))[:, None]).mul_(p2).sub_(p1, alpha=pair)
             gradient = torch.cat([g1, g2])
@@ -167,10 +169,10 @@ class _RegularizedDropout(torch.autograd.Function):
 def smoothed_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Sum of label-smoothed cross-entropies, and of plain negative log-likelihoods (no gradient).
+    """Return the label-smoothed cross-entropy and the negative log-likelihood (without gradient), summed over tokens.
 
-    hidden (rows, d_model), weight (vocabulary, d_model), targets (rows,) without padding; both results are float32
-    scalars in nats (float64 where hidden is).
+    hidden (tokens, d_model), weight (vocabulary, d_model), targets (tokens,) without padding. Both results are float32
+    scalars in nats (float64 if hidden is float64).
     """
     differentiate = torch.is_grad_enabled()
     smoothed, nll = _SmoothedCrossEntropy.apply(hidden, weight, targets, epsilon, differentiate)  # type: ignore[misc]
@@ -180,11 +182,11 @@ def smoothed_cross_entropy(
 def r_drop_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """R-Drop (Liang et al. 2021, eq. 4), per pair of passes of the same batch under two dropout masks.
+    """Return the R-Drop loss (Liang et al. 2021, eq. 4) and the nll of two passes with different dropout masks.
 
-    hidden (2 rows, d_model) holds the first pass's rows, then the second's; targets (rows,). Returns the sum over
-    rows of ½ (CE₁ + CE₂) + (α/4) (KL(P₁‖P₂) + KL(P₂‖P₁)), half the paper's L_i so that α = 0 is the plain loss, and
-    the mean of both negative log-likelihoods, summed over rows.
+    hidden (2 · tokens, d_model) has the tokens of the first pass, then those of the second; targets (tokens,). The loss
+    is the sum over tokens of ½ (CE₁ + CE₂) + (α/4) (KL(P₁‖P₂) + KL(P₂‖P₁)), which is half the paper's L_i, so that
+    α = 0 is the plain loss. The nll is the mean of both negative log-likelihoods, summed over tokens.
     """
     loss, nll = _RegularizedDropout.apply(hidden, weight, targets, epsilon, alpha)  # type: ignore[misc]
     return loss, nll.detach()

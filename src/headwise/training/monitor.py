@@ -1,4 +1,4 @@
-"""What a run shows while it trains: a progress bar or plain log lines, metrics.jsonl, curves.png, TensorBoard."""
+"""Logging of a training: a progress bar or plain log lines, metrics.jsonl, curves.png, TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headwise.parsing.json_text import MOST_BYTES, json_value
 
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
-    """Read metrics.jsonl; a line cut off by a kill, or that is no record, is left out.
+    """Read metrics.jsonl; lines that are no record, such as one truncated by a kill, are skipped.
 
-    Raises `CheckpointError` where the file can't be read.
+    Raises `CheckpointError` if the file can't be read.
     """
     if not file.exists():
         return []
@@ -36,9 +36,9 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
 
 
 class Monitor:
-    """Reports to the terminal and records to the run directory.
+    """Logger of a training, to standard error and to the run directory.
 
-    A terminal gets a progress bar, anything else one line each report; both on stderr. `quiet` shows nothing.
+    Standard error gets a progress bar if it is a terminal, else one line per report; with `quiet`, nothing.
     """
 
     def __init__(self, run: Path, *, max_steps: int, tensorboard: bool = False, quiet: bool = False) -> None:
@@ -51,10 +51,10 @@ class Monitor:
         self._board: Any = _tensorboard_writer(run) if tensorboard else None
 
     def start(self, step: int) -> None:
-        """Begin at `step`: what was recorded after it (by a run that was killed) is dropped."""
+        """Start logging at `step`; records of later steps, from a run that was killed, are removed."""
         if self.file.exists():
-            kept = [r for r in read_metrics(self.file) if r["step"] <= step]
-            write_text(self.file, "".join(json.dumps(r) + "\n" for r in kept))
+            records = [r for r in read_metrics(self.file) if r["step"] <= step]
+            write_text(self.file, "".join(json.dumps(r) + "\n" for r in records))
         with disk_errors(self.file):
             self.run.mkdir(parents=True, exist_ok=True)
             self._out = self.file.open("a", encoding="utf-8")
@@ -79,7 +79,7 @@ class Monitor:
         seconds_left: float,
         seconds: float | None = None,
     ) -> None:
-        """Report training: loss in nats per target token, learning rate, target tokens per second, seconds so far."""
+        """Log training: loss in nats per target token, learning rate, target tokens per second, seconds so far."""
         line = f"loss {loss:.3f}  rate {rate:.2e}  {speed:,.0f} target tokens/s  {_clock(seconds_left)} left"
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=line)
@@ -89,7 +89,7 @@ class Monitor:
         self._record("train", step, **values, **_time(seconds))
 
     def advance(self, step: int) -> None:
-        """Move the bar between reports."""
+        """Update the progress bar between reports."""
         if self._bar is not None:
             self._bar.update(self._task, completed=step)
 
@@ -102,7 +102,7 @@ class Monitor:
         name: str = "dev",
         seconds: float | None = None,
     ) -> None:
-        """Report a validation after so many seconds of training; one without scores is recorded and not shown."""
+        """Log the scores of a validation and the seconds of training; without scores it is recorded but not shown."""
         shown = "  ".join(
             f"{key} {value:,}" if isinstance(value, int) else f"{key} {value:.3f}"
             for key, value in scores.items()
@@ -112,11 +112,11 @@ class Monitor:
         self._record(name, step, **scores, **_time(seconds))
 
     def say(self, line: str) -> None:
-        """Print one line above the bar."""
+        """Print one line above the progress bar."""
         self.console.print(line, markup=False)
 
     def stop(self) -> None:
-        """End the report and draw the curves."""
+        """Close the log and draw the curves."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -137,16 +137,16 @@ class Monitor:
                 self._board.add_scalar(f"{kind}/{key}", value, step)
 
     def sync(self) -> None:
-        """Flush what was recorded to the disk, before a checkpoint that it belongs to."""
+        """Flush metrics.jsonl to the disk; called before each checkpoint, which must not be newer than its records."""
         if self._out is not None:
             with disk_errors(self.file):
                 os.fsync(self._out.fileno())
 
 
 def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
-    """Draw training and development loss against step and time, the learning rate, and BLEU where it was measured.
+    """Plot training and development loss against step and time, the learning rate, and BLEU if it was measured.
 
-    Nothing is drawn before there is anything to draw; records without a time are left out of the chart against it.
+    Without records no file is written; records without a time are left out of the chart against time.
     """
     from matplotlib.figure import Figure
 
@@ -158,15 +158,15 @@ def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
     timed = any("seconds" in r for r in train + dev)
     charts = 2 + timed + bool(with_bleu)
     figure = Figure(figsize=(3.4 * charts, 3.2))
-    # Fixed margins: a layout that is computed takes as long as everything else that is drawn.
+    # Fixed margins, because an automatic layout takes as long as all the rest of the drawing.
     figure.subplots_adjust(
         left=0.55 / 3.4 / charts, right=1 - 0.1 / 3.4 / charts, bottom=0.16, top=0.9, wspace=0.25
     )
     axes = iter(figure.subplots(1, charts))
     _draw_loss(next(axes), train, dev, "step", 1)
     if timed:
-        with_time = [[r for r in part if "seconds" in r] for part in (train, dev)]
-        _draw_loss(next(axes), with_time[0], with_time[1], "seconds", 60)
+        timed_records = [[r for r in part if "seconds" in r] for part in (train, dev)]
+        _draw_loss(next(axes), timed_records[0], timed_records[1], "seconds", 60)
     axis = next(axes)
     axis.plot([r["step"] for r in train], [r["learning_rate"] for r in train], color="C0")
     axis.set(title="Learning rate", xlabel="step")
@@ -183,9 +183,9 @@ def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
 def _draw_loss(
     axis: Any, train: Sequence[dict[str, Any]], dev: Sequence[dict[str, Any]], against: str, unit: float
 ) -> None:
-    """Draw losses against a key of the records, in units of so much."""
+    """Plot losses against the key `against` of the records, divided by `unit`."""
     for records, label, color in ((train, "training", "0.65"), (dev, "development", "C0")):
-        marker = "." if len(records) == 1 else ""  # a line of one point can't be seen
+        marker = "." if len(records) == 1 else ""  # a line through one point is invisible
         if records:
             axis.plot(
                 [r[against] / unit for r in records],

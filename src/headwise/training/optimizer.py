@@ -1,4 +1,4 @@
-"""Adam as in the paper's section 5.3, with weight decay apart from the gradient where it is asked for."""
+"""Adam as in the paper's section 5.3, with optional decoupled weight decay (AdamW)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headwise.config import OptimizerConfig
 class Adam(torch.optim.AdamW):
     """PyTorch's fused AdamW; the learning rate is set before every step (`schedule.learning_rate`).
 
-    PyTorch guards the methods below against its compiler, and imports the compiler for it: one to two seconds at
-    the start of every training, which compiles nothing.
+    PyTorch wraps the methods below to exclude them from its compiler, and the wrapper imports the compiler: one to two
+    seconds at the start of every training. They are unwrapped here, because nothing is compiled.
     """
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))

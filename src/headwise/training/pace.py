@@ -1,7 +1,7 @@
-"""The pace of a training, and what follows from it: which step is the last one in time, and how often to validate.
+"""Planning by the clock: the number of steps that fit `training.max_minutes`, and how often to validate.
 
-The first rank's clock decides for all ranks. What was decided is part of the progress in every checkpoint, so a run
-resumes with it.
+The first rank's clock decides for all ranks. The decisions are part of the progress in every checkpoint, so a run
+resumes with them.
 """
 
 from __future__ import annotations
@@ -15,29 +15,27 @@ from headwise.config import TrainingConfig
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 
-_FIRST_PLAN, _LAST_PLAN = (
-    0.025,
-    0.1,
-)  # shares of `max_minutes` after which the number of steps is estimated, and fixed
-_MARGIN = 0.02  # share of `max_minutes` that stays free
-_WARM_UP = 3  # steps that are slower than those to come
-_RECENT = 50  # steps by which a slower machine is noticed
-_SHORTER = 0.97  # of the steps to come: a smaller change isn't worth one
-_FINAL_SEARCH = 2.0  # seconds of the final validation, which searches with a beam, for one of those before
-_SHORT = 2.0  # seconds; validations that take less aren't made rarer
+# Shares of `max_minutes` after which the number of steps is first estimated, and final.
+_FIRST_PLAN, _LAST_PLAN = 0.025, 0.1
+_MARGIN = 0.02  # share of `max_minutes` that is left as a margin
+_WARM_UP = 3  # number of the first step to measure, as the ones before are slower
+_RECENT = 50  # steps over which the current speed is measured
+_SHORTER = 0.97  # a final plan changes only if fewer than this share of its remaining steps is possible
+_FINAL_SEARCH = 2.0  # duration of the final validation, with beam search, relative to the longest before
+_SHORT = 2.0  # seconds; the interval of validations that take less isn't increased
 
 
 class Pace:
-    """Measures steps and validations, and plans the rest of the training.
+    """Measures the time of steps and validations, and plans the rest of the training.
 
-    `progress.planned_steps` is the last step in time, 0 before it is known; `progress.validate_stride` says that only
-    every so-many-th of the configured validations is made.
+    `progress.planned_steps` is the last step that fits `max_minutes`, 0 before it is known. Only every
+    `progress.validate_stride`-th of the configured validations is done.
     """
 
     def __init__(
         self, options: TrainingConfig, progress: Progress, world: World, device: torch.device, *, plans: bool
     ) -> None:
-        """`plans` says whether the schedule ends at the last step, so that it must be known beforehand."""
+        """`plans`: whether the learning rate ends at zero at the last step, which must then be known in advance."""
         self._options, self._progress, self._world, self._device = options, progress, world, device
         self._plans = plans and options.max_minutes is not None
         if options.max_minutes != progress.planned_minutes:
@@ -48,18 +46,17 @@ class Pace:
             )
         self._steps = 0
         self._validating = self._longest_validation = 0.0
-        self._recent: deque[tuple[int, float]] = deque(
-            maxlen=_RECENT
-        )  # steps, and seconds without validations
+        # (step, seconds of training without validations)
+        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)
 
     @property
     def last_step(self) -> int:
-        """The step at which training ends, as far as that is known."""
+        """The step at which training ends: the planned one, if there is a plan, and at most `max_steps`."""
         planned = self._progress.planned_steps
         return min(planned, self._options.max_steps) if planned else self._options.max_steps
 
     def stepped(self) -> str:
-        """Take account of a step, after `progress.seconds` was updated; returns a line to say, if any."""
+        """Record a step and update the plan, after `progress.seconds` was updated; return a message, if any."""
         self._steps += 1
         if self._steps >= _WARM_UP:
             self._recent.append((self._progress.step, self._progress.seconds - self._validating))
@@ -67,28 +64,30 @@ class Pace:
             return ""
         planned, final = self._plan() if self._world.first else (0, False)
         planned, final = (int(n) for n in self._world.sum(planned, float(final), device=self._device))
-        before, known = self._progress.planned_steps, self._progress.plan_is_final
+        previous, was_final = self._progress.planned_steps, self._progress.plan_is_final
         self._progress.planned_steps, self._progress.plan_is_final = planned, bool(final)
         if planned >= self._options.max_steps:
             return ""
         minutes = f"{self._options.max_minutes:g} minutes"
-        if known and planned < before:
-            return f"this machine has become slower: {planned} steps in {minutes}, not {before}"
-        return f"{planned} steps in {minutes}" if final and not known else ""
+        if was_final and planned < previous:
+            return f"this machine has become slower: {planned} steps in {minutes}, not {previous}"
+        return f"{planned} steps in {minutes}" if final and not was_final else ""
 
     def validated(self, seconds: float) -> str:
-        """Take account of a validation that took so long; returns a line to say, if any.
+        """Record the duration of a validation; return a message, if any.
 
-        Where validations take more than `validate_share` of the time, only every so-many-th is made from then on.
+        If validations take more than `validate_share` of the time, `progress.validate_stride` is increased.
         """
         (seconds,) = self._world.sum(seconds if self._world.first else 0.0, device=self._device)
         self._validating += seconds
         self._longest_validation = max(self._longest_validation, seconds)
-        (each,) = self._world.sum(self._seconds_per_step() if self._world.first else 0.0, device=self._device)
+        (step_seconds,) = self._world.sum(
+            self._seconds_per_step() if self._world.first else 0.0, device=self._device
+        )
         share, every = self._options.validate_share, self._options.validate_every
-        if seconds < _SHORT or share == 1 or not each:
+        if seconds < _SHORT or share == 1 or not step_seconds:
             return ""
-        stride = math.ceil(seconds / (share * each * every))
+        stride = math.ceil(seconds / (share * step_seconds * every))
         if stride <= self._progress.validate_stride:
             return ""
         self._progress.validate_stride = stride
@@ -98,24 +97,26 @@ class Pace:
         )
 
     def _plan(self) -> tuple[int, bool]:
-        """Return the last step and whether it is fixed, as the first rank sees it."""
+        """Return the last step, and whether the plan is final; called on the first rank."""
         progress, minutes = self._progress, self._options.max_minutes
         assert minutes is not None
-        limit, now = minutes * 60, (progress.planned_steps, progress.plan_is_final)
-        each = self._seconds_per_step()
-        if not each or progress.seconds < _FIRST_PLAN * limit:
-            return now
-        left = limit * (1 - _MARGIN) - progress.seconds - _FINAL_SEARCH * self._longest_validation
-        possible = progress.step + max(1, int(left / (each * (1 + self._options.validate_share))))
+        limit, current_plan = minutes * 60, (progress.planned_steps, progress.plan_is_final)
+        step_seconds = self._seconds_per_step()
+        if not step_seconds or progress.seconds < _FIRST_PLAN * limit:
+            return current_plan
+        seconds_left = limit * (1 - _MARGIN) - progress.seconds - _FINAL_SEARCH * self._longest_validation
+        possible = progress.step + max(
+            1, int(seconds_left / (step_seconds * (1 + self._options.validate_share)))
+        )
         if progress.plan_is_final:
-            to_come = progress.planned_steps - progress.step
-            slower = len(self._recent) == _RECENT and possible - progress.step < _SHORTER * to_come
-            return (possible, True) if slower and left < to_come * each else now
+            planned_left = progress.planned_steps - progress.step
+            slower = len(self._recent) == _RECENT and possible - progress.step < _SHORTER * planned_left
+            return (possible, True) if slower and seconds_left < planned_left * step_seconds else current_plan
         final = progress.seconds >= _LAST_PLAN * limit
-        return (possible, final) if final or not progress.planned_steps else now
+        return (possible, final) if final or not progress.planned_steps else current_plan
 
     def _seconds_per_step(self) -> float:
-        """Return the recent seconds of a step, 0 before there are any."""
+        """Return the mean seconds of a recent step without validations, 0 before there are two measurements."""
         if len(self._recent) < 2:
             return 0.0
         (first, began), (last, ended) = self._recent[0], self._recent[-1]

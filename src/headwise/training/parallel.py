@@ -1,7 +1,7 @@
-"""Data parallelism: every rank computes its batches or its share of each batch, gradients are summed once a step.
+"""Data parallelism: each rank computes its own batches or its share of each batch; gradients are summed once per step.
 
 The ranks are those of `torchrun`, each with batches of its own, or worker processes that `headwise train` starts on
-this machine (`headwise.training.workers`), which share every batch. In a world of one process every call is a no-op.
+this machine (`headwise.training.workers`), which share every batch. With one process, nothing is communicated.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from torch import Tensor, distributed, nn
 
 from headwise.errors import HeadwiseError
 
-_GLOO_LETS_GO = 0.3  # seconds
-_LOOPBACK = ("lo", "lo0")  # of Linux, of macOS
-_LONGEST_WAIT = timedelta(days=7)  # of workers for the first rank's work; one that ends is noticed at once
+_GLOO_RELEASE = 0.3  # seconds
+_LOOPBACK = ("lo", "lo0")  # loopback interface on Linux and on macOS
+_TIMEOUT = timedelta(
+    days=7
+)  # workers wait for work of the first rank; the end of a process is noticed at once
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together."""
+    """The data-parallel ranks of a training, as seen by one of them."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    shares_batches: bool = False  # whether a batch is computed by all ranks together
-    threads: int = 0  # CPU threads of each rank, where this machine's are divided among them
+    shares_batches: bool = False  # whether each batch is divided among the ranks
+    threads: int = 0  # CPU threads of each rank, if the machine's threads are divided among the ranks
 
     @classmethod
     def join(cls, device: str) -> World:
-        """Join the process group that `torchrun` announces in the environment, if any."""
+        """Join the process group that `torchrun` defines in the environment variables, if any."""
         if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
             return cls()
         world = cls(
@@ -54,14 +56,14 @@ class World:
 
     @classmethod
     def join_local(cls, rank: int, size: int, threads: int, meeting: Path) -> World:
-        """Join worker processes of this machine, which meet by way of a file that doesn't exist yet."""
+        """Join a process group on this machine; `meeting` is the path of its rendezvous file, which must not exist."""
         interfaces = [name for _, name in socket.if_nameindex()]
         for name in _LOOPBACK:
-            if name in interfaces:  # else gloo would look up the machine's name, which may lead anywhere
+            if name in interfaces:  # without it, gloo resolves the host name, which may be any address
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         torch.set_num_threads(threads)
         distributed.init_process_group(
-            "gloo", init_method=meeting.as_uri(), rank=rank, world_size=size, timeout=_LONGEST_WAIT
+            "gloo", init_method=meeting.as_uri(), rank=rank, world_size=size, timeout=_TIMEOUT
         )
         return cls(rank, size, rank, shares_batches=True, threads=threads)
 
@@ -69,17 +71,17 @@ class World:
         """Leave the process group."""
         if self.size > 1:
             distributed.destroy_process_group()
-            # A thread of gloo's lets go of the last operation's tensors a moment after all continue, and needs the
-            # interpreter for it: where that is being taken down by then, the process aborts (torch 2.13).
-            time.sleep(_GLOO_LETS_GO)
+            # A thread of gloo releases the tensors of the last operation shortly after it returns, and needs the
+            # interpreter for it. If the interpreter is shutting down by then, the process aborts (torch 2.13).
+            time.sleep(_GLOO_RELEASE)
 
     @property
     def first(self) -> bool:
-        """Whether this rank writes files and prints."""
+        """Whether this is rank 0, which writes files and prints."""
         return self.rank == 0
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over ranks, in one flat reduction."""
+        """Replace each gradient by its sum over ranks, with one all-reduce of all gradients."""
         if self.size == 1:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -97,11 +99,11 @@ class World:
         return numbers.tolist()
 
     def any(self, flag: bool, device: torch.device | None = None) -> bool:
-        """Tell whether any rank says so."""
+        """Return whether the flag is set on any rank."""
         return self.sum(float(flag), device=device)[0] > 0
 
     def gather(self, value: Any) -> list[Any]:
-        """Collect one JSON-like value from every rank, on all ranks."""
+        """Return the values of all ranks, in the order of ranks, on every rank."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -109,14 +111,14 @@ class World:
         return values
 
     def broadcast_parameters(self, tensors: Iterable[Tensor]) -> None:
-        """Give every rank the first rank's parameters."""
+        """Copy the first rank's parameters to every rank."""
         if self.size > 1:
             for tensor in tensors:
                 distributed.broadcast(tensor, 0)
 
     @contextmanager
     def all_threads(self) -> Iterator[None]:
-        """Let this rank use the CPU threads of all, who wait for it."""
+        """Let this rank use the CPU threads of all ranks while they wait for it."""
         if not self.threads:
             yield
             return
@@ -127,9 +129,9 @@ class World:
             torch.set_num_threads(self.threads)
 
     def on_first(self, work: Callable[[], _Result], *, heavy: bool = False) -> _Result:
-        """Do something on the first rank alone; its result, or the `HeadwiseError` it raised, reaches all.
+        """Call `work` on the first rank only; every rank returns its result or raises its `HeadwiseError`.
 
-        `heavy` work may use the CPU threads of all ranks.
+        With `heavy`, it may use the CPU threads of all ranks.
         """
         if self.size == 1:
             return work()
@@ -146,10 +148,10 @@ class World:
         return cast("_Result", result)
 
     def in_turn(self, work: Callable[[], _Result]) -> _Result:
-        """Do something on the first rank and then on the others, as where those find ready what the first made.
+        """Call `work` on the first rank and then on the others, for example where they reuse files that it wrote.
 
-        Each gets its own result; a `HeadwiseError` of the first reaches all.
+        Each rank returns its own result; every rank raises a `HeadwiseError` of the first.
         """
-        done: list[_Result] = []
-        self.on_first(lambda: done.append(work()))
-        return done[0] if done else work()
+        results: list[_Result] = []
+        self.on_first(lambda: results.append(work()))
+        return results[0] if results else work()

@@ -1,4 +1,4 @@
-"""Where a run stands, and reading it from a checkpoint: nothing of the file is used before it has been checked."""
+"""Progress of a training, and validation of a checkpoint's progress, parameters and optimizer state."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
 
-_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # what Adam keeps of a parameter
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # Adam's state of a parameter
 _Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass
 class Progress:
-    """Where a run stands; `best` is the best validation score so far, in the direction of `best_by`."""
+    """Progress of a training; `best` is the best validation score so far, the negated loss for `best_by=loss`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     step: _Count = 0
     tokens: _Count = 0  # target tokens trained on, over all ranks
-    seconds: float = 0.0  # spent in training, over all starts
+    seconds: float = 0.0  # training time, over all resumptions
     best: float | None = None
     best_step: _Count = 0
-    stale: _Count = 0  # validations since the best one, those that were left out included
-    recent_nll: float = 0.0  # nats and target tokens since the last report
+    stale: _Count = 0  # configured validations since the best one, for early stopping; skipped ones count
+    recent_nll: float = 0.0  # negative log-likelihood in nats, and target tokens, since the last report
     recent_tokens: _Count = 0
-    finished: str = ""  # why training ended, empty while it hasn't
-    positions: list[dict[str, Any]] = field(default_factory=list)  # of the data, for every rank
-    validate_stride: Annotated[int, Field(ge=1)] = 1  # one of so many configured validations is made
-    planned_steps: _Count = 0  # the last step in time, where the clock ends training; 0 before it is known
-    planned_minutes: float | None = None  # what that was planned for
+    finished: str = ""  # the reason why training ended, empty before
+    positions: list[dict[str, Any]] = field(default_factory=list)  # of every rank's batches
+    validate_stride: Annotated[int, Field(ge=1)] = 1  # only every n-th configured validation is done
+    planned_steps: _Count = 0  # the last step that fits `max_minutes`; 0 before it is known
+    planned_minutes: float | None = None  # `max_minutes` of that plan
     plan_is_final: bool = False
 
 
@@ -43,9 +43,11 @@ _PROGRESS = TypeAdapter(Progress)
 
 
 def read_progress(file: Path, tree: dict[str, Any]) -> Progress:
-    """Read a run's progress from the tree in `file`; raises `CheckpointError` for a field that isn't as expected."""
+    """Validate the progress in a checkpoint's state; raises `CheckpointError`, naming `file` and the wrong field."""
     try:
-        return _PROGRESS.validate_json(json.dumps(tree))  # strict, and yet no instance is expected
+        return _PROGRESS.validate_json(
+            json.dumps(tree)
+        )  # JSON, as strict validation of Python expects an instance
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(["progress", *map(str, problem["loc"])])
@@ -56,25 +58,25 @@ def read_progress(file: Path, tree: dict[str, Any]) -> Progress:
         raise CheckpointError(f"{file}: {name}: {reason}") from None
 
 
-def check_parameters(path: Path, model: nn.Module, found: dict[str, Tensor]) -> None:
-    """Raise `CheckpointError` unless the tensors are the model's parameters, by name, type and shape."""
+def check_parameters(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Raise `CheckpointError` unless the tensors match the model's parameters in name, type and shape."""
     expected = dict(model.named_parameters())
     for name, parameter in expected.items():
-        if name not in found:
+        if name not in tensors:
             raise CheckpointError(f"{path}: expected the parameters of this model, found no {name}")
-        _check_alike(path, f"the parameters of this model, {name}", parameter, found[name])
-    if extra := found.keys() - expected.keys():
+        _check_alike(path, f"the parameters of this model, {name}", parameter, tensors[name])
+    if extra := tensors.keys() - expected.keys():
         raise CheckpointError(f"{path}: expected the parameters of this model, found {min(extra)}, too")
 
 
-def sort_moments(file: Path, model: nn.Module, found: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Sort the optimizer's tensors by parameter; a parameter that never had a gradient has none.
+def sort_moments(file: Path, model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Group the optimizer's tensors by parameter; a parameter that never had a gradient has none.
 
-    Raises `CheckpointError` where one is missing, unknown, or of another type or shape than the optimizer makes it.
+    Raises `CheckpointError` if a tensor is missing or unknown, or has another type or shape than in the optimizer.
     """
     parameters = dict(model.named_parameters())
     states: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
-    for key, tensor in found.items():
+    for key, tensor in tensors.items():
         name, _, moment = key.rpartition(".")
         if name not in states or moment not in _MOMENTS:
             raise CheckpointError(f"{file}: expected the moments of this model's parameters, found {key}")

@@ -1,4 +1,4 @@
-"""The global random generators of a process: seeding them, and their states as tensors."""
+"""The global random generators of a process: seeding, and saving and restoring their states as tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_WORDS = 624  # of a Mersenne Twister's state, 32 bits each, and a position in them
+_WORDS = 624  # 32-bit words of a Mersenne Twister's state, besides a position in them
 
 
 def seed_random(seed: int) -> None:
@@ -21,7 +21,7 @@ def seed_random(seed: int) -> None:
 
 
 def random_state() -> dict[str, Tensor]:
-    """Collect the state of every global random generator of this process."""
+    """Return the state of every global random generator of this process."""
     version, numbers, gauss = random.getstate()
     legacy: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - the global generator, if a task uses it
     state = {
@@ -38,51 +38,51 @@ def random_state() -> dict[str, Tensor]:
 
 
 def restore_random(state: Mapping[str, Tensor]) -> None:
-    """Put every global random generator back to what `random_state` found.
+    """Restore every global random generator from a state that `random_state` returned.
 
-    Raises `ValueError`, saying what was expected, where it isn't such a state; no generator is touched then.
+    Raises `ValueError` for an invalid state, and then leaves every generator unchanged.
     """
     _check(state)
     version, *numbers = state["python"].tolist()
     gauss = state["python_gauss"].item()
     position, has_gauss = state["numpy_position"].tolist()
     key = state["numpy"].numpy().astype(np.uint32)
-    before = torch.get_rng_state()
+    previous = torch.get_rng_state()
     try:
         torch.set_rng_state(state["torch"])
         if torch.cuda.is_available():
             on_gpu = [state[f"cuda{i}"] for i in range(torch.cuda.device_count()) if f"cuda{i}" in state]
             torch.cuda.set_rng_state_all(on_gpu)
     except RuntimeError as error:
-        torch.set_rng_state(before)
+        torch.set_rng_state(previous)
         raise ValueError(f"expected a state of torch's generator, found another ({error})") from None
     random.setstate((version, tuple(numbers), None if gauss != gauss else gauss))
     np.random.set_state(("MT19937", key, position, has_gauss, state["numpy_gauss"].item()))  # noqa: NPY002
 
 
 def _check(state: Mapping[str, Tensor]) -> None:
-    """Compare with a state of today's generators: names, types, shapes, and the range of every number."""
+    """Compare a state with the current generators in names, types and shapes, and check the range of every number."""
     for name, own in random_state().items():
-        found = state.get(name)
-        if name.startswith("cuda") and found is None:
-            continue  # saved where there were fewer devices
-        if found is None:
+        tensor = state.get(name)
+        if name.startswith("cuda") and tensor is None:
+            continue  # saved on a machine with fewer devices
+        if tensor is None:
             raise ValueError(f"expected the state of {name}, found none")
-        if found.dtype != own.dtype or found.shape != own.shape:
+        if tensor.dtype != own.dtype or tensor.shape != own.shape:
             raise ValueError(
                 f"expected {name} of shape {tuple(own.shape)} and type {own.dtype}, "
-                f"found shape {tuple(found.shape)} and type {found.dtype}"
+                f"found shape {tuple(tensor.shape)} and type {tensor.dtype}"
             )
     version, *words, position = state["python"].tolist()
     own_version = random.getstate()[0]
     if version != own_version:
         raise ValueError(f"expected python's generator of version {own_version}, found version {version}")
-    place, has_gauss = state["numpy_position"].tolist()
+    numpy_position, has_gauss = state["numpy_position"].tolist()
     for name, numbers, limit in (
         ("python", words, 2**32 - 1),
         ("python", [position], _WORDS),
         ("numpy", state["numpy"].tolist(), 2**32 - 1),
-        ("numpy_position", [place], _WORDS),
+        ("numpy_position", [numpy_position], _WORDS),
         ("numpy_position", [has_gauss], 1),
     ):
         for number in numbers:

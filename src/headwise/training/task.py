@@ -1,4 +1,4 @@
-"""What the loop asks of a task: its model, its batches, its loss, its validation."""
+"""Interfaces of a training task and its batches, as the training loop uses them."""
 
 from __future__ import annotations
 
@@ -11,69 +11,70 @@ from headwise.training.loss import LossSum
 
 
 class TrainingBatch(Protocol):
-    """A batch: the loop needs only the number of target tokens, which the loss will be divided by."""
+    """A training batch; the loop uses only its number of target tokens, by which the loss is divided."""
 
     @property
     def target_tokens(self) -> int:
-        """Target tokens that the loss is summed over."""
+        """Number of target tokens that the loss is summed over."""
         ...
 
 
 class BatchSource(Protocol):
-    """An endless stream of batches that knows its position."""
+    """Resumable, endless iterator over training batches."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
     def state(self) -> dict[str, Any]:
-        """Where the next batch comes from, as JSON values."""
+        """Return the position of the next batch, as JSON values."""
         ...
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from a position that `state` gave."""
+        """Resume from a position that `state` returned."""
         ...
 
     def share(self, rank: int, size: int) -> None:
-        """Give out every `size`-th row of each batch, from row `rank` on; a `StandIn` where there is none."""
+        """Yield only every `size`-th example of each batch, from example `rank` on; a `StandIn` if there is none."""
         ...
 
     def close(self) -> None:
-        """Stop whatever makes batches ahead."""
+        """Stop threads and processes that prefetch batches."""
         ...
 
 
 class Task(Protocol):
-    """One thing to learn."""
+    """A training task: a model with its batches, loss and validation."""
 
     @property
     def model(self) -> nn.Module:
-        """What is trained."""
+        """The model to train."""
         ...
 
     @property
     def d_model(self) -> int:
-        """Width in the paper's learning-rate formula."""
+        """The model's width, for the paper's learning-rate schedule."""
         ...
 
     def batches(self, rank: int, world: int) -> BatchSource:
-        """Training batches of one rank out of `world`."""
+        """Return the training batches of one rank out of `world`."""
         ...
 
     def loss(self, batch: Any) -> LossSum:
-        """Loss of one batch, summed over its target tokens."""
+        """Return the loss of one batch, summed over its target tokens."""
         ...
 
     def validate(self, *, final: bool = False) -> dict[str, float]:
-        """Scores of the model, which is in evaluation mode, `loss` among them; none without development data.
+        """Return the scores of the model on the development set, with `loss`; none without development data.
 
-        `final` may take more time, and measures everything; one before may leave out what wouldn't compare with later
-        ones. Where the parameters are those that were scored last, nothing has to be measured again.
+        The model is in evaluation mode. A `final` validation returns every score and may take more time; an earlier one
+        may leave out scores that aren't comparable between validations. Parameters that were scored last needn't be
+        scored again.
         """
         ...
 
     def locate(self, batch: Any) -> str:
-        """Name the input lines of a batch, for a message."""
+        """Return the input lines of a batch, for an error message."""
         ...
 
     def identity(self) -> dict[str, str]:
-        """Checksums of what the run is made from (data, subwords), kept in every checkpoint."""
+        """Return checksums of the inputs of the training (data, subwords), which every checkpoint records."""
         ...

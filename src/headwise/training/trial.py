@@ -1,4 +1,4 @@
-"""How many processes train fastest here: some optimizer steps with each number, which leave the model as it is."""
+"""Selection of `training.processes=auto`: a trial of some optimizer steps with each number of processes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from headwise.training.parallel import World
 from headwise.training.task import Task
 from headwise.training.workers import Workers
 
-_SECONDS = 2.0  # of a trial, after its first step
-_LEAST_STEPS = 3  # of a trial, after its first step
-_STEP = 2.0  # seconds of a trial's step, at the most; else only some examples of each batch are computed
-_WORTH = 60.0  # seconds of training from which on workers, who take seconds to start, can pay
-_GAIN = 1.05  # how much faster more processes must be
+_SECONDS = 2.0  # duration of a trial, without its first step
+_LEAST_STEPS = 3  # least steps of a trial, without its first step
+_STEP = 2.0  # seconds; if a step takes longer, only a part of the examples of each batch is computed
+_WORTH = 60.0  # seconds of training from which on workers, which take seconds to start, may pay off
+_GAIN = 1.05  # least speedup of more processes
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial does: `fraction` is the inverse of the share of each batch that is computed."""
+    """Settings of a trial: `seconds` of steps that compute one of `fraction` parts of each batch."""
 
     fraction: int
     seconds: float
 
 
 def candidates(threads: int) -> list[int]:
-    """Numbers of processes to try on so many CPU threads: one, one for each thread, and halves in between."""
+    """Return the numbers of processes to try: 1, one per CPU thread, and a half and a quarter of those."""
     return sorted({1, threads, *(threads // part for part in (2, 4) if threads // part > 1)})
 
 
@@ -44,20 +44,20 @@ def choose_processes(
     workers: Workers,
     say: Callable[[str], None],
 ) -> int:
-    """Return which of `numbers` of processes, the first of which is 1, is the fastest, and say why.
+    """Return the fastest of the `numbers` of processes, of which the first is 1, and print the measured speeds.
 
-    Workers are started only where there is a choice and the training is long enough to gain by it. Afterwards the
-    parameters are what they were; random generators aren't.
+    Workers are started only if there is a choice and the training is long enough to gain by it. The parameters are
+    unchanged afterwards; the random generators aren't.
     """
     if len(numbers) == 1:
         return 1
     alone = World()
     whole = time_steps(task, config, alone, Trial(1, 0.0)).seconds
     trial = Trial(max(1, math.ceil(whole / _STEP)), _SECONDS)
-    left = config.training.max_steps * whole
+    training_seconds = config.training.max_steps * whole
     if config.training.max_minutes is not None:
-        left = min(left, config.training.max_minutes * 60)
-    if left < _WORTH:
+        training_seconds = min(training_seconds, config.training.max_minutes * 60)
+    if training_seconds < _WORTH:
         return 1
     speeds = {1: time_steps(task, config, alone, trial)}
     workers.keep(max(numbers) - 1)
@@ -70,52 +70,52 @@ def choose_processes(
     best = max(speeds, key=lambda number: speeds[number].tokens_per_second)
     if speeds[best].tokens_per_second < _GAIN * speeds[1].tokens_per_second:
         best = 1
-    shown = ", ".join(
+    measured = ", ".join(
         f"{speed.tokens_per_second:,.0f} with {_amount(number, 'process', 'processes')} of "
         f"{_amount(max(1, threads // number), 'thread', 'threads')}"
         for number, speed in speeds.items()
     )
-    say(f"training.processes={best}: target tokens/s in a trial: {shown}")
+    say(f"training.processes={best}: target tokens/s in a trial: {measured}")
     return best
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What a trial measured: its fastest step, as whatever else runs here can only make a step slower."""
+    """Duration and target tokens of a trial's fastest step; other steps may have been slowed down by other programs."""
 
     seconds: float
     tokens: int
 
     @property
     def tokens_per_second(self) -> float:
-        """Target tokens of all ranks."""
+        """Target tokens per second, of all ranks together."""
         return self.tokens / self.seconds
 
 
 def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
-    """Time optimizer steps on the first batches, at a learning rate of zero; every rank calls this."""
+    """Time optimizer steps on the first batches, with a learning rate of zero; every rank calls this."""
     device = torch.device("cpu")
     batches = task.batches(0, 1)
     batches.share(world.rank, world.size * trial.fraction)
     stream = iter(batches)
-    given = [next(stream) for _ in range(config.batch.accumulate)]
+    step_batches = [next(stream) for _ in range(config.batch.accumulate)]
     batches.close()
     task.model.train()
     parameters = [p for p in task.model.parameters() if p.requires_grad]
     optimizer = Adam(parameters, config.optimizer)
     times: list[float] = []
-    tokens, going = 0, True
-    while going:
+    tokens, running = 0, True
+    while running:
         began = time.perf_counter()
-        tokens = compute_gradients(task, given, parameters, world, device).tokens
+        tokens = compute_gradients(task, step_batches, parameters, world, device).tokens
         optimizer.step()
         optimizer.zero_grad()
         times.append(time.perf_counter() - began)
-        # The first step warms up.
-        (left,) = world.sum(
+        # The first step is a warm-up.
+        (unfinished,) = world.sum(
             float(world.first and (len(times) <= _LEAST_STEPS or sum(times[1:]) < trial.seconds))
         )
-        going = bool(left)
+        running = bool(unfinished)
     return Speed(min(times[1:]), tokens)
 
 

@@ -1,8 +1,8 @@
-"""Worker processes on this machine, which train together with the process that starts them.
+"""Worker processes on this machine: data-parallel ranks that train together with the process that starts them.
 
-The first process is rank 0: it prepares, validates, writes and speaks. The workers are ranks 1, 2, …; each gets its job
-and then its orders as lines of JSON on standard input, and says on standard output that it is ready, or what it can't
-do. The input is a lifeline as well: where it ends, because the first process has ended, whatever way, the worker ends.
+The first process is rank 0: it prepares the data, validates, writes files and prints. The workers are ranks 1, 2, …;
+each gets its job and then its orders as lines of JSON on standard input, and reports on standard output that it is
+ready, or its error. A worker exits at the end of its standard input, so it never outlives the first process.
 """
 
 from __future__ import annotations
@@ -25,24 +25,21 @@ from headwise.errors import HeadwiseError, TrainingError
 from headwise.processes import child_environment, python_command
 from headwise.training.parallel import World
 
-_PATIENCE = 10.0  # seconds that a worker has for its end
+_EXIT_TIMEOUT = 10.0  # seconds
 
 
 class Workers:
-    """Processes that run a module; they are stopped when the block ends."""
+    """Context manager of worker processes that run `module`; they are stopped when the block ends."""
 
     def __init__(self, module: str, job: Mapping[str, Any]) -> None:
-        """None is started yet."""
+        """Start no process yet; each gets `job` as its first line."""
         self._module, self._job = module, job
         self._folder = tempfile.TemporaryDirectory(prefix="headwise-workers-")
         self._meetings = 0
         self._started: list[subprocess.Popen[str]] = []
 
     def keep(self, count: int) -> None:
-        """Start workers or end some, so that there are `count`; waits until all are ready.
-
-        Raises what keeps one of them from it.
-        """
+        """Start or stop workers so that there are `count`, and wait until all are ready; raises the error of one."""
         new = [self._start() for _ in range(count - len(self._started))]
         self._started += new
         for process in new:
@@ -59,7 +56,7 @@ class Workers:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
-            process_group=0,  # a terminal's Ctrl-C reaches the first process alone
+            process_group=0,  # so that a terminal's Ctrl-C reaches only the first process
         )
         self._send(process, self._job)
         return process
@@ -78,7 +75,7 @@ class Workers:
                 process.stdin.close()
         for process in processes:
             try:
-                process.wait(_PATIENCE)
+                process.wait(_EXIT_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -86,36 +83,35 @@ class Workers:
             process.stdout.close()
 
     def meet(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
-        """Have the first `size` - 1 workers, which are ready, carry out an order in a world that this process joins.
+        """Send an order to the first `size` - 1 workers, which must be ready, and join a process group with them.
 
-        So many CPU `threads` are divided among the processes.
+        The CPU `threads` are divided among the processes.
         """
         self._meetings += 1
         meeting = Path(self._folder.name) / str(self._meetings)
-        each = max(1, threads // size)
-        place = {"size": size, "threads": each, "meeting": str(meeting)}
+        threads_each = max(1, threads // size)
+        world = {"size": size, "threads": threads_each, "meeting": str(meeting)}
         for rank, process in enumerate(self._started[: size - 1], start=1):
-            self._send(process, {**order, **place, "rank": rank})
-        return World.join_local(0, size, each, meeting)
+            self._send(process, {**order, **world, "rank": rank})
+        return World.join_local(0, size, threads_each, meeting)
 
     def gather(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
-        """Return a world of `size` processes that divide so many CPU threads; the others are ended."""
+        """Return a world of `size` processes, among which the CPU threads are divided; stop the other workers."""
         self.keep(size - 1)
         return self.meet(size, threads, order) if size > 1 else World()
 
     def failure(self) -> HeadwiseError | None:
-        """The error of a worker that has ended badly, or is about to; None where all are well."""
+        """Return the error of a worker that failed, waiting a while for their exits; None if no worker failed."""
         for process in self._started:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                if process.wait(_PATIENCE / len(self._started)):
+                if process.wait(_EXIT_TIMEOUT / len(self._started)):
                     return self._failure(process)
         return None
 
     def _send(self, process: subprocess.Popen[str], line: Mapping[str, Any]) -> None:
         assert process.stdin is not None
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # it has ended: what it was needed for will fail and say why
+        # Where the worker has exited, the operation that needs it fails and reports the reason.
+        with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(line) + "\n")
             process.stdin.flush()
 
@@ -124,12 +120,12 @@ class Workers:
         lines = (read + process.stdout.read()).splitlines()
         code = process.wait()
         if lines and lines[-1].startswith("{"):
-            told = json.loads(lines[-1])
-            return getattr(errors, told["error"])(told["message"])
-        how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+            report = json.loads(lines[-1])
+            return getattr(errors, report["error"])(report["message"])
+        cause = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
         rank = self._started.index(process) + 1
         return TrainingError(
-            f"worker process {rank} was ended {how} (the system does that where memory runs out); "
+            f"worker process {rank} was ended {cause} (the system does that where memory runs out); "
             "run the same command again to go on from the last checkpoint, or with training.processes=1 for a new run"
         )
 
@@ -138,13 +134,13 @@ READY = "ready"
 
 
 def orders() -> Iterator[dict[str, Any]]:
-    """Yield, in a worker, the job and then each order; the process ends where standard input does."""
+    """Yield the job and then each order, in a worker; the process exits at the end of standard input."""
     lines: queue.Queue[str] = queue.Queue()
 
     def listen() -> None:
         for line in sys.stdin:
             lines.put(line)
-        os._exit(0)  # whatever it is at: the first process has ended or needs it no more
+        os._exit(0)  # at any moment, because the first process has exited or doesn't need this one any more
 
     threading.Thread(target=listen, daemon=True, name="orders").start()
     while True:
@@ -152,10 +148,10 @@ def orders() -> Iterator[dict[str, Any]]:
 
 
 def report_ready() -> None:
-    """Say, in a worker, that it waits for an order."""
+    """Report, in a worker, that it waits for an order."""
     print(READY, flush=True)
 
 
 def report_error(error: HeadwiseError) -> None:
-    """Say, in a worker, what it can't do."""
+    """Report an error, in a worker."""
     print(json.dumps({"error": type(error).__name__, "message": str(error)}), flush=True)

@@ -1,4 +1,4 @@
-"""What the encoder-only tasks compute, against definitions: losses, padding, answers."""
+"""Losses, padding, batches and predictions of the encoder-only tasks, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -106,15 +106,15 @@ def test_padding_changes_nothing(task: str, pooling: str) -> None:
     head = KINDS[task].head(together, 3)
     model = HeadedEncoder(build_encoder_only(together.model, 20), head).eval()
     vocabulary = Characters("\nabcdefghijklmno")
-    found = [
+    (padded_logits, padded_loss), (logits, loss) = (
         run_rows(KINDS[task], Tools(config, model, vocabulary, ["x", "y", "z"]), rows_of(task))
         for config in (together, alone)
-    ]
-    for ids, a, b in zip(rows_of(task).ids, found[0][0], found[1][0], strict=True):
+    )
+    for ids, a, b in zip(rows_of(task).ids, padded_logits, logits, strict=True):
         real = slice(None) if task == "classification" else slice(len(ids))
         assert_close(a[real], b[real], rtol=1e-5, atol=1e-5)
-    assert_close(found[0][1].nll, found[1][1].nll)
-    assert found[0][1].count == found[1][1].count
+    assert_close(padded_loss.nll, loss.nll)
+    assert padded_loss.count == loss.count
 
 
 def test_pooling_is_the_first_token_or_the_mean_of_the_real_ones() -> None:

@@ -1,4 +1,4 @@
-"""The recipe for two text files: what it chooses, and that every choice can be trained."""
+"""The recipe chosen from a corpus: its choices, and that each is a valid configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/tasks.md, run: a task is one file and one line, and gets all that the others have."""
+"""The task of the example in docs/tasks.md trains, resumes and is evaluated like the shipped ones."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_the_documents_task_trains_resumes_and_is_evaluated(
     assert whole.scores["accuracy"] > 0.9
     train(short, tmp_path / "parts", quiet=True)
     train(config, tmp_path / "parts", quiet=True)
-    mine, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole"))
-    assert all(mine[name].equal(theirs[name]) for name in theirs)
+    resumed, uninterrupted = (load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole"))
+    assert all(resumed[name].equal(uninterrupted[name]) for name in uninterrupted)
     assert run_program(["evaluate", str(tmp_path / "whole"), "--json"]) == 0
     assert '"kind": "averaged"' in capsys.readouterr().out
     assert run_program(["translate", str(tmp_path / "whole")]) == 2

@@ -1,4 +1,4 @@
-"""Validation of a translation run: bounded while the model knows next to nothing, and never of the same twice."""
+"""Validation of a translation run: limited for an almost untrained model, and not repeated for the same parameters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Translation
 from headwise.decoding.translator import Translator
 from headwise.tasks import translation
-from headwise.tasks.base import Measured
+from headwise.tasks.base import ScoreCache
 from headwise.tasks.registry import find_task
 from headwise.tasks.run import train
 from headwise.tasks.translation import TranslationTask, entropy, usual_lengths
 from headwise.training.monitor import read_metrics
 from toy import Toy, toy_pairs, write_toy
 
-PAIRS = 250  # for development
+PAIRS = 250  # in the development set
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +40,18 @@ def config(toy: Toy) -> Config:
 
 @pytest.fixture
 def task(config: Config, tmp_path: Path) -> TranslationTask:
-    """An untrained model's."""
+    """Return the training task of an untrained model."""
     kind = find_task("translation")
     prepared = kind.prepare(config, tmp_path / "prepared", expected=None, say=lambda _: None)
     torch.manual_seed(1)
-    made = kind.task(config, prepared, kind.build(config, prepared))
-    assert isinstance(made, TranslationTask)
-    return made
+    untrained = kind.task(config, prepared, kind.build(config, prepared))
+    assert isinstance(untrained, TranslationTask)
+    return untrained
 
 
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], SearchOptions]]:
-    """What was translated, and how."""
+    """Record the texts and options of every call of `Translator.translate`."""
     calls: list[tuple[list[str], SearchOptions]] = []
     real = Translator.translate
 
@@ -94,7 +94,7 @@ def test_the_final_validation_translates_all_with_the_runs_own_search(
     searched: list[tuple[list[str], SearchOptions]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(translation, "_IGNORANT", 1e9)
+    monkeypatch.setattr(translation, "_UNTRAINED", 1e9)
     scores = task.validate(final=True)
     assert set(scores) == {"loss", "perplexity", "bleu", "translated"}
     ((texts, options),) = searched
@@ -108,7 +108,7 @@ def test_a_model_that_knows_something_translates_all(
     task: TranslationTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for share, name, count in ((1e9, "bleu", PAIRS), (0.0, "sample_bleu", 84), (1e9, "bleu", PAIRS)):
-        monkeypatch.setattr(translation, "_IGNORANT", share)
+        monkeypatch.setattr(translation, "_UNTRAINED", share)
         scores = task.validate()
         assert (name in scores, scores["translated"]) == (True, count)
 
@@ -133,10 +133,10 @@ def test_the_same_parameters_are_scored_once(
     batches = len(losses)
     with torch.no_grad():
         for parameter in task.model.parameters():
-            parameter.copy_(parameter.clone())  # as the average of one checkpoint is
+            parameter.copy_(parameter.clone())  # like the average of a single checkpoint
     assert task.validate() == first
     assert (len(losses), len(searched)) == (batches, 1)
-    final = task.validate(final=True)  # searches otherwise
+    final = task.validate(final=True)  # with other search options
     assert (final["loss"], len(losses), len(searched)) == (first["loss"], batches, 2)
     with torch.no_grad():
         next(task.model.parameters()).add_(0.125)
@@ -147,7 +147,7 @@ def test_the_same_parameters_are_scored_once(
 def test_one_search_serves_both_where_it_is_the_same(
     toy: Toy, searched: list[tuple[list[str], SearchOptions]], tmp_path: Path
 ) -> None:
-    """The records of the last checkpoint and of the average of it alone, then, have the same loss, too."""
+    """The last validation and the one of the average of that single checkpoint record the same loss, too."""
     config = Config.load(toy.config, ["subwords.dropout=0", "training.max_steps=1", "decoding.beam=1"])
     train(config, tmp_path, quiet=True)
     dev, averaged = (r for r in read_metrics(tmp_path / "metrics.jsonl") if r["kind"] != "train")
@@ -161,7 +161,7 @@ def test_the_best_bleu_is_one_of_all_pairs(toy: Toy, tmp_path: Path, monkeypatch
     early = train(config, tmp_path / "early", quiet=True).progress
     assert (early.step, early.best, early.stale) == (2, None, 0)
     assert not (tmp_path / "early" / "best").exists()
-    monkeypatch.setattr(translation, "_IGNORANT", 1e9)
+    monkeypatch.setattr(translation, "_UNTRAINED", 1e9)
     later = train(config, tmp_path / "later", quiet=True).progress
     assert later.best is not None
 
@@ -174,7 +174,7 @@ def test_usual_lengths_hold_for_nearly_all_pairs(pairs: list[tuple[int, int]], m
     factor = usual_lengths(sources, targets, margin)
     options = SearchOptions(length_factor=factor, extra_length=margin)
     within = [target <= options.limit(source) + 1 for source, target in pairs]
-    assert np.mean(within) >= 0.9  # of so few the quantile lies between two
+    assert np.mean(within) >= 0.9  # with so few pairs the quantile is interpolated
     assert factor >= targets.sum() / sources.sum() - 1e-9
 
 
@@ -191,16 +191,16 @@ def test_a_limit_is_its_definition(length: int, factor: float, extra: int, most:
     assert limit == max(1, min(math.ceil(length * factor) + extra, math.inf if most is None else most + 1))
 
 
-def test_a_scored_model_is_told_by_every_bit() -> None:
+def test_one_changed_bit_invalidates_the_cached_scores() -> None:
     model = torch.nn.Linear(2, 1)
-    measured, calls = Measured(model), []
+    cache, calls = ScoreCache(model), []
 
     def measure() -> dict[str, float]:
         calls.append(1)
         return {"loss": float(len(calls))}
 
-    assert [measured.once(key, measure)["loss"] for key in "aaba"] == [1, 1, 2, 1]
+    assert [cache.once(key, measure)["loss"] for key in "aaba"] == [1, 1, 2, 1]
     with torch.no_grad():
         model.weight[0, 1] = torch.nextafter(model.weight[0, 1], torch.tensor(9.0))
-    measured.once("b", measure)["loss"] = 9.0  # what is handed out is a copy
-    assert [measured.once(key, measure)["loss"] for key in "ba"] == [3, 4]
+    cache.once("b", measure)["loss"] = 9.0  # changes only a copy
+    assert [cache.once(key, measure)["loss"] for key in "ba"] == [3, 4]

@@ -25,7 +25,7 @@ IDENTITY = {"data": "0123456789ab", "subwords": "ba9876543210"}
 
 
 def small_model(seed: int = 0) -> nn.Module:
-    """Two layers that share a weight, as embeddings do."""
+    """Return a model of two layers that share a weight, as embeddings do."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Tanh(), nn.Linear(3, 3))
     model[2].weight = model[0].weight
@@ -37,7 +37,7 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def learn(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
-    """Steps on random batches with dropout, so that a generator off by one number would show."""
+    """Do steps on random batches with dropout, so that the result depends on every random number."""
     for _ in range(steps):
         x = nn.functional.dropout(torch.randn(4, 3), 0.5)
         model(x).square().sum().backward()
@@ -46,7 +46,7 @@ def learn(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
 
 
 def saved(run: Path, *steps: int) -> Checkpoints:
-    """A run directory with checkpoints of these steps, each of another model."""
+    """Save checkpoints of these steps, each of another model."""
     checkpoints = Checkpoints(run)
     for step in steps:
         model = small_model(step)
@@ -74,7 +74,7 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(tmp_path: Path) 
     learn(model, optimizer, 5)
     other = small_model(1)
     other_optimizer = optimizer_of(other)
-    learn(other, other_optimizer, 1)  # what is there before must not matter
+    learn(other, other_optimizer, 1)  # the state before loading must not matter
     assert checkpoints.latest() == path
     assert checkpoints.load(path, other, other_optimizer, IDENTITY) == progress
     learn(other, other_optimizer, 5)
@@ -92,14 +92,14 @@ def test_shared_parameters_are_stored_once(tmp_path: Path) -> None:
 
 
 def draws() -> list[float]:
-    """Numbers from every global generator, those with a spare normal number inside included."""
+    """Return numbers of every global generator, including those that cache a second normal number."""
     legacy = np.random.standard_normal(3).tolist()  # noqa: NPY002
     return [random.random(), random.gauss(0, 1), *legacy, *torch.randn(3).tolist()]
 
 
 def test_every_generator_goes_on_where_it_was() -> None:
     seed_random(1)
-    draws()  # leaves a spare normal number in Python's and NumPy's generators
+    draws()  # leaves a cached normal number in Python's and NumPy's generators
     state = random_state()
     expected = draws()
     assert draws() != expected
@@ -249,7 +249,7 @@ def test_a_run_without_checkpoints_has_none(tmp_path: Path) -> None:
 def test_the_last_planned_checkpoints_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
     checkpoints = saved(tmp_path, 4, 8, 10, 12)
     (checkpoints.folder / "step-00000008.bak").mkdir()  # a user's own copy
-    (checkpoints.folder / ".step-00000012.partial-x").mkdir()  # what a kill left
+    (checkpoints.folder / ".step-00000012.partial-x").mkdir()  # left by a kill
     checkpoints.mark_best(4)
     assert checkpoints.to_average(2, every=4) == [8, 12]
     assert checkpoints.to_average(9, every=4) == [4, 8, 12]
@@ -299,7 +299,7 @@ def test_averaging_is_the_mean_of_each_parameter(tmp_path: Path) -> None:
 
 
 def replace(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """Put other parameters into a checkpoint, as if it had been saved with them."""
+    """Replace the parameters of a checkpoint and update its checksums."""
     record = read_state(folder)
     save_file(tensors, folder / "model.safetensors")
     record["sha256"]["model.safetensors"] = checkpoint._sha256(folder / "model.safetensors")
@@ -350,7 +350,7 @@ def test_progress_is_plain_json() -> None:
 
 
 def change_tensors(folder: Path, name: str, changes: dict[str, torch.Tensor | None]) -> None:
-    """Put other tensors into a checkpoint, or take some out, as if it had been saved so."""
+    """Replace or remove tensors of a checkpoint's file and update its checksums."""
     tensors: dict[str, torch.Tensor | None] = dict(load_file(folder / name)) | changes
     save_file({key: value for key, value in tensors.items() if value is not None}, folder / name)
     record = read_state(folder)
@@ -410,11 +410,11 @@ def test_parameters_of_another_type_or_shape_or_name_are_refused(
         load(checkpoints)
 
 
-def words(name: str, **places: int) -> dict[str, torch.Tensor | None]:
-    """Return this process's state of a generator with other numbers at some places, `at0=7`."""
+def words(name: str, **changes: int) -> dict[str, torch.Tensor | None]:
+    """Return this process's state of a generator with changed numbers; `at0=7` sets index 0 to 7."""
     tensor = random_state()[name].clone()
-    for place, number in places.items():
-        tensor[int(place.removeprefix("at"))] = number
+    for index, number in changes.items():
+        tensor[int(index.removeprefix("at"))] = number
     return {f"rank0.{name}": tensor}
 
 

@@ -1,4 +1,4 @@
-"""The loop on a task of its own, so small that each step can be checked against torch by hand."""
+"""The training loop with a small task, so that each step can be compared with torch by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headwise.training.monitor import read_metrics
 
 @dataclass(frozen=True)
 class Numbers:
-    """Rows of a linear regression; `target_tokens` differs between batches, as in real ones."""
+    """A batch of linear regression; as with real batches, the number of target tokens varies."""
 
     x: Tensor
     y: Tensor
@@ -38,39 +38,39 @@ class Numbers:
 
 
 class Stream:
-    """Batches of 1, 2, 3, 4, 1, … rows of random numbers, each a function of its place."""
+    """Batches of 1, 2, 3, 4, 1, … random examples, each batch a function of its position."""
 
     def __init__(self) -> None:
-        self.place = 0
+        self.position = 0
         self.closed = False
 
     def __iter__(self) -> Iterator[Numbers]:
         return self
 
     def __next__(self) -> Numbers:
-        self.place += 1
-        return numbers(self.place)
+        self.position += 1
+        return numbers(self.position)
 
     def state(self) -> dict[str, Any]:
-        return {"place": self.place}
+        return {"position": self.position}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self.place = state["place"]
+        self.position = state["position"]
 
     def close(self) -> None:
         self.closed = True
 
 
-def numbers(place: int) -> Numbers:
-    random = torch.Generator().manual_seed(place)
-    rows = 1 + (place - 1) % 4
+def numbers(position: int) -> Numbers:
+    random = torch.Generator().manual_seed(position)
+    size = 1 + (position - 1) % 4
     return Numbers(
-        torch.randn(rows, 3, generator=random), torch.randn(rows, generator=random), f"batch {place}"
+        torch.randn(size, 3, generator=random), torch.randn(size, generator=random), f"batch {position}"
     )
 
 
 class Regression:
-    """The task: least squares."""
+    """Training task of least squares."""
 
     d_model = 4
 
@@ -110,7 +110,7 @@ def squares(model: nn.Module, batch: Numbers) -> Tensor:
 
 
 def trainer(run: Path, task: Regression | None = None, **training: Any) -> Trainer:
-    """A trainer whose learning rate is 0.01 throughout."""
+    """Return a trainer with a constant learning rate of 0.01."""
     accumulate, clip = training.pop("accumulate", 1), training.pop("clip_norm", None)
     tree = {
         "batch": {"accumulate": accumulate},
@@ -128,7 +128,7 @@ def trainer(run: Path, task: Regression | None = None, **training: Any) -> Train
 
 
 def parameters(run: Path) -> Tensor:
-    """All parameters of the newest checkpoint."""
+    """Return all parameters of the newest checkpoint, flattened."""
     from safetensors.torch import load_file
 
     latest = Checkpoints(run).latest()
@@ -147,7 +147,7 @@ def recorded(run: Path, kind: str = "train") -> list[dict[str, Any]]:
 def test_a_step_divides_the_summed_loss_once_by_all_its_tokens(
     accumulate: int, clip: float | None, tmp_path: Path
 ) -> None:
-    """Without memory (betas 0) and with epsilon 1, AdamW's step is rate · g / (|g| + 1): g shows in it."""
+    """With betas 0 and epsilon 1, AdamW's step is rate · g / (|g| + 1), which determines the gradient g."""
     trainer(tmp_path, accumulate=accumulate, clip_norm=clip, max_steps=4).fit()
     model = Regression().model
     for step in range(4):
@@ -169,7 +169,7 @@ def test_a_step_divides_the_summed_loss_once_by_all_its_tokens(
 
 @pytest.mark.parametrize("stop", range(1, 6))
 def test_stopping_anywhere_changes_nothing_that_is_recorded(stop: int, tmp_path: Path) -> None:
-    """The loss since the last report goes on over a stop, too."""
+    """The mean loss since the last report includes the steps before the interruption."""
     trainer(tmp_path / "whole", log_every=3).fit()
     task = Regression()
     task.at[f"batch {stop}"] = interrupt
@@ -333,7 +333,7 @@ def test_the_end_is_reached_again_where_it_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Cut(BaseException):
-        """What a kill looks like from inside."""
+        """Simulates a kill."""
 
     def cut(self: Regression, *, final: bool = False) -> dict[str, float]:
         if final:

@@ -1,4 +1,4 @@
-"""The fused losses against torch's own, put together plainly from whole logits."""
+"""The fused losses, compared with torch's losses of complete logits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from headwise.training.loss import r_drop_cross_entropy, smoothed_cross_entropy
 ROWS, VOCABULARY, D_MODEL = 37, 53, 16
 EPSILONS = [0.0, 0.1, 0.9]
 
-# One row at a time; several with a shorter last chunk; all in one.
+# Chunks of one token; of several, with a shorter last chunk; all in one chunk.
 chunked = pytest.mark.parametrize("chunk_elements", [1, 10 * VOCABULARY, 10**9])
 
 
 def make(
     rows: int = ROWS, dtype: torch.dtype = torch.float64, size: float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Hidden states and weights that need gradients, and targets of which some come up several times."""
+    """Return hidden states and weights that require gradients, and targets with repetitions."""
     generator = torch.Generator().manual_seed(0)
     hidden = size * torch.randn(rows, D_MODEL, generator=generator)
     weight = torch.randn(VOCABULARY, D_MODEL, generator=generator)
@@ -39,7 +39,7 @@ def plain_smoothed(hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: flo
 
 
 def plain_r_drop(hidden: Tensor, weight: Tensor, targets: Tensor, epsilon: float, alpha: float) -> Tensor:
-    """½ (CE₁ + CE₂) + α/4 (KL(P₁‖P₂) + KL(P₂‖P₁)), summed over rows (Liang et al. 2021, eq. 4, halved)."""
+    """½ (CE₁ + CE₂) + α/4 (KL(P₁‖P₂) + KL(P₂‖P₁)), summed over tokens (Liang et al. 2021, eq. 4, halved)."""
     log_p1, log_p2 = (hidden @ weight.t()).log_softmax(-1).chunk(2)
     # torch's kl_div(a, b) is KL(b‖a)
     divergence = functional.kl_div(log_p2, log_p1, log_target=True, reduction="sum") + functional.kl_div(
@@ -58,7 +58,7 @@ def backward(total: Tensor, *inputs: Tensor, scale: float = 1.0) -> list[Tensor]
 def test_smoothed_cross_entropy_is_torchs(
     chunk_elements: int, epsilon: float, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(loss, "_LEAST_CHUNK_TOKENS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", chunk_elements)
     hidden, weight, targets = make(dtype=dtype)
     total, nll = smoothed_cross_entropy(hidden, weight, targets, epsilon)
@@ -83,7 +83,7 @@ def test_r_drop_is_its_formula(
     tolerance: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(loss, "_LEAST_CHUNK_TOKENS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", 3 * chunk_elements)
     hidden, weight, targets = make(rows=2 * ROWS, dtype=dtype)
     total, nll = r_drop_cross_entropy(hidden, weight, targets, epsilon, alpha)
@@ -114,7 +114,7 @@ def test_r_drop_of_two_equal_passes_is_the_plain_loss() -> None:
 
 
 def test_perfect_and_hopeless_predictions_stay_finite() -> None:
-    """Logits in the thousands: the loss of a certain and right answer is 0, of a certain and wrong one its margin."""
+    """With logits in the thousands, the loss of a certain and right prediction is 0, of a wrong one its margin."""
     weight = torch.eye(4).requires_grad_()
     hidden = (5000 * torch.eye(4)[:1]).requires_grad_()
     right, _ = smoothed_cross_entropy(hidden, weight, torch.tensor([0]), 0.0)
@@ -152,7 +152,7 @@ def bfloat16_case() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("function", ["smoothed", "r_drop"])
 def test_bfloat16_is_close_to_float32(function: str) -> None:
-    """Logits of a few units are rounded to 2^-9 of themselves, that is by about 0.01, up or down."""
+    """Logits of a few units have a relative rounding error of 2^-9, so an absolute one of about 0.01."""
     half, weight, targets = bfloat16_case()
     full = half.detach().float().requires_grad_()
 
@@ -184,7 +184,7 @@ def test_a_bfloat16_gradient_is_scaled_by_the_exact_scale() -> None:
 
 
 class Largest(TorchDispatchMode):
-    """Notes the largest number of elements that any operation's result holds."""
+    """Records the number of elements of the largest result of any operation."""
 
     elements = 0
 
@@ -197,9 +197,9 @@ class Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize("function", ["smoothed", "r_drop"])
 def test_no_vocabulary_sized_tensor_exists(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forward or backward, nothing larger than a chunk, the weight or the hidden states; the plain loss has it."""
+    """No tensor of forward and backward pass is larger than a chunk, the weight or the hidden states."""
     chunk = 1000
-    monkeypatch.setattr(loss, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(loss, "_LEAST_CHUNK_TOKENS", 1)
     monkeypatch.setattr(loss, "_CHUNK_ELEMENTS", chunk)
     hidden, weight, targets = make(rows=2 * ROWS, dtype=torch.float32)
     limit = max(chunk, weight.numel(), hidden.numel())

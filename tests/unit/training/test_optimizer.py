@@ -1,4 +1,4 @@
-"""The optimizer is PyTorch's, without what PyTorch does for its compiler."""
+"""The optimizer is PyTorch's AdamW, without the wrappers for PyTorch's compiler."""
 
 from __future__ import annotations
 

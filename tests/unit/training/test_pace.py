@@ -21,7 +21,7 @@ def start(progress: Progress, *, plans: bool = True, **options: object) -> Pace:
 
 
 def train(pace: Pace, progress: Progress, seconds: Iterator[float] | float) -> list[str]:
-    """Make steps of so many seconds until the last one; returns what was said."""
+    """Do steps of given durations until the last one; return the messages."""
     lines = []
     while progress.step < pace.last_step:
         progress.step += 1
@@ -47,7 +47,7 @@ def test_the_number_of_steps_is_said_once_and_kept() -> None:
     assert lines == [f"{progress.step} steps in 10 minutes"]
     resumed = Progress(step=100, seconds=100.0, planned_steps=560, planned_minutes=10.0, plan_is_final=True)
     assert start(resumed, max_minutes=10.0).last_step == 560
-    assert start(resumed, max_minutes=20.0).last_step == 100_000  # planned anew
+    assert start(resumed, max_minutes=20.0).last_step == 100_000  # another limit discards the plan
 
 
 def test_a_machine_that_slows_down_shortens_the_tail() -> None:

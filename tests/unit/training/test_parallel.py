@@ -51,7 +51,7 @@ print(json.dumps(seen))
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    """What two processes see of each other."""
+    """Return the results of `RANK` in two processes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     processes = []

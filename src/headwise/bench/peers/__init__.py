@@ -1,6 +1,6 @@
-"""The systems that benchmarks compare: a new one is one file here and one line in `PEERS`.
+"""Registry of the benchmarked systems: a new one is one file here and one line in `PEERS`.
 
-A module has a class `System`; it is imported only in the processes that need it.
+Each module has a class `System`; it is imported only in the processes that use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OWN = "headwise"
 
 
 def find_peer(name: str) -> Peer:
-    """Return the system called `name`; raises `ConfigError` naming the known ones."""
+    """Return the system `name`; raises `ConfigError` that lists the known ones."""
     if name not in PEERS:
         others = ", ".join(other for other in PEERS if other != OWN)
         raise ConfigError(f"--against: expected systems among {others}, found {name!r}")

@@ -1,4 +1,4 @@
-"""CTranslate2: the workload's own weights in its format, so that both decode the same model."""
+"""CTranslate2, with the workload's weights converted to its format, so that every system decodes the same model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting
 from headwise.bench.workload import Workload
 from headwise.config import ModelConfig
 
-_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of our ids
-_KINDS = ("fused", "reference", "memory_efficient")  # what computes plain attention
+_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of Headwise's ids
+_KINDS = ("fused", "reference", "memory_efficient")  # kinds that compute plain scaled dot-product attention
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
 class System(Peer):
-    """`Translator.translate_batch` on int8 and floating-point weights, workers x threads."""
+    """CTranslate2's `Translator.translate_batch` with int8 and floating-point weights, workers x threads."""
 
     name = "ctranslate2"
     packages = ("ctranslate2",)
@@ -26,8 +26,8 @@ class System(Peer):
         return refuses(workload.config.model)
 
     def load(self) -> None:  # noqa: D102
-        # Its converters import torch and transformers where they are installed; decoding needs neither, and
-        # without them it takes less memory.
+        # CTranslate2's converters import torch and transformers if they are installed. Decoding needs neither, and
+        # uses less memory without them.
         for name in ("torch", "transformers"):
             sys.modules.setdefault(name, None)  # type: ignore[arg-type]
         super().load()
@@ -62,11 +62,11 @@ class System(Peer):
             inter_threads=setting.workers,
             intra_threads=setting.threads,
         )
-        words = vocabulary(workload.source_size)
+        tokens = vocabulary(workload.source_size)
 
         def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
-            found: Any = translator.translate_batch(
-                [[words[token] for token in row] for row in sources],
+            results: Any = translator.translate_batch(
+                [[tokens[i] for i in ids] for ids in sources],
                 max_batch_size=job.batch,
                 beam_size=job.beam,
                 length_penalty=0,
@@ -75,13 +75,13 @@ class System(Peer):
                 disable_unk=job.strict,
                 suppress_sequences=[["<pad>"], ["<s>"]] if job.strict else None,
             )
-            return [[_number(word) for word in each.hypotheses[0]] for each in found]
+            return [[_id(token) for token in result.hypotheses[0]] for result in results]
 
         return run
 
 
 def refuses(model: ModelConfig) -> str:
-    """Say what of a model CTranslate2 hasn't, or return an empty string."""
+    """Return the reason why CTranslate2 doesn't support a model, or an empty string."""
     if model.architecture != "transformer":
         return f"ctranslate2: skipped, it has no architecture {model.architecture}"
     if model.positions not in ("sinusoidal", "learned"):
@@ -92,16 +92,16 @@ def refuses(model: ModelConfig) -> str:
 
 
 def vocabulary(size: int) -> list[str]:
-    """Return one word for each id: the special symbols by their names, the others by their numbers."""
-    return [*_SPECIAL, *(str(token) for token in range(len(_SPECIAL), size))]
+    """Return the token of each id: the name of a special symbol, or the id as text."""
+    return [*_SPECIAL, *(str(i) for i in range(len(_SPECIAL), size))]
 
 
-def _number(word: str) -> int:
-    return _SPECIAL.index(word) if word in _SPECIAL else int(word)
+def _id(token: str) -> int:
+    return _SPECIAL.index(token) if token in _SPECIAL else int(token)
 
 
 def convert(workload: Workload, folder: Path, quantization: str | None) -> None:
-    """Write the workload's weights as a CTranslate2 model."""
+    """Convert the workload's weights to a CTranslate2 model in `folder`."""
     from ctranslate2.specs import Activation, TransformerSpec
     from safetensors.numpy import load_file
 
@@ -159,7 +159,7 @@ def _layer(spec: Any, weights: dict[str, Any], name: str) -> None:
 
 
 def _linear(spec: Any, weights: dict[str, Any], *names: str) -> None:
-    """Fill one linear map, or several that stand above one another."""
+    """Set the weights of one linear layer, or of several concatenated along the output dimension."""
     import numpy as np
 
     spec.weight = np.concatenate([weights[f"{name}.weight"] for name in names])

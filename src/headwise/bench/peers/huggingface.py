@@ -1,4 +1,4 @@
-"""Hugging Face transformers: Marian, which is the paper's model, or Pegasus, its twin with pre-normalization."""
+"""Hugging Face transformers: Marian, which is the paper's post-norm model, or Pegasus, the same model with pre-norm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
 _LIKE_OURS = {"architecture": "transformer", "positions": "sinusoidal", "share_embeddings": "all"}
-_KINDS = ("fused", "reference", "memory_efficient")  # what computes plain attention
+_KINDS = ("fused", "reference", "memory_efficient")  # kinds that compute plain scaled dot-product attention
 _NAMES = {
     "self_attention": "self_attn",
     "cross_attention": "encoder_attn",
@@ -31,16 +31,16 @@ _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output":
 
 
 class System(Peer):
-    """`generate` with its cache; training by a plain loop with fused AdamW."""
+    """Hugging Face's `generate` with its key/value cache; training in a plain loop with fused AdamW."""
 
     name = "huggingface"
     packages = ("transformers", "torch")
 
     def refuses(self, workload: Workload) -> str:  # noqa: D102
         model = workload.config.model
-        for key, wanted in _LIKE_OURS.items():
-            if (found := getattr(model, key)) != wanted:
-                return f"huggingface: skipped, Marian has {key}={wanted}, and this model {found}"
+        for key, required in _LIKE_OURS.items():
+            if (value := getattr(model, key)) != required:
+                return f"huggingface: skipped, Marian has {key}={required}, and this model {value}"
         if model.attention not in _KINDS or model.key_value_heads or model.d_k or model.d_v:
             return "huggingface: skipped, Marian has plain attention of d_model/heads, and this model hasn't"
         return ""
@@ -49,7 +49,10 @@ class System(Peer):
         import transformers
 
         transformers.utils.logging.set_verbosity_error()
-        _ = (transformers.MarianMTModel, transformers.PegasusForConditionalGeneration)  # imported when named
+        _ = (
+            transformers.MarianMTModel,
+            transformers.PegasusForConditionalGeneration,
+        )  # triggers their lazy import
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
         processes = [
@@ -76,11 +79,11 @@ class System(Peer):
         @torch.inference_mode()
         def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
             outputs: list[list[int]] = [[] for _ in sources]
-            order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+            order = sorted(range(len(sources)), key=lambda sentence: -len(sources[sentence]))
             for start in range(0, len(order), job.batch):
-                rows = order[start : start + job.batch]
-                width = len(sources[rows[0]])
-                padded = [[*sources[row], *[PAD] * (width - len(sources[row]))] for row in rows]
+                sentences = order[start : start + job.batch]
+                longest = len(sources[sentences[0]])
+                padded = [[*sources[i], *[PAD] * (longest - len(sources[i]))] for i in sentences]
                 ids = torch.tensor(padded, device=device)
                 generated = model.generate(
                     input_ids=ids,
@@ -91,11 +94,11 @@ class System(Peer):
                     length_penalty=0.0,
                     early_stopping=job.beam > 1,
                     min_new_tokens=job.length,
-                    max_new_tokens=job.length or width + 50,
+                    max_new_tokens=job.length or longest + 50,
                     suppress_tokens=[PAD, UNK, BOS] if job.strict else None,
                 )
-                for row, output in zip(rows, generated[:, 1:].tolist(), strict=True):
-                    outputs[row] = output[: output.index(EOS)] if EOS in output else output
+                for i, output in zip(sentences, generated[:, 1:].tolist(), strict=True):
+                    outputs[i] = output[: output.index(EOS)] if EOS in output else output
             return outputs
 
         return run
@@ -111,7 +114,7 @@ def _settings(room: Room, precisions: Sequence[str]) -> list[Setting]:
 
 
 def build(workload: Workload, setting: Setting) -> Any:
-    """Build their model of the workload's shape, with the workload's weights."""
+    """Build the Hugging Face model with the workload's configuration and weights."""
     import torch
     import transformers
     from safetensors.torch import load_file
@@ -150,7 +153,7 @@ def build(workload: Workload, setting: Setting) -> Any:
     with torch.no_grad():
         for name, parameter in parameters.items():
             if name.endswith(("proj.bias", "fc1.bias", "fc2.bias")):
-                parameter.zero_()  # ours may have none
+                parameter.zero_()  # Headwise's model may have no bias
         for name, tensor in load_file(workload.weights).items():
             parameters[their_name(name)].copy_(tensor)
         table = sinusoids(ours.max_length, ours.d_model)
@@ -160,7 +163,7 @@ def build(workload: Workload, setting: Setting) -> Any:
 
 
 def their_name(name: str) -> str:
-    """Translate the name of one of our parameters."""
+    """Return Hugging Face's name of a Headwise parameter."""
     if name == "source_embedding.weight":
         return "model.shared.weight"
     if name.startswith(("encoder_norm", "decoder_norm")):
@@ -176,9 +179,9 @@ def their_name(name: str) -> str:
 
 
 class _Trainee:
-    """Forward, label-smoothed cross-entropy, backward, fused AdamW; bfloat16 is torch's autocast.
+    """Training step with label-smoothed cross-entropy and fused AdamW; bfloat16 uses torch's autocast.
 
-    Several ranks train as their Trainer does under `torchrun`: by DistributedDataParallel.
+    Several ranks use DistributedDataParallel, as Hugging Face's Trainer does under `torchrun`.
     """
 
     def __init__(self, workload: Workload, setting: Setting, device: str, world: World) -> None:
@@ -208,10 +211,9 @@ class _Trainee:
         self._model.train()
         with self._autocast:
             (tokens,) = self._world.sum(batch.target_tokens)
-            loss = self._sum(self._trained, batch) * (
-                self._world.size / tokens
-            )  # DDP takes the mean over ranks
-        loss.item()  # for the log, as our loop has it
+            # Times the number of ranks, because DDP takes the mean over ranks.
+            loss = self._sum(self._trained, batch) * (self._world.size / tokens)
+        loss.item()  # for logging, as in Headwise's training loop
         loss.backward()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)

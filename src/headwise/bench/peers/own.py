@@ -1,4 +1,4 @@
-"""Headwise itself, through the parts that `headwise train` and `headwise translate` use."""
+"""Headwise itself, with the same modules as `headwise train` and `headwise translate`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headwise.bench.workload import Workload
 from headwise.config import Config
 from headwise.decoding.native.library import PRECISIONS, find_library
 
-NATIVE = "native"  # in the detail of a setting of the native engine
-SHORTLIST = "shortlist"  # in the detail of a setting that searches with the workload's shortlist
+NATIVE = "native"  # word in `Setting.detail`: use the native engine
+SHORTLIST = "shortlist"  # word in `Setting.detail`: search with the workload's shortlist
 
 if TYPE_CHECKING:
     from headwise.decoding.options import SearchOptions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class System(Peer):
-    """Training by the loop's own step; decoding by both engines, in every precision that each has."""
+    """Training with the step of Headwise's `Trainer`; decoding with both engines, each in all of its precisions."""
 
     name = "headwise"
     packages = ("torch",)
@@ -45,15 +45,15 @@ class System(Peer):
         ]
 
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
-        readable = self._in_one_process(room)
+        pytorch = self._in_one_process(room)
         if room.device != "cpu" or isinstance(find_library(), str):
-            return readable
+            return pytorch
         workers = [1] if job.batch == 1 else room.thread_counts
-        return readable + [Setting(p, 1, count, NATIVE) for p in PRECISIONS for count in workers]
+        return pytorch + [Setting(p, 1, count, NATIVE) for p in PRECISIONS for count in workers]
 
     def shortlisted(self, settings: Sequence[Setting]) -> list[Setting]:
         """Return the same settings with the workload's shortlist."""
-        return [replace(each, detail=f"{each.detail} {SHORTLIST}".lstrip()) for each in settings]
+        return [replace(setting, detail=f"{setting.detail} {SHORTLIST}".lstrip()) for setting in settings]
 
     def open_training(  # noqa: D102
         self, workload: Workload, setting: Setting, device: str, world: World
@@ -61,11 +61,11 @@ class System(Peer):
         return _Trainee(workload, setting, device, world)
 
     def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
-        words = setting.detail.split()
+        details = setting.detail.split()
         model: Seq2Seq = (
-            _native(workload, setting) if NATIVE in words else load_model(workload, setting, device)
+            _native(workload, setting) if NATIVE in details else load_model(workload, setting, device)
         )
-        shortlist = workload.shortlist if SHORTLIST in words else None
+        shortlist = workload.shortlist if SHORTLIST in details else None
 
         def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
             return _search(model.eval(), sources, job, shortlist)
@@ -76,31 +76,34 @@ class System(Peer):
 def _search(
     model: Seq2Seq, sources: Sequence[list[int]], job: Decoding, shortlist: Shortlist | None
 ) -> list[list[int]]:
-    """Decode in batches of the job's size, longest first; the native engine holds as many sentences a worker."""
+    """Decode in batches of the job's size, longest sentences first.
+
+    The native engine gets all sentences at once if the job has batches, and decodes that many at a time per worker.
+    """
     from headwise.decoding.batching import decode
     from headwise.decoding.translator import SYMBOLS
 
     options = search_options(job)
     own = model.own_search(options)
     outputs: list[list[int]] = [[] for _ in sources]
-    order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+    order = sorted(range(len(sources)), key=lambda sentence: -len(sources[sentence]))
     size = len(order) if own is not None and job.batch > 1 else job.batch
     for start in range(0, len(order), size):
-        rows = order[start : start + size]
-        batch = [sources[row] for row in rows]
+        sentences = order[start : start + size]
+        batch = [sources[i] for i in sentences]
         if own is not None:
             lists = None if shortlist is None else [shortlist(source) for source in batch]
             results = own(batch, options, SYMBOLS, sentences=job.batch, lists=lists)
         else:
-            room = len(batch) * len(batch[0]) * options.rows  # all of them in one batch
-            results = decode(model, batch, options, SYMBOLS, batch_tokens=room, shortlist=shortlist)
-        for row, found in zip(rows, results, strict=True):
-            outputs[row] = list(found[0].tokens)
+            batch_tokens = len(batch) * len(batch[0]) * options.rows  # so that they are one batch
+            results = decode(model, batch, options, SYMBOLS, batch_tokens=batch_tokens, shortlist=shortlist)
+        for i, hypotheses in zip(sentences, results, strict=True):
+            outputs[i] = list(hypotheses[0].tokens)
     return outputs
 
 
 def _native(workload: Workload, setting: Setting) -> Seq2Seq:
-    """Pack the workload's weights for the native engine."""
+    """Load the workload's weights into the native engine."""
     from headwise.decoding.native.library import Library
     from headwise.decoding.native.transformer import NativeTransformer
     from headwise.models.build import build_model, fitting
@@ -121,7 +124,7 @@ def _native(workload: Workload, setting: Setting) -> Seq2Seq:
 
 
 def search_options(job: Decoding) -> SearchOptions:
-    """Translate a job: the forced length counts the end symbol, and no length penalty acts, as in every system."""
+    """Return the search options of a job; its forced length includes EOS, and there is no length penalty."""
     from headwise.decoding.options import SearchOptions
 
     if job.length is None:
@@ -150,11 +153,10 @@ class _Trainee:
         from headwise.training.loop import Trainer
 
         self._device = torch.device(device)
-        self._config = workload.config.with_overrides(
-            ["schedule.warmup=100000"]
-        )  # so slow that nothing is learned
+        # With such a long warm-up, the parameters hardly change.
+        self._config = workload.config.with_overrides(["schedule.warmup=100000"])
         self._task = _Task(self._config, load_model(workload, setting, device))
-        self._run = tempfile.TemporaryDirectory()  # where the trainer looks for checkpoints, and finds none
+        self._run = tempfile.TemporaryDirectory()  # an empty run directory, without checkpoints
         self._trainer = Trainer(
             self._task, self._config, Path(self._run.name), device=self._device, world=world, quiet=True
         )
@@ -163,10 +165,10 @@ class _Trainee:
         import torch
 
         model = self._task.model.eval()
-        computed, model.compute_dtype = model.compute_dtype, torch.float32
+        precision, model.compute_dtype = model.compute_dtype, torch.float32
         with torch.no_grad():
             loss = self._task.loss(batch)
-        model.compute_dtype = computed
+        model.compute_dtype = precision
         return loss.total.item() / loss.count
 
     def step(self, batch: Batch) -> None:
@@ -175,11 +177,11 @@ class _Trainee:
 
 class _NoBatches:
     def share(self, rank: int, size: int) -> None:
-        """The batches that are given to the trainer's step are a rank's share already."""
+        """Do nothing, because the batches passed to the trainer's step are a rank's share already."""
 
 
 class _Task:
-    """What the loop asks of a task, for batches that are given to its step one by one."""
+    """Training task whose batches are passed to the trainer's step one by one."""
 
     def __init__(self, config: Config, model: Seq2Seq) -> None:
         self.config, self._model = config, model

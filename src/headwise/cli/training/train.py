@@ -1,4 +1,4 @@
-"""`headwise train`: from text files or a configuration to a trained run, or on from where a run stands."""
+"""`headwise train`: train a model from text files or a configuration, or resume a run."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def command(
 ) -> int:
     """Train a translator.
 
-    With --source and --target alone, everything is chosen from the corpus and printed with its reason; -c gives
-    full control. In a run directory with a checkpoint, training resumes from there.
+    With --source and --target alone, all hyperparameters are chosen from the corpus and printed with their reasons; -c
+    gives full control. In a run directory with a checkpoint, training resumes from there.
 
     Example: headwise train --source train.en --target train.de -o runs/de
 
@@ -117,7 +117,7 @@ def command(
 
 
 def _as_changes(section: str, values: dict[str, Any]) -> list[str]:
-    """Return `section.key=value` overrides for the values that are given."""
+    """Return `section.key=value` overrides for the values that aren't None."""
     return [
         f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
         for key, value in values.items()
@@ -128,12 +128,12 @@ def _as_changes(section: str, values: dict[str, Any]) -> list[str]:
 def _configuration(
     file: Path | None, source: list[str] | None, changes: list[str], run: Path, restart: bool
 ) -> tuple[Config, list[str]]:
-    """Find the configuration: a file's, the run's own when it resumes, or one chosen from the corpus."""
+    """Return the configuration, from a file, the run that resumes or the recipe for the corpus, and its reasons."""
     if file is not None:
         return Config.load(file, changes), []
-    own = run / "config.yaml"
-    if own.exists() and (source is None or ((run / "latest").exists() and not restart)):
-        return Config.load(own, changes), [f"{run}: going on with its own configuration"]
+    run_config = run / "config.yaml"
+    if run_config.exists() and (source is None or ((run / "latest").exists() and not restart)):
+        return Config.load(run_config, changes), [f"{run}: going on with its own configuration"]
     if source is None:
         raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
     recipe = _choose(changes)
@@ -143,9 +143,9 @@ def _configuration(
 def _choose(changes: list[str]) -> Recipe:
     from headwise.tasks.recipes import choose, measure
 
-    wanted = Config().with_overrides([c for c in changes if c.startswith(("data.", "training."))])
-    timed = wanted.training.max_minutes is not None
-    return choose(measure(wanted.data), wanted.data, seed=wanted.training.seed, timed=timed)
+    config = Config().with_overrides([c for c in changes if c.startswith(("data.", "training."))])
+    timed = config.training.max_minutes is not None
+    return choose(measure(config.data), config.data, seed=config.training.seed, timed=timed)
 
 
 def _say(lines: list[str]) -> None:
