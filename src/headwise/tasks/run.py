@@ -123,7 +123,7 @@ def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
     kind.check(config)
     device = find_device(config.training.device)
     find_precision(config.training.precision, device)
-    if kind.shares_batches is False and config.training.processes not in ("auto", 1):
+    if not kind.shares_batches and config.training.processes not in ("auto", 1):
         raise ConfigError(
             f"training.processes: expected 1 for task {config.task}, whose loss is of a whole batch, "
             f"found {config.training.processes}"
