@@ -101,11 +101,10 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
         f"{size.target_tokens:,.0f} target subwords",
     ]
     if timed and config.schedule.name == "linear":
-        training.checkpoint_every, training.validate_every, training.average_last = 20, 100, 5
-        reasons.append(
-            "schedule.name=linear: the rate falls to zero at the last step that the time suffices for, "
-            "a checkpoint every 20 steps"
-        )
+        config.schedule.name = "inverse_sqrt"
+        every = max(20, training.max_steps // 200)
+        training.checkpoint_every, training.validate_every, training.average_last = every, 5 * every, 5
+        reasons.append("schedule.name=inverse_sqrt: better than linear where the time ends training early")
     return Recipe(Config.from_tree(config.model_dump()), reasons)
 
 

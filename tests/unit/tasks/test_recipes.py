@@ -70,12 +70,12 @@ def test_millions_of_pairs_get_the_papers_recipe() -> None:
     assert subword_count(size(4_500_000)) == 37_000 + len(size(1).alphabet)
 
 
-def test_a_run_against_the_clock_saves_often_and_lets_the_rate_fall_to_zero() -> None:
+def test_a_run_against_the_clock_saves_often_and_keeps_its_rate_high() -> None:
     free = choose(size(30_000), DataConfig()).config
     timed = choose(size(30_000), DataConfig(), timed=True)
-    assert timed.config.schedule == free.schedule
+    assert (free.schedule.name, timed.config.schedule.name) == ("linear", "inverse_sqrt")
     assert timed.config.training.checkpoint_every < free.training.checkpoint_every
-    assert "the last step that the time suffices for" in timed.reasons[-1]
+    assert "time" in timed.reasons[-1]
 
 
 def test_the_size_of_multi30k_gets_the_shipped_configuration_but_for_rounding_and_r_drop() -> None:
