@@ -28,7 +28,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[int]:
         ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     ).stdout
     lines = [line.split(None, 2) for line in listed.splitlines()]
-    return [int(pid) for pid, parent, args in lines if int(parent) == process.pid and "tasks.worker" in args]
+    return [int(pid) for pid, parent, args in lines if int(parent) == process.pid and "tasks.run" in args]
 
 
 def is_alive(process: int) -> bool:

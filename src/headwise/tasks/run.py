@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import torch
 
 from headwise.characters import unwritable
 from headwise.config import Config
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError, ConfigError, HeadwiseError
 from headwise.files import hold, remove_partial, write_text
 from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
@@ -28,7 +29,7 @@ from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
 from headwise.training.trial import Trial, candidates, choose_processes, time_steps
-from headwise.training.workers import Workers, report_ready
+from headwise.training.workers import Workers, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
 _MAY_CHANGE = (
@@ -46,6 +47,9 @@ _MAY_CHANGE = (
     "training.log_every",
     "training.tensorboard",
 )
+
+
+_STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
         _report_data(prepared, say)
         if world.size == 1:
-            workers = resources.enter_context(Workers("headwise.tasks.worker", _job(config, run)))
+            workers = resources.enter_context(Workers("headwise.tasks.run", _job(config, run)))
             processes = config.training.processes
             if processes == "auto":
                 can_choose = latest is None and device.type == "cpu" and kind.shares_batches
@@ -338,3 +342,23 @@ def _summary(config: Config, model: torch.nn.Module, device: torch.device, world
     return (
         f"{parameter_count(model):,} parameters, {name} on {device}{ranks}, configuration {config.digest()}"
     )
+
+
+def _main() -> int:
+    """Be a worker process: carry out the job and its orders; return the exit code."""
+    lines = orders()
+    job = next(lines)
+    try:
+        work(Config.from_tree(job["config"]), Path(job["run"]), lines)
+    except HeadwiseError as error:
+        report_error(error)
+        return 2
+    except RuntimeError:
+        # If the first process failed, it stops this one during the wait, and no second error is printed.
+        time.sleep(_STOP_TIMEOUT)
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
