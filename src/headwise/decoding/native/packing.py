@@ -87,7 +87,7 @@ class Packing:
         output = names["target_embedding"] if share_output else "output_projection.weight"
         for name, parameter in names.items():
             self._table(name, self._tensor(parameter))
-        self._linear("vocabulary", self._tensor(output), None)
+        self._linear("vocabulary", self._tensor(output), self._optional("logit_bias"))
         if positions is not None:
             self._table("positions", positions)
         for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
