@@ -52,6 +52,7 @@ _SUPPORTED_KEYS = {
         "feed_forward_bias",
         "attention_bias",
         "share_embeddings",
+        "scale_embeddings",
         "logit_bias",
         "max_length",
     ),

@@ -27,10 +27,9 @@ from headwise.interop.tensors import folder_tensors
 from headwise.models.build import build_model
 from headwise.nn.positions import sinusoids
 from headwise.parsing.json_text import read_json
-from headwise.text.tokens.subwords import PAD
 
 _TYPES = ("marian", "pegasus")
-_NEVER = -1e4  # logit of padding, which no position has as its target
+_NEVER = -1e4  # logit
 
 
 class Importer(base.Importer):
@@ -145,8 +144,7 @@ def _drop_positions(tensors: dict[str, Any], fields: Fields, source: Path) -> No
 def _logit_bias(tensors: dict[str, Any], rows: Rows) -> Tensor | None:
     """Return the bias of the logits, None if it is zero everywhere.
 
-    Where the symbol that begins a translation is padding, as in Marian, its row is that of `<s>`, and padding gets a
-    logit so low that it doesn't count in the softmax.
+    Of two ids with the same row, one gets a logit so low that it doesn't count in the softmax.
     """
     stored = tensors.pop("final_logits_bias", None)
     bias = torch.zeros(max(rows.target) + 1) if stored is None else stored().flatten()
@@ -155,8 +153,8 @@ def _logit_bias(tensors: dict[str, Any], rows: Rows) -> Tensor | None:
             f"final_logits_bias: expected {max(rows.target) + 1} numbers, found {len(bias)}"
         )
     bias = bias[torch.tensor(rows.target)]
-    if rows.starts_with_padding:
-        bias[PAD] = _NEVER
+    if rows.copy is not None:
+        bias[rows.copy] = _NEVER
     return bias if bool(bias.any()) else None
 
 

@@ -10,21 +10,22 @@ from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES, Fields
 from headwise.parsing.json_text import read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, open_processor
-from headwise.text.tokens.subwords import SPECIAL, Subwords, read_file
+from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
 
-_UNKNOWN = "<unk>"
+_PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
 
 
 @dataclass(frozen=True)
 class Rows:
     """For each of Headwise's ids the row of the original's embeddings.
 
-    With `starts_with_padding`, the symbol that begins a translation is padding there, and two ids have its row.
+    The symbol that begins a translation often is padding there, or a piece, whose row two ids have then: `copy` is the
+    target id that never is an output.
     """
 
     source: list[int]
     target: list[int]
-    starts_with_padding: bool
+    copy: int | None
 
 
 def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
@@ -46,10 +47,10 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
             f"found vocab_size {sizes[0]} and decoder_vocab_size {sizes[1]}"
         )
     models = read_file(source / "source.spm"), read_file(source / "target.spm")
-    _check_banned(fields, source)
-    start = _start(fields)
-    text = _subwords(models, lists, str(source))
-    return text, Rows(rows[0], rows[-1], start == fields.pad_token_id)
+    target = rows[-1]
+    _check_banned(fields, target, source)
+    copy = PAD if target[PAD] == target[BOS] else BOS if target[BOS] in target[len(SPECIAL) :] else None
+    return _subwords(models, lists, str(source)), Rows(rows[0], target, copy)
 
 
 def _start(fields: Fields) -> int:
@@ -105,26 +106,29 @@ def _numbered(pieces: list[str], fields: Fields, file: Path) -> tuple[tuple[str,
     """Return the pieces in Headwise's order and the rows that they have in the original."""
     if _UNKNOWN not in pieces:
         raise CheckpointError(f"{file}: expected the piece {_UNKNOWN}, found none")
-    special = [fields.pad_token_id, pieces.index(_UNKNOWN), _start(fields), fields.eos_token_id]
-    if max(special) >= len(pieces) or len(set(special)) < 4 - (special[0] == special[2]):
+    padding = pieces.index(_PADDING) if _PADDING in pieces else fields.pad_token_id
+    special = [padding, pieces.index(_UNKNOWN), _start(fields), fields.eos_token_id]
+    if max(special) >= len(pieces) or len({special[PAD], special[UNK], special[EOS]}) < 3:
         raise CheckpointError(
             f"{file}: expected different ids below {len(pieces)} for padding, unknown, begin and end, "
             f"found {', '.join(map(str, special))}"
         )
-    rows = [*special, *(number for number in range(len(pieces)) if number not in special)]
+    begins = pieces[special[BOS]] in SPECIAL_PIECES  # otherwise it is also a piece of texts
+    used = {*special} if begins else {special[PAD], special[UNK], special[EOS]}
+    rows = [*special, *(number for number in range(len(pieces)) if number not in used)]
     rest = [
         f"<unused {number}>" if pieces[number] in SPECIAL_PIECES else pieces[number] for number in rows[4:]
     ]
     return (*SPECIAL_PIECES, *rest), rows
 
 
-def _check_banned(fields: Fields, source: Path) -> None:
+def _check_banned(fields: Fields, target: list[int], source: Path) -> None:
     """Raise `CheckpointError` for pieces that the model may not generate, besides the special ones."""
-    allowed = ([fields.pad_token_id], [_start(fields)])
+    allowed = {target[PAD], target[UNK], target[BOS], fields.pad_token_id}
     for word in fields.bad_words_ids or []:
-        if word not in allowed:
+        if len(word) != 1 or word[0] not in allowed:
             raise CheckpointError(
-                f"{source}: bad_words_ids: expected the padding and begin symbols alone, found {word[:10]}"
+                f"{source}: bad_words_ids: expected the special symbols alone, found {word[:10]}"
             )
     if fields.forced_bos_token_id is not None:
         raise CheckpointError(
