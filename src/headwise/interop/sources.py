@@ -55,9 +55,10 @@ def _download(name: str) -> Path:
         raise CheckpointError(f"hf:{name}: the Hub has no revision {match['revision']}") from None
     except RepositoryNotFoundError:
         raise CheckpointError(f"hf:{name}: the Hub has no model of this name") from None
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+    except LocalEntryNotFoundError:
         raise CheckpointError(
-            f"hf:{name}: expected the Hub or a copy in the local cache, found neither "
-            f"({' '.join(str(error).split())[:200]})"
+            f"hf:{name}: expected a connection to the Hub or a copy in the local cache, found neither"
         ) from None
+    except (HfHubHTTPError, OSError) as error:
+        raise CheckpointError(f"hf:{name}: can't be downloaded ({' '.join(str(error).split())[:200]})") from None
     return Path(folder)
