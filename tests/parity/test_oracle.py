@@ -122,7 +122,7 @@ def exact_sinusoids(model: Transformer) -> Tensor:
     [
         {"share_embeddings": "none"},
         {"share_embeddings": "target", "activation": "silu"},
-        {"attention_bias": False},
+        {"attention_bias": False, "logit_bias": True},
         {"key_value_heads": 1, "d_k": 5, "d_v": 7},
         {"heads": 6, "positions": "alibi"},
         {"heads": 1, "positions": "alibi"},

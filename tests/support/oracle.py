@@ -41,7 +41,7 @@ class Oracle:
         """
         memory = self.encode(source, seen)
         hidden = self.decode(target, memory, seen)
-        return log_softmax(hidden @ self.output_weight().T)
+        return log_softmax(hidden @ self.output_weight().T + self.weights.get("logit_bias", 0.0))
 
     def encode(self, source: Sequence[int], seen: Sequence[bool] | None = None) -> Array:
         """Each layer: self-attention, then feed-forward (section 3.1, "Encoder")."""

@@ -52,6 +52,8 @@ COMMANDS = {
         "headwise.cli.training.shortlist",
         "Learn which target subwords a source can need; decode faster.",
     ),
+    "import": ("headwise.cli.interop.import_model", "Make a run directory of another toolkit's model."),
+    "export": ("headwise.cli.interop.export_model", "Write a run's model for another toolkit."),
     "bench": ("headwise.cli.bench", "Measure speed and memory, against other systems."),
     "data": ("headwise.cli.training.data", "List and download public corpora; generate others."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Natural, Positive, Probability, Processes, Section
@@ -45,9 +45,18 @@ class DataConfig(Section):
 class SubwordConfig(Section):
     """SentencePiece BPE (the paper's section 5.1 uses byte-pair encoding, shared by both languages)."""
 
-    kind: Literal["bpe", "characters"] = "bpe"  # characters: only for tasks on single texts
+    # characters: only for tasks on single texts; imported: the vocabulary of another toolkit (`headwise import`)
+    kind: Literal["bpe", "characters", "imported"] = "bpe"
     size: Annotated[int, Field(ge=8, le=bounds.VOCABULARY)] = 37000
     joint: bool = True
     dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
+
+    @model_validator(mode="after")
+    def _dropout_has_merges(self) -> SubwordConfig:
+        if self.dropout and self.kind == "imported":
+            raise ValueError(
+                f"dropout needs the merges of an own BPE vocabulary, found kind=imported and dropout={self.dropout}"
+            )
+        return self

@@ -67,7 +67,12 @@ class Seq2Seq(nn.Module, ABC):
     @property
     @abstractmethod
     def output_weight(self) -> Tensor:
-        """Weight of the output projection, (target_size, d_model), for losses fused with the projection."""
+        """Weight of the output projection, (target_size, d_model)."""
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """Bias of the output projection, (target_size,), if it has one."""
+        return None
 
     def forward(self, source: Tensor, source_mask: Tensor, target_input: Tensor) -> Tensor:
         """Encode, and decode with teacher forcing; returns hidden states (batch, target, d_model)."""
@@ -75,7 +80,18 @@ class Seq2Seq(nn.Module, ABC):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Return the logits (…, target_size) of hidden states (…, d_model)."""
-        return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype))
+        bias = None if self.output_bias is None else self.output_bias.to(hidden.dtype)
+        return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype), bias)
+
+    def projection(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x (tokens, n) and W (target_size, n) such that x Wᵀ are the logits of hidden states (tokens, d_model).
+
+        Losses fused with the projection take them. A bias is a column of W, for an input that is always 1.
+        """
+        if self.output_bias is None:
+            return hidden, self.output_weight
+        weight = torch.cat([self.output_weight, self.output_bias[:, None]], dim=1)
+        return torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1), weight
 
     @property
     def device(self) -> torch.device:

@@ -123,9 +123,14 @@ def fitting(make: Callable[[], nn.Module], path: Path) -> Weights:
     match it. Raises `CheckpointError` naming the file and the first tensor that doesn't match.
     """
     weights = Weights(path)
-    with _Weightless():
-        weights.check(_shapes(make()))
+    weights.check(_shapes(weightless(make)))
     return weights
+
+
+def weightless(make: Callable[[], Model]) -> Model:
+    """Build a model without memory for its parameters, which have shapes only."""
+    with _Weightless():
+        return make()
 
 
 def load_filled(make: Callable[[], Model], path: Path) -> Model:

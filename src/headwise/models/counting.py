@@ -105,7 +105,7 @@ def parameter_formula(model: ModelConfig, source_size: int, target_size: int) ->
 
     Per encoder layer: attention d·(h + g)·(d_k + d_v) with g key/value heads, feed-forward
     2·d·d_ff + d_ff + d (gated: d·d_ff + d_ff more), two norms 4·d (rms: 2·d); per decoder layer one more attention and
-    one more norm; embeddings once per vocabulary that isn't shared; and learned positions.
+    one more norm; embeddings once per vocabulary that isn't shared; a bias of the logits; and learned positions.
     """
     d, h, g = model.d_model, model.heads, model.key_value_heads or model.heads
     attention = d * (h + g) * (model.key_size + model.value_size)
@@ -125,9 +125,9 @@ def parameter_formula(model: ModelConfig, source_size: int, target_size: int) ->
         "target": source_size + target_size,
         "none": source_size + 2 * target_size,
     }
-    return (
-        encoder + decoder + final_norms + d * embeddings[model.share_embeddings] + _learned_positions(model)
-    )
+    logit_bias = target_size if model.logit_bias else 0
+    layers = encoder + decoder + final_norms
+    return layers + d * embeddings[model.share_embeddings] + logit_bias + _learned_positions(model)
 
 
 def _learned_positions(model: ModelConfig) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
@@ -51,6 +52,7 @@ class EmbeddedSeq2Seq(Seq2Seq):
             self.target_embedding = nn.Embedding(target_size, config.d_model)
         if config.share_embeddings == "none":
             self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
+        self.logit_bias = nn.Parameter(torch.zeros(target_size)) if config.logit_bias else None
 
     def _init_embeddings(self, std: float) -> None:
         """Initialize the embeddings, and an output projection that isn't shared, from a normal distribution."""
@@ -63,6 +65,10 @@ class EmbeddedSeq2Seq(Seq2Seq):
         if self.config.share_embeddings == "none":
             return self.output_projection.weight
         return self.target_embedding.weight
+
+    @property
+    def output_bias(self) -> Tensor | None:  # noqa: D102
+        return self.logit_bias
 
     def _look_up(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         """Return the embeddings (…, d_model) of tokens (…), in the dtype of the activations."""

@@ -58,7 +58,7 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
         """Return the label-smoothed cross-entropy, summed over target tokens."""
         hidden, targets = _hidden(self.model, batch, self.device)
         smoothing = self.config.training.label_smoothing
-        total, nll = smoothed_cross_entropy(hidden, self.model.output_weight, targets, smoothing)
+        total, nll = smoothed_cross_entropy(*self.model.projection(hidden), targets, smoothing)
         return LossSum(total, nll, batch.target_tokens)
 
     def _scores(self) -> dict[str, float]:
@@ -185,7 +185,7 @@ def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens
     for start in range(0, len(pairs), batch_size):
         batch = [(source, target) for source, target in pairs[start : start + batch_size]]
         hidden, targets = _hidden(model, make_pairs(batch, []), device)
-        nll += smoothed_cross_entropy(hidden, model.output_weight, targets)[1].item()
+        nll += smoothed_cross_entropy(*model.projection(hidden), targets)[1].item()
         correct += int((model.project(hidden).argmax(dim=-1) == targets).sum())
         count += len(targets)
     loss = nll / count

@@ -151,15 +151,15 @@ def translation_loss(model: Seq2Seq, batch: Batch, options: TrainingConfig) -> L
     target_input = batch.target_input.to(device)
     targets = batch.target_output.to(device).flatten()
     real = (targets != PAD).nonzero().squeeze(1)
-    weight, smoothing = model.output_weight, options.label_smoothing
+    smoothing = options.label_smoothing
     if options.r_drop > 0 and model.training:
         # Both dropout masks of every sentence pair in one pass (Liang et al. 2021, section 2.2).
         hidden = model(source.repeat(2, 1), mask.repeat(2, 1), target_input.repeat(2, 1)).flatten(0, 1)
-        hidden = hidden[torch.cat([real, real + targets.numel()])]
-        total, nll = r_drop_cross_entropy(hidden, weight, targets[real], smoothing, options.r_drop)
+        x, weight = model.projection(hidden[torch.cat([real, real + targets.numel()])])
+        total, nll = r_drop_cross_entropy(x, weight, targets[real], smoothing, options.r_drop)
     else:
         hidden = model(source, mask, target_input).flatten(0, 1)[real]  # (target tokens, d_model)
-        total, nll = smoothed_cross_entropy(hidden, weight, targets[real], smoothing)
+        total, nll = smoothed_cross_entropy(*model.projection(hidden), targets[real], smoothing)
     return LossSum(total, nll, batch.target_tokens)
 
 

@@ -91,7 +91,7 @@ def test_the_formula_counts_what_is_built(name: str) -> None:
         {},
         {"norm": "pre"},
         {"attention_bias": True, "d_k": 5, "d_v": 9},
-        {"positions": "learned"},
+        {"positions": "learned", "logit_bias": True},
         {"attention_bias": True, "key_value_heads": 2, "d_v": 9},
         {"positions": "t5", "position_options": {"t5": {"buckets": 12}}},
         {"positions": "relative"},

@@ -17,11 +17,13 @@ from headwise.config import Config
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Translation
 from headwise.decoding.translator import Translator
+from headwise.models.transformer import Transformer
 from headwise.tasks import translation
 from headwise.tasks.base import ScoreCache
 from headwise.tasks.registry import find_task
 from headwise.tasks.run import train
 from headwise.tasks.translation import TranslationTask, entropy, usual_lengths
+from headwise.text.tokens.subwords import PAD
 from headwise.training.monitor import read_metrics
 from toy import Toy, toy_pairs, write_toy
 
@@ -204,3 +206,31 @@ def test_one_changed_bit_invalidates_the_cached_scores() -> None:
         model.weight[0, 1] = torch.nextafter(model.weight[0, 1], torch.tensor(9.0))
     cache.once("b", measure)["loss"] = 9.0  # changes only a copy
     assert [cache.once(key, measure)["loss"] for key in "ba"] == [3, 4]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 3.0])
+def test_a_bias_of_the_logits_is_part_of_the_loss(config: Config, tmp_path: Path, alpha: float) -> None:
+    """With R-Drop and no dropout, both passes are alike, and their divergence is zero."""
+    changes = ["model.logit_bias=true", f"training.r_drop={alpha}", "training.label_smoothing=0.1"]
+    changes += [f"model.{name}dropout=0" for name in ("", "attention_", "activation_")]
+    config = config.with_overrides(changes)
+    kind = find_task("translation")
+    prepared = kind.prepare(config, tmp_path / "prepared", expected=None, say=lambda _: None)
+    model = kind.build(config, prepared)
+    assert isinstance(model, Transformer)
+    assert model.logit_bias is not None
+    torch.nn.init.normal_(model.logit_bias)
+    batch = next(iter(kind.task(config, prepared, model).batches(0, 1)))
+    found = translation.translation_loss(model, batch, config.training).total
+    logits = model.project(model(batch.source, batch.source_mask, batch.target_input)).flatten(0, 1)
+    expected = torch.nn.functional.cross_entropy(
+        logits, batch.target_output.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    parameters = [model.logit_bias, model.source_embedding.weight]
+    torch.testing.assert_close(
+        torch.autograd.grad(found, parameters),
+        torch.autograd.grad(expected, parameters),
+        rtol=1e-4,
+        atol=1e-4,
+    )

@@ -111,7 +111,7 @@ def fine_tune(model: Seq2Seq, pairs: Pairs, tuning: Tuning, gates: HardConcreteG
                 with gated(model, {} if gates is None else gates.draw()):
                     hidden = model(source, mask, inputs)[real]  # (target tokens, d_model)
                 total, _ = smoothed_cross_entropy(
-                    hidden, model.output_weight, outputs[real], tuning.label_smoothing
+                    *model.projection(hidden), outputs[real], tuning.label_smoothing
                 )
                 (total / batch.tokens).backward()
             if gates is not None:

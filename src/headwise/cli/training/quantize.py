@@ -27,6 +27,7 @@ def command(
     from headwise.decoding.shortlist import FILE as SHORTLIST
     from headwise.files import atomic_directory
     from headwise.models.weights import write_quantized
+    from headwise.text.tokens.numbering import FILE as NUMBERING
     from headwise.text.tokens.seen import FILE as SEEN
 
     if precision not in ("int8", "bfloat16"):
@@ -36,9 +37,9 @@ def command(
     if out.exists():
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     with atomic_directory(out) as folder:
-        copied = (run / "config.yaml", *sorted(run.glob("spm*.model")), *run.glob(SHORTLIST), *run.glob(SEEN))
-        for file in copied:
-            shutil.copy(file, folder / file.name)
+        for pattern in ("config.yaml", "spm*.model", NUMBERING, SHORTLIST, SEEN):
+            for file in sorted(run.glob(pattern)):
+                shutil.copy(file, folder / file.name)
         write_quantized(run / "model.safetensors", folder / "model.safetensors", precision)
     before, after = ((directory / "model.safetensors").stat().st_size / 1e6 for directory in (run, out))
     typer.echo(f"headwise: {out}: {after:.1f} MB in {precision}, from {before:.1f} MB", err=True)

@@ -85,9 +85,11 @@ class Packing:
             "target_embedding": "source_embedding.weight" if share_all else "target_embedding.weight",
         }
         output = names["target_embedding"] if share_output else "output_projection.weight"
+        # The engine scales embeddings by √d_model.
+        scale = 1.0 if config.scale_embeddings else config.d_model**-0.5
         for name, parameter in names.items():
-            self._table(name, self._tensor(parameter))
-        self._linear("vocabulary", self._tensor(output), None)
+            self._table(name, self._tensor(parameter) * scale)
+        self._linear("vocabulary", self._tensor(output), self._optional("logit_bias"))
         if positions is not None:
             self._table("positions", positions)
         for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):

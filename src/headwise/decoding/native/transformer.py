@@ -52,6 +52,8 @@ _SUPPORTED_KEYS = {
         "feed_forward_bias",
         "attention_bias",
         "share_embeddings",
+        "scale_embeddings",
+        "logit_bias",
         "max_length",
     ),
     *("attention", "cross_attention", "attention_options", "positions", "position_options"),
@@ -191,6 +193,10 @@ class NativeTransformer(Seq2Seq):
     @property
     def output_weight(self) -> Tensor:  # noqa: D102
         return self.readable.output_weight
+
+    @property
+    def output_bias(self) -> Tensor | None:  # noqa: D102
+        return self.readable.output_bias
 
     def search(
         self,

@@ -93,7 +93,7 @@ def _seconds_per_token(config: Config, sentence: int) -> float:
             began = time.perf_counter()
             hidden = model(tokens, mask, tokens).flatten(0, 1)
             loss, _ = smoothed_cross_entropy(
-                hidden, model.output_weight, tokens.flatten(), config.training.label_smoothing
+                *model.projection(hidden), tokens.flatten(), config.training.label_smoothing
             )
             loss.backward()
             loss.item()

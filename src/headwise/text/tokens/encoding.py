@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sentencepiece import SentencePieceProcessor
 
 from headwise.data.ragged import Ragged, RaggedWriter, gather, map_array
 from headwise.errors import TrainingError
@@ -116,6 +117,7 @@ def run(job: EncodingJob) -> None:
     segmenter = None
     if job.dropout:
         processor = subwords.source_processor if source else subwords.target_processor
+        assert isinstance(processor, SentencePieceProcessor)  # the configuration refuses dropout with others
         segmenter = DropoutSegmenter(processor, job.dropout)
     text = Ragged(Path(job.text), np.uint8)
     rows = map_array(Path(job.rows), np.int64)

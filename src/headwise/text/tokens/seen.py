@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
-from sentencepiece import SentencePieceProcessor
 
 from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
 from headwise.parsing.json_text import parse_object
-from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
+from headwise.text.tokens.subwords import SPECIAL, UNK, Processor, Subwords
 
 FILE = "seen.safetensors"  # in a run directory
 SIDES: tuple[SideName, ...] = ("source", "target")
@@ -151,12 +150,12 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def processor_of(subwords: Subwords, side: SideName) -> SentencePieceProcessor:
+def processor_of(subwords: Subwords, side: SideName) -> Processor:
     """Return the SentencePiece processor of one side."""
     return subwords.source_processor if side == "source" else subwords.target_processor
 
 
-def byte_values(processor: SentencePieceProcessor) -> dict[int, int]:
+def byte_values(processor: Processor) -> dict[int, int]:
     """Return the byte value of each id that is a byte; most vocabularies have none."""
     byte_pieces = {i: processor.id_to_piece(i) for i in range(processor.vocab_size()) if processor.is_byte(i)}
     return {i: int(match[1], 16) for i, piece in byte_pieces.items() if (match := _BYTE.fullmatch(piece))}
@@ -185,7 +184,7 @@ def _spelled(ids: NDArray[Any], values: dict[int, int]) -> Iterator[str]:
             yield character
 
 
-def _with_composable(seen: NDArray[np.bool_], processor: SentencePieceProcessor) -> NDArray[np.bool_]:
+def _with_composable(seen: NDArray[np.bool_], processor: Processor) -> NDArray[np.bool_]:
     """Add the subwords that BPE-dropout can produce: all that consist of characters of the seen subwords."""
     pieces = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
     characters = set("".join(pieces[int(i)] for i in np.flatnonzero(seen) if not processor.is_byte(int(i))))

@@ -26,6 +26,10 @@ from headwise.characters import check_characters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
+from headwise.text.tokens.numbering import FILE as NUMBERING_FILE
+from headwise.text.tokens.numbering import NumberedProcessor, Numbering, open_processor
+
+Processor = sentencepiece.SentencePieceProcessor | NumberedProcessor
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = (PAD, UNK, BOS, EOS)
@@ -41,20 +45,43 @@ _SPACE = "\u2581"
 class Subwords:
     """One SentencePiece model for both languages (joint), or one per language.
 
-    Ids 0 to 3 are padding, unknown, beginning and end of a sentence; encoding adds none of them but unknown.
+    Ids 0 to 3 are padding, unknown, beginning and end of a sentence; encoding adds none of them but unknown. The ids
+    are those of the models, or those of a `numbering` of their pieces, by which imported vocabularies are kept.
     """
 
-    def __init__(self, source: bytes, target: bytes | None = None, *, origin: str = "subword model") -> None:
+    def __init__(
+        self,
+        source: bytes,
+        target: bytes | None = None,
+        numbering: Numbering | None = None,
+        *,
+        origin: str = "subword model",
+    ) -> None:
         """Read serialized models; without `target` the first one is joint.
+
+        With a numbering, both models are given, and the ids are joint if it has one list.
 
         Raises:
             CheckpointError: the bytes aren't a SentencePiece model, or its special ids aren't Headwise's.
         """
+        self.numbering = numbering
         self._source_bytes = source
         self._target_bytes = source if target is None else target
-        self.joint = target is None
-        self.source_processor = read_processor(source, origin)
-        self.target_processor = self.source_processor if target is None else read_processor(target, origin)
+        self.source_processor: Processor
+        self.target_processor: Processor
+        if numbering is not None:
+            self.joint = numbering.target is None
+            codes, target_pieces = numbering.codes, numbering.target or numbering.source
+            self.source_processor = NumberedProcessor(source, numbering.source, codes=codes, origin=origin)
+            self.target_processor = NumberedProcessor(
+                self._target_bytes, target_pieces, codes=codes, origin=origin
+            )
+        else:
+            self.joint = target is None
+            self.source_processor = read_processor(source, origin)
+            self.target_processor = (
+                self.source_processor if target is None else read_processor(target, origin)
+            )
         self.source_size: int = self.source_processor.vocab_size()
         self.target_size: int = self.target_processor.vocab_size()
 
@@ -93,15 +120,23 @@ class Subwords:
                 another digest; the digest is checked before SentencePiece parses the file.
         """
         directory = Path(directory)
-        joint = (directory / JOINT_FILE).is_file() if config is None else config.joint
+        numbered = (directory / NUMBERING_FILE).is_file() if config is None else config.kind == "imported"
+        joint = (directory / JOINT_FILE).is_file() if config is None else config.joint and not numbered
         names = [JOINT_FILE] if joint else [SOURCE_FILE, TARGET_FILE]
+        names += [NUMBERING_FILE] if numbered else []
         files = [read_file(directory / name) for name in names]
         if digest is not None and digest != _digest(*files):
             raise CheckpointError(
                 f"{directory}: expected the subword model that it was trained with ({digest}), "
                 f"found another ({_digest(*files)})"
             )
-        model = cls(*files, origin=str(directory / (JOINT_FILE if joint else "spm.*.model")))
+        origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
+        if numbered:
+            numbering = Numbering.parse(files[-1], str(directory / NUMBERING_FILE))
+            model = cls(files[0], files[1], numbering, origin=origin)
+            _check_joint(model, config, directory)
+        else:
+            model = cls(files[0], None if joint else files[1], origin=origin)
         if config is not None and model.lowercases != config.lowercase:
             raise CheckpointError(
                 f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
@@ -111,12 +146,20 @@ class Subwords:
 
     def save(self, directory: Path) -> None:
         """Write the model file(s) into `directory`; raises `TrainingError` where that fails."""
-        directory = Path(directory)
-        if self.joint:
-            write_bytes(directory / JOINT_FILE, self._source_bytes)
-        else:
-            write_bytes(directory / SOURCE_FILE, self._source_bytes)
-            write_bytes(directory / TARGET_FILE, self._target_bytes)
+        for name, content in self.content().items():
+            write_bytes(Path(directory) / name, content)
+
+    @property
+    def models(self) -> tuple[bytes, bytes]:
+        """The serialized SentencePiece models of source and target, the same one twice if it is joint."""
+        return self._source_bytes, self._target_bytes
+
+    def content(self) -> dict[str, bytes]:
+        """Return the names and the bytes of the model file(s)."""
+        if self.numbering is None and self.joint:
+            return {JOINT_FILE: self._source_bytes}
+        files = {SOURCE_FILE: self._source_bytes, TARGET_FILE: self._target_bytes}
+        return files if self.numbering is None else files | {NUMBERING_FILE: self.numbering.content()}
 
     @property
     def lowercases(self) -> bool:
@@ -157,14 +200,22 @@ class Subwords:
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the model bytes."""
-        return _digest(*([self._source_bytes] if self.joint else [self._source_bytes, self._target_bytes]))
+        return _digest(*self.content().values())
 
 
 def _digest(*files: bytes) -> str:
     return hashlib.sha256(b"\0".join(files)).hexdigest()[:12]
 
 
-def _decode(processor: sentencepiece.SentencePieceProcessor, ids: Sequence[int]) -> str:
+def _check_joint(model: Subwords, config: SubwordConfig | None, directory: Path) -> None:
+    if config is not None and model.joint != config.joint:
+        raise CheckpointError(
+            f"{directory / NUMBERING_FILE}: expected {'one list' if config.joint else 'two lists'} of pieces as "
+            f"configured (subwords.joint={str(config.joint).lower()}), found {'one' if model.joint else 'two'}"
+        )
+
+
+def _decode(processor: Processor, ids: Sequence[int]) -> str:
     try:
         return processor.decode([int(i) for i in ids if i not in (PAD, BOS, EOS)])
     except UnicodeDecodeError:
@@ -185,23 +236,13 @@ def read_file(path: Path) -> bytes:
 
 def read_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
     """Parse a serialized model; raises `CheckpointError` where it is damaged or has other special ids."""
-    processor = sentencepiece.SentencePieceProcessor()
-    try:
-        if not model:
-            raise RuntimeError("it is empty")
-        processor.LoadFromSerializedProto(model)
-    except RuntimeError:
-        raise CheckpointError(f"{origin}: expected a SentencePiece model, found a damaged file") from None
+    processor = open_processor(model, origin)
     special_ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if special_ids != SPECIAL:
         raise CheckpointError(
             f"{origin}: expected padding, unknown, begin and end as ids {SPECIAL}, found {special_ids}; "
             f"this subword model wasn't made by Headwise"
         )
-    try:
-        processor.id_to_piece(list(range(processor.get_piece_size())))
-    except UnicodeDecodeError:
-        raise CheckpointError(f"{origin}: expected subwords in UTF-8, found a damaged file") from None
     return processor
 
 

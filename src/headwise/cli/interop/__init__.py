@@ -1,0 +1,1 @@
+"""Subcommands that bring models in from other toolkits, and out."""

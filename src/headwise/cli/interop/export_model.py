@@ -1,0 +1,30 @@
+"""`headwise export`: a run's model in another toolkit's format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.arguments import TrainedRun
+
+
+def command(
+    run: TrainedRun,
+    to: Annotated[str, typer.Option("--to", help="The format, such as huggingface.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new directory.")],
+) -> None:
+    """Write a run's model for another toolkit.
+
+    A model that the toolkit can't express is refused, with the keys of the configuration that it lacks.
+
+    Example: headwise export runs/de --to huggingface -o exported/de
+    """
+    from headwise.interop.formats import find_exporter
+    from headwise.interop.runs import export_run
+
+    notes = export_run(run, find_exporter(to), to, out)
+    for note in notes:
+        typer.echo(f"headwise: {note}", err=True)
+    typer.echo(f"headwise: {out}: {run} as {to}", err=True)

@@ -1,0 +1,43 @@
+"""`headwise import`: a run directory from another toolkit's model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A model's directory or file, or hf:OWNER/NAME[@REVISION] on the Hugging Face Hub."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new run directory.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="The format of the source.", show_default="the first that recognizes it"
+        ),
+    ] = None,
+) -> None:
+    """Make a run directory of another toolkit's model.
+
+    It translates, serves, explains, quantizes, evaluates and trains on like one of Headwise's own, and keeps its
+    tokenizer.
+
+    Example: headwise import opus-mt-en-de -o runs/opus-en-de
+    """
+    from headwise.interop.formats import find_importer
+    from headwise.interop.runs import write_run
+    from headwise.interop.sources import located
+
+    with located(source) as path:
+        name, importer = find_importer(path, form)
+        imported = importer.read(path)
+        parameters = write_run(imported, out, source)
+    for note in imported.notes:
+        typer.echo(f"headwise: {note}", err=True)
+    typer.echo(f"headwise: {out}: {parameters:,} parameters from {source} ({name})", err=True)

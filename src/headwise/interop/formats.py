@@ -1,0 +1,52 @@
+"""Registry of the formats: a new one is one module and one line here.
+
+A module has a class `Importer`, a class `Exporter`, or both (see `headwise.interop.base`); it is imported when needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from pathlib import Path
+
+from headwise.errors import CheckpointError, ConfigError
+from headwise.interop.base import Exporter, Importer
+
+# In the order in which a source is compared with them.
+IMPORTERS = {
+    "huggingface": "headwise.interop.huggingface.marian",
+}
+EXPORTERS = {
+    "huggingface": "headwise.interop.huggingface.marian_export",
+}
+
+
+def find_importer(source: Path, name: str | None = None) -> tuple[str, Importer]:
+    """Return the importer of this name or, without one, the first that recognizes the source, and its name.
+
+    Raises `ConfigError` for an unknown name, and `CheckpointError` where no format is recognized.
+    """
+    if name is not None:
+        _check(name, IMPORTERS, "--format")
+        return name, importlib.import_module(IMPORTERS[name]).Importer()
+    for known, module in IMPORTERS.items():
+        importer: Importer = importlib.import_module(module).Importer()
+        if importer.recognizes(source):
+            return known, importer
+    raise CheckpointError(
+        f"{source}: expected a model in one of the formats {', '.join(IMPORTERS)}, found none of them"
+    )
+
+
+def find_exporter(name: str) -> Exporter:
+    """Return the exporter of this name; raises `ConfigError` that lists the known ones."""
+    _check(name, EXPORTERS, "--to")
+    exporter: Exporter = importlib.import_module(EXPORTERS[name]).Exporter()
+    return exporter
+
+
+def _check(name: str, known: dict[str, str], option: str) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ConfigError(f"{option}: expected one of {', '.join(known)}, found {name!r}{hint}")

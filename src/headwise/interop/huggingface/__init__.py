@@ -1,0 +1,1 @@
+"""Model directories of Hugging Face's `transformers`, one module for each architecture."""

@@ -1,0 +1,70 @@
+"""The keys of config.json and generation_config.json that matter for models of the BART family, checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headwise import bounds
+from headwise.config.base import Heads, Layers, Length, Natural, Probability, Width
+from headwise.errors import CheckpointError
+from headwise.parsing.bounds import read_bounded
+from headwise.parsing.json_text import parse_object
+
+MOST_BYTES = 64 << 20  # of a JSON file
+
+_VocabularySize = Annotated[int, Field(gt=4, le=bounds.VOCABULARY)]
+
+
+class Fields(BaseModel):
+    """What config.json must have; other keys don't affect the function."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    model_type: Literal["marian", "pegasus"]
+    vocab_size: _VocabularySize
+    decoder_vocab_size: _VocabularySize | None = None
+    d_model: Width
+    encoder_layers: Layers
+    decoder_layers: Layers
+    encoder_attention_heads: Heads
+    decoder_attention_heads: Heads
+    encoder_ffn_dim: Width
+    decoder_ffn_dim: Width
+    max_position_embeddings: Length = 512
+    activation_function: str = "gelu"
+    scale_embedding: bool = False
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+    pad_token_id: Natural
+    eos_token_id: Natural
+    decoder_start_token_id: Natural | None = None
+    # Generation, here in older models and in generation_config.json in newer ones.
+    num_beams: Annotated[int, Field(gt=0, le=bounds.BEAM)] | None = None
+    length_penalty: float | None = None
+    max_length: Length | None = None
+    bad_words_ids: list[list[Natural]] | None = None
+    forced_bos_token_id: Natural | None = None
+
+
+def read_fields(source: Path) -> Fields:
+    """Read config.json and generation_config.json; raises `CheckpointError` naming a key that can't be used."""
+    tree: dict[str, Any] = {}
+    for name in ("config.json", "generation_config.json"):
+        file = source / name
+        if name == "config.json" or file.is_file():
+            content = read_bounded(file, MOST_BYTES, CheckpointError, "a JSON object")
+            tree |= parse_object(content, file, error=CheckpointError, finite=False)
+    try:
+        return Fields.model_validate({key: value for key, value in tree.items() if value is not None})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise CheckpointError(
+            f"{source / 'config.json'}: {key}: {problem['msg'].lower()}, found {str(problem['input'])[:60]!r}"
+        ) from None

@@ -1,0 +1,208 @@
+"""Marian models of `transformers`, such as OPUS-MT's, in and out; and Pegasus for models with norm=pre.
+
+Junczys-Dowmunt et al. 2018. Both have biases in the attention, all sines before all cosines, and a bias of the logits.
+Marian normalizes after each sub-layer, as the paper does; Pegasus, the same model otherwise, before it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from headwise import bounds
+from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
+from headwise.errors import CheckpointError
+from headwise.interop import base
+from headwise.interop.base import Imported, Tensors
+from headwise.interop.huggingface.fields import MOST_BYTES, Fields, read_fields
+from headwise.interop.huggingface.marian_text import Rows, read_text
+from headwise.interop.huggingface.names import ACTIVATIONS, layer_names
+from headwise.interop.residual import alternating, residual_dimension, sines_first
+from headwise.interop.tensors import folder_tensors
+from headwise.models.build import build_model
+from headwise.nn.positions import sinusoids
+from headwise.parsing.json_text import read_json
+
+_TYPES = ("marian", "pegasus")
+_NEVER = -1e4  # logit
+
+
+class Importer(base.Importer):
+    """Reader of Marian and Pegasus directories."""
+
+    def recognizes(self, source: Path) -> bool:  # noqa: D102
+        return _model_type(source) in _TYPES
+
+    def read(self, source: Path) -> Imported:  # noqa: D102
+        fields = read_fields(source)
+        tensors = dict(folder_tensors(source))
+        text, rows = read_text(source, fields)
+        model = _model(fields, source)
+        _drop_positions(tensors, fields, source)
+        biases = _logit_bias(tensors, rows)
+        model.logit_bias = biases is not None
+        model.attention_bias = _has_attention_bias(tensors, model)
+        parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
+        parameters |= _embeddings(tensors, model, rows, source)
+        for ours, theirs in layer_names(model).items():
+            if theirs not in tensors:
+                raise CheckpointError(f"{source}: expected tensor {theirs}, found none of that name")
+            parameters[ours] = partial(_alternating, tensors.pop(theirs), residual_dimension(ours))
+        if tensors:
+            raise CheckpointError(f"{source}: found tensor {min(tensors)}, which Headwise has no place for")
+        notes: list[str] = []
+        decoding = _decoding(fields, notes)
+        kind = "bpe" if text.numbering is None else "imported"
+        subwords = SubwordConfig(
+            kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases
+        )
+        return Imported(
+            Config(model=model, subwords=subwords, decoding=decoding),
+            lambda: build_model(model, text.source_size, text.target_size),
+            parameters,
+            text,
+            notes,
+        )
+
+
+def _model_type(source: Path) -> str | None:
+    file = source / "config.json"
+    if not file.is_file():
+        return None
+    content = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+    found = content.get("model_type") if isinstance(content, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _model(fields: Fields, source: Path) -> ModelConfig:
+    """Return the model configuration; raises `CheckpointError` for what Headwise can't express."""
+    for name in ("attention_heads", "ffn_dim"):
+        encoder, decoder = getattr(fields, f"encoder_{name}"), getattr(fields, f"decoder_{name}")
+        if encoder != decoder:
+            raise CheckpointError(
+                f"{source / 'config.json'}: expected encoder_{name} and decoder_{name} to be equal, "
+                f"found {encoder} and {decoder}"
+            )
+    if fields.activation_function not in ACTIVATIONS:
+        raise CheckpointError(
+            f"{source / 'config.json'}: activation_function: expected one of {', '.join(ACTIVATIONS)}, "
+            f"found {fields.activation_function[:60]!r}"
+        )
+    shared = "all" if fields.share_encoder_decoder_embeddings else "target"
+    try:
+        return ModelConfig(
+            encoder_layers=fields.encoder_layers,
+            decoder_layers=fields.decoder_layers,
+            d_model=fields.d_model,
+            d_ff=fields.encoder_ffn_dim,
+            heads=fields.encoder_attention_heads,
+            norm="post" if fields.model_type == "marian" else "pre",
+            activation=ACTIVATIONS[fields.activation_function],  # type: ignore[arg-type]
+            max_length=fields.max_position_embeddings,
+            share_embeddings=shared if fields.tie_word_embeddings else "none",
+            scale_embeddings=fields.scale_embedding,
+            dropout=fields.dropout,
+            attention_dropout=fields.attention_dropout,
+            activation_dropout=fields.activation_dropout,
+        )
+    except ValidationError as error:
+        raise CheckpointError(f"{source / 'config.json'}: {error.errors()[0]['msg']}") from None
+
+
+def _decoding(fields: Fields, notes: list[str]) -> DecodingConfig:
+    """Return the search options of the model's own generation."""
+    decoding = DecodingConfig(beam=fields.num_beams or 4)
+    decoding.extra_length = fields.max_length or fields.max_position_embeddings
+    penalty = 1.0 if fields.length_penalty is None else fields.length_penalty
+    decoding.alpha = min(max(penalty, 0.0), bounds.ALPHA)
+    notes.append(
+        f"decoding.alpha={decoding.alpha:g} for length_penalty {penalty:g}: "
+        "Headwise divides by ((5 + |Y|) / 6)^alpha, transformers by |Y|^length_penalty"
+    )
+    return decoding
+
+
+def _drop_positions(tensors: dict[str, Any], fields: Fields, source: Path) -> None:
+    """Remove the position tables; raises `CheckpointError` if they aren't the paper's sinusoids."""
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.weight"
+        if name not in tensors:
+            continue
+        table = tensors.pop(name)()
+        expected = sines_first(sinusoids(fields.max_position_embeddings, fields.d_model), 1)
+        if table.shape != expected.shape or not torch.allclose(table, expected, atol=1e-4):
+            raise CheckpointError(
+                f"{source}: expected {name} to be the paper's sinusoids, found other numbers"
+            )
+
+
+def _logit_bias(tensors: dict[str, Any], rows: Rows) -> Tensor | None:
+    """Return the bias of the logits, None if it is zero everywhere.
+
+    Of two ids with the same row, one gets a logit so low that it doesn't count in the softmax.
+    """
+    stored = tensors.pop("final_logits_bias", None)
+    bias = torch.zeros(max(rows.target) + 1) if stored is None else stored().flatten()
+    if len(bias) <= max(rows.target):
+        raise CheckpointError(
+            f"final_logits_bias: expected {max(rows.target) + 1} numbers, found {len(bias)}"
+        )
+    bias = bias[torch.tensor(rows.target)]
+    if rows.copy is not None:
+        bias[rows.copy] = _NEVER
+    return bias if bool(bias.any()) else None
+
+
+def _has_attention_bias(tensors: dict[str, Any], model: ModelConfig) -> bool:
+    """Whether a bias of the attention isn't zero; if all are zero, remove them."""
+    with_biases = model.model_copy(update={"attention_bias": True})
+    names = set(layer_names(with_biases).values()) - set(layer_names(model).values())
+    if any(bool(tensors[name]().any()) for name in names if name in tensors):
+        return True
+    for name in names:
+        tensors.pop(name, None)
+    return False
+
+
+def _embeddings(tensors: dict[str, Any], model: ModelConfig, rows: Rows, source: Path) -> Tensors:
+    """Return the embeddings and the output projection, with the rows in Headwise's order."""
+    shared, output = "model.shared.weight", "lm_head.weight"
+    encoder, decoder = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
+    places = {"source_embedding": (encoder, rows.source), "target_embedding": (decoder, rows.target)}
+    if model.share_embeddings == "all":
+        places = {"source_embedding": (shared, rows.source)}
+        copies = {encoder: shared, decoder: shared, output: shared}
+    else:
+        tensors.pop(shared, None)
+        copies = {output: decoder}
+    if model.share_embeddings == "none":
+        places["output_projection"] = (output, rows.target)
+        copies = {}
+    for copy, original in copies.items():
+        if copy in tensors and original not in tensors:
+            tensors[original] = tensors.pop(copy)
+        elif copy in tensors and not torch.equal(tensors.pop(copy)(), tensors[original]()):
+            raise CheckpointError(f"{source}: expected {copy} to equal {original}, which it is tied to")
+    found: dict[str, Any] = {}
+    for ours, (theirs, order) in places.items():
+        if theirs not in tensors:
+            raise CheckpointError(f"{source}: expected tensor {theirs}, found none of that name")
+        found[f"{ours}.weight"] = partial(_reordered, tensors.pop(theirs), order, f"{source}: {theirs}")
+    return found
+
+
+def _reordered(read: Any, rows: list[int], place: str) -> Tensor:
+    tensor = read()
+    if tensor.dim() != 2 or len(tensor) <= max(rows):
+        raise CheckpointError(f"{place}: expected at least {max(rows) + 1} rows, found {tuple(tensor.shape)}")
+    return alternating(tensor[torch.tensor(rows)], 1)
+
+
+def _alternating(read: Any, dimension: int | None) -> Tensor:
+    tensor = read()
+    return tensor if dimension is None or dimension >= tensor.dim() else alternating(tensor, dimension)

@@ -1,0 +1,136 @@
+"""The tokenizer of a Marian directory: `source.spm`, `target.spm` and `vocab.json`, which numbers the pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import CheckpointError
+from headwise.interop.huggingface.fields import MOST_BYTES, Fields
+from headwise.parsing.json_text import read_json
+from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, open_processor
+from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
+
+_PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """For each of Headwise's ids the row of the original's embeddings.
+
+    The symbol that begins a translation often is padding there, or a piece, whose row two ids have then: `copy` is the
+    target id that never is an output.
+    """
+
+    source: list[int]
+    target: list[int]
+    copy: int | None
+
+
+def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
+    """Read the tokenizer; raises `CheckpointError` where a file is missing or damaged."""
+    settings = (
+        _object(source / "tokenizer_config.json") if (source / "tokenizer_config.json").is_file() else {}
+    )
+    separate = settings.get("separate_vocabs") is True
+    sizes = fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size
+    names = ("vocab.json", "target_vocab.json") if separate else ("vocab.json",)
+    lists, rows = [], []
+    for name, size in zip(names, sizes, strict=False):
+        pieces, order = _numbered(_vocabulary(source / name, size), fields, source / name)
+        lists.append(pieces)
+        rows.append(order)
+    if not separate and sizes[0] != sizes[1]:
+        raise CheckpointError(
+            f"{source / 'config.json'}: expected one size of one vocabulary, "
+            f"found vocab_size {sizes[0]} and decoder_vocab_size {sizes[1]}"
+        )
+    models = read_file(source / "source.spm"), read_file(source / "target.spm")
+    target = rows[-1]
+    _check_banned(fields, target, source)
+    copy = PAD if target[PAD] == target[BOS] else BOS if target[BOS] in target[len(SPECIAL) :] else None
+    return _subwords(models, lists, str(source)), Rows(rows[0], target, copy)
+
+
+def _start(fields: Fields) -> int:
+    return fields.pad_token_id if fields.decoder_start_token_id is None else fields.decoder_start_token_id
+
+
+def _subwords(models: tuple[bytes, bytes], lists: list[tuple[str, ...]], origin: str) -> Subwords:
+    """Return the subwords, without a numbering if the models number their pieces alike."""
+    own = [_own_pieces(model, origin) for model in models]
+    has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
+    if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0] and not has_codes:
+        return Subwords(models[0], origin=origin)
+    if len(lists) == 2 and own == lists and not has_codes:
+        return Subwords(*models, origin=origin)
+    numbering = Numbering(lists[0], lists[1] if len(lists) == 2 else None, codes=True)
+    return Subwords(*models, numbering, origin=origin)
+
+
+def _own_pieces(model: bytes, origin: str) -> tuple[str, ...]:
+    """Return the pieces of a SentencePiece model with Headwise's special ids; none for another model."""
+    processor = open_processor(model, origin)
+    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    return tuple(processor.id_to_piece(list(range(processor.vocab_size())))) if ids == SPECIAL else ()
+
+
+def _object(file: Path) -> dict[str, Any]:
+    content = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file}: expected a JSON object, found a {type(content).__name__}")
+    return content
+
+
+def _vocabulary(file: Path, size: int) -> list[str]:
+    """Return the piece of each id; ids without a piece, which pad the matrix, get a name of their own."""
+    content = _object(file)
+    pieces = [""] * size
+    for piece, number in content.items():
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int)
+            or not 0 <= number < size
+            or pieces[number]
+        ):
+            raise CheckpointError(
+                f"{file}: expected a different id from 0 to {size - 1} for each piece, "
+                f"found {str(number)[:40]} for {piece[:40]!r}"
+            )
+        pieces[number] = piece
+    return [piece or f"<unused {number}>" for number, piece in enumerate(pieces)]
+
+
+def _numbered(pieces: list[str], fields: Fields, file: Path) -> tuple[tuple[str, ...], list[int]]:
+    """Return the pieces in Headwise's order and the rows that they have in the original."""
+    if _UNKNOWN not in pieces:
+        raise CheckpointError(f"{file}: expected the piece {_UNKNOWN}, found none")
+    padding = pieces.index(_PADDING) if _PADDING in pieces else fields.pad_token_id
+    special = [padding, pieces.index(_UNKNOWN), _start(fields), fields.eos_token_id]
+    if max(special) >= len(pieces) or len({special[PAD], special[UNK], special[EOS]}) < 3:
+        raise CheckpointError(
+            f"{file}: expected different ids below {len(pieces)} for padding, unknown, begin and end, "
+            f"found {', '.join(map(str, special))}"
+        )
+    begins = pieces[special[BOS]] in SPECIAL_PIECES  # otherwise it is also a piece of texts
+    used = {*special} if begins else {special[PAD], special[UNK], special[EOS]}
+    rows = [*special, *(number for number in range(len(pieces)) if number not in used)]
+    rest = [
+        f"<unused {number}>" if pieces[number] in SPECIAL_PIECES else pieces[number] for number in rows[4:]
+    ]
+    return (*SPECIAL_PIECES, *rest), rows
+
+
+def _check_banned(fields: Fields, target: list[int], source: Path) -> None:
+    """Raise `CheckpointError` for pieces that the model may not generate, besides the special ones."""
+    allowed = {target[PAD], target[UNK], target[BOS], fields.pad_token_id}
+    for word in fields.bad_words_ids or []:
+        if len(word) != 1 or word[0] not in allowed:
+            raise CheckpointError(
+                f"{source}: bad_words_ids: expected the special symbols alone, found {word[:10]}"
+            )
+    if fields.forced_bos_token_id is not None:
+        raise CheckpointError(
+            f"{source}: forced_bos_token_id: expected none, found {fields.forced_bos_token_id}"
+        )

@@ -1,0 +1,75 @@
+"""From an imported model to a run directory, and from a run directory to an exported model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors.torch import save
+from torch import Tensor
+
+from headwise.config import Config
+from headwise.errors import CheckpointError, ConfigError
+from headwise.files import atomic_directory, write_bytes, write_text
+from headwise.interop.base import Exporter, Imported, Trained
+from headwise.models.build import build_model, fitting, weightless
+from headwise.models.weights import check_finite, read_recipe
+from headwise.text.tokens.subwords import Subwords
+
+
+def write_run(imported: Imported, run: Path, source: str) -> int:
+    """Write an imported model as a run directory; return the number of parameters.
+
+    Raises `CheckpointError` if the tensors don't fit the configuration or aren't finite, or if `run` exists.
+    """
+    if run.exists():
+        raise CheckpointError(f"{run}: expected a new directory's name, found something there")
+    shapes = {name: parameter.shape for name, parameter in weightless(imported.build).named_parameters()}
+    tensors: dict[str, Tensor] = {}
+    for name, shape in shapes.items():
+        if name not in imported.tensors:
+            raise CheckpointError(f"{source}: expected a tensor for {name}, found none")
+        tensor = imported.tensors[name]().float().contiguous()
+        if tensor.shape != shape:
+            raise CheckpointError(
+                f"{source}: expected {name} of shape {tuple(shape)}, found {tuple(tensor.shape)}"
+            )
+        check_finite(f"{source}: {name}", tensor)
+        tensors[name] = tensor
+    if extra := sorted(imported.tensors.keys() - shapes.keys()):
+        raise CheckpointError(f"{source}: found {extra[0]}, which the model has no place for")
+    recipe = {
+        "configuration": imported.config.digest(),
+        "imported": source,
+        "steps": [],
+        "subwords": imported.text.digest(),
+    }
+    with atomic_directory(run) as folder:
+        imported.text.save(folder)
+        write_text(folder / "config.yaml", imported.config.to_yaml())
+        content = save(tensors, {"headwise": json.dumps(recipe, sort_keys=True)})
+        write_bytes(folder / "model.safetensors", content)
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def open_trained(run: Path) -> Trained:
+    """Open a translation run for an export; raises `CheckpointError` and `ConfigError` if it is damaged."""
+    config = Config.of_run(run, "translation")
+    file = run / "model.safetensors"
+    subwords = Subwords.load(run, config.subwords, read_recipe(file).get("subwords"))
+    weights = fitting(lambda: build_model(config.model, subwords.source_size, subwords.target_size), file)
+    return Trained(run, config, weights, subwords)
+
+
+def export_run(run: Path, exporter: Exporter, name: str, folder: Path) -> list[str]:
+    """Write a run in a format; return notes for the user.
+
+    Raises `ConfigError` if the format can't express the model, and `CheckpointError` if `folder` exists.
+    """
+    if folder.exists():
+        raise CheckpointError(f"{folder}: expected a new directory's name, found something there")
+    trained = open_trained(run)
+    if reason := exporter.refuses(trained.config):
+        raise ConfigError(f"--to {name}: {exporter.library} can't express {run}: {reason}")
+    with atomic_directory(folder) as written:
+        return exporter.write(trained, written)

@@ -1,0 +1,64 @@
+"""Where a model to import lies: a path, or a repository of the Hugging Face Hub, which is downloaded to its cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headwise.errors import CheckpointError, ConfigError
+
+_HUB = "hf:"
+_REPOSITORY = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
+# Files that an importer may read; weights of other frameworks aren't downloaded.
+_WANTED = ("*.json", "*.safetensors", "*.bin", "*.spm", "*.model", "*.txt", "*.yml", "*.npz", "*.argosmodel")
+
+
+@contextmanager
+def located(source: str) -> Iterator[Path]:
+    """Yield the path of a source; raises `CheckpointError` if there is none, and `ConfigError` for a malformed name."""
+    if source.startswith(_HUB):
+        yield _download(source.removeprefix(_HUB))
+        return
+    path = Path(source)
+    if not path.exists():
+        raise CheckpointError(f"{source}: expected a model's directory or file, found none")
+    yield path
+
+
+def _download(name: str) -> Path:
+    """Return the directory of a Hub repository in the local cache; `HF_HUB_OFFLINE=1` uses what is there already."""
+    match = _REPOSITORY.fullmatch(name)
+    if match is None:
+        raise ConfigError(f"hf:{name}: expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HfHubHTTPError,
+            LocalEntryNotFoundError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
+    except ImportError:
+        raise ConfigError(
+            f"hf:{name}: the Hub needs huggingface_hub: pip install headwise[huggingface]"
+        ) from None
+    try:
+        folder = snapshot_download(match["name"], revision=match["revision"], allow_patterns=list(_WANTED))
+    except GatedRepoError:
+        raise CheckpointError(
+            f"hf:{name}: expected a public model, found one that needs a login (hf auth login)"
+        ) from None
+    except RevisionNotFoundError:
+        raise CheckpointError(f"hf:{name}: the Hub has no revision {match['revision']}") from None
+    except RepositoryNotFoundError:
+        raise CheckpointError(f"hf:{name}: the Hub has no model of this name") from None
+    except LocalEntryNotFoundError:
+        raise CheckpointError(
+            f"hf:{name}: expected a connection to the Hub or a copy in the local cache, found neither"
+        ) from None
+    except (HfHubHTTPError, OSError) as error:
+        raise CheckpointError(f"hf:{name}: can't be downloaded ({' '.join(str(error).split())[:200]})") from None
+    return Path(folder)

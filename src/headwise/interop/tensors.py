@@ -1,0 +1,155 @@
+"""Tensors of other toolkits' files, listed without reading them: safetensors, and PyTorch's zip files.
+
+Pickles are read by torch's restricted loader (`weights_only=True`), which builds tensors and plain containers only.
+Names, types and sizes are checked before a tensor takes memory.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import CheckpointError
+from headwise.interop.base import Tensors
+from headwise.models.weights import Weights
+from headwise.parsing.json_text import read_json
+
+_SHARD = re.compile(r"[\w.-]+")  # a file name without a folder
+_REFUSED = re.compile(r"Unsupported (?:global|class|operand|type).*?`?([\w.]+)`?", re.DOTALL)
+_MOST_SHARDS = 1000
+
+
+def folder_tensors(folder: Path) -> Tensors:
+    """Return the tensors of a Hugging Face directory, in one file or in shards.
+
+    Raises `CheckpointError` where there are none, or a file is damaged.
+    """
+    for name, opened in (("model.safetensors", safetensors_file), ("pytorch_model.bin", torch_file)):
+        if (folder / name).is_file():
+            return opened(folder / name)
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            return _shards(index, opened)
+    raise CheckpointError(f"{folder}: expected model.safetensors or pytorch_model.bin, found neither")
+
+
+def _shards(index: Path, opened: Callable[[Path], Tensors]) -> Tensors:
+    """Return the tensors of the files that an index names."""
+    content = read_json(index, error=CheckpointError)
+    places = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(places, dict) or not all(isinstance(place, str) for place in places.values()):
+        raise CheckpointError(f"{index}: expected weight_map, the file of each tensor, found none")
+    names = sorted(set(places.values()))
+    for name in names:
+        if not _SHARD.fullmatch(name) or name.startswith("."):
+            raise CheckpointError(f"{index}: expected names of files beside it, found {name[:60]!r}")
+    if len(names) > _MOST_SHARDS:
+        raise CheckpointError(f"{index}: expected at most {_MOST_SHARDS} files, found {len(names)}")
+    files = {name: opened(index.parent / name) for name in names}
+    tensors: dict[str, Callable[[], Tensor]] = {}
+    for tensor, name in places.items():
+        if tensor not in files[name]:
+            raise CheckpointError(f"{index}: expected {tensor} in {name}, found none of that name")
+        tensors[tensor] = files[name][tensor]
+    return tensors
+
+
+def safetensors_file(path: Path) -> Tensors:
+    """Return the tensors of a safetensors file; raises `CheckpointError` if it is damaged."""
+    weights = Weights(path)
+
+    def read(name: str) -> Tensor:
+        tensor = weights.get(name)
+        assert tensor is not None, name
+        return tensor
+
+    return {name: partial(read, name) for name in sorted(weights.names)}
+
+
+def torch_file(path: Path) -> Tensors:
+    """Return the tensors of a state dictionary in PyTorch's zip format."""
+    state = load_restricted(path)
+    if not isinstance(state, Mapping):
+        raise CheckpointError(f"{path}: expected tensors by name, found a {type(state).__name__}")
+    return state_tensors(state, path)
+
+
+def state_tensors(state: Mapping[Any, Any], path: Path) -> Tensors:
+    """Return the tensors of a loaded state dictionary; raises `CheckpointError` for other content."""
+    for name, tensor in state.items():
+        if not isinstance(name, str) or not name.isprintable() or not isinstance(tensor, Tensor):
+            raise CheckpointError(
+                f"{path}: expected tensors by name, found a {type(tensor).__name__} for {str(name)[:60]!r}"
+            )
+    return {name: partial(_as_float, tensor) for name, tensor in state.items()}
+
+
+def _as_float(tensor: Tensor) -> Tensor:
+    return tensor.detach().float()
+
+
+def load_restricted(path: Path) -> Any:
+    """Load a file of `torch.save` by the restricted loader; tensors are mapped from the file, not read.
+
+    Raises `CheckpointError` for a damaged file, for the format before PyTorch 1.6, for compressed content (which may
+    expand without bound), and for a pickle that needs more than tensors and plain containers.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (OSError, zipfile.BadZipFile, ValueError):
+        raise CheckpointError(
+            f"{path}: expected a file of torch.save in its zip format (PyTorch 1.6 or newer), found another file"
+        ) from None
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise CheckpointError(
+            f"{path}: expected uncompressed tensors as torch.save writes them, found compressed ones"
+        )
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as error:
+        found = _REFUSED.search(str(error))
+        what = f"{found[1]}" if found else " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{path}: expected tensors and plain containers, found a pickle that needs more ({what})"
+        ) from None
+    except (
+        RuntimeError,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        OSError,
+    ) as error:
+        raise CheckpointError(
+            f"{path}: expected a file of torch.save, found a damaged one ({' '.join(str(error).split())[:200]})"
+        ) from None
+    _check_storages(loaded, path, sum(entry.file_size for entry in entries))
+    return loaded
+
+
+def _check_storages(value: Any, path: Path, most: int) -> None:
+    """Raise `CheckpointError` if a tensor has more elements than the file has bytes, as an expanded one may."""
+    waiting = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Tensor):
+            if math.prod(node.shape) * node.element_size() > most or node.layout != torch.strided:
+                raise CheckpointError(
+                    f"{path}: expected tensors within its {most:,} bytes, found one of shape {tuple(node.shape)}"
+                )
+        elif isinstance(node, Mapping):
+            waiting += node.values()
+        elif isinstance(node, list | tuple):
+            waiting += node

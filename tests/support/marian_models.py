@@ -1,0 +1,118 @@
+"""Marian directories as OPUS-MT publishes them, made by `transformers` itself: random weights, some training."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+import transformers
+
+from translator_run import ENGLISH, GERMAN
+
+CODE = ">>deu<<"
+_MISSING = "▁dogs"  # a piece of source.spm that vocab.json lacks, as real ones do
+
+
+def spm(texts: list[str], size: int) -> bytes:
+    """Train a Unigram model with Marian's special ids, which aren't Headwise's."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 5),
+        model_writer=model,
+        vocab_size=size,
+        model_type="unigram",
+        hard_vocab_limit=False,
+        minloglevel=2,
+        bos_id=-1,
+        eos_id=0,
+        unk_id=1,
+        user_defined_symbols=[_MISSING],
+    )
+    return model.getvalue()
+
+
+def write_tokenizer(folder: Path, *, separate: bool = False) -> tuple[int, int]:
+    """Write source.spm, target.spm and vocab.json; return the sizes of both vocabularies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = []
+    for name, texts in (("source.spm", ENGLISH), ("target.spm", GERMAN)):
+        (folder / name).write_bytes(spm(texts, 110))
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
+        pieces.append(
+            [
+                processor.id_to_piece(i)
+                for i in range(2, processor.vocab_size())
+                if processor.id_to_piece(i) != _MISSING
+            ]
+        )
+    lists = pieces if separate else [sorted({*pieces[0], *pieces[1]})]
+    sizes = []
+    for file, names in zip(("vocab.json", "target_vocab.json"), lists, strict=False):
+        ordered = ["</s>", "<unk>", *([] if separate else [CODE]), *names, "<pad>"]
+        (folder / file).write_text(json.dumps({piece: number for number, piece in enumerate(ordered)}))
+        sizes.append(len(ordered))
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": separate,
+        "source_lang": "en",
+        "target_lang": "de",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return sizes[0], sizes[-1]
+
+
+def write_marian(folder: Path, *, separate: bool = False, steps: int = 5, **changes: Any) -> Path:
+    """Write a Marian model that `transformers` has made, trained for some steps and saved."""
+    sizes = write_tokenizer(folder, separate=separate)
+    pads = [size - 1 for size in sizes]
+    settings = {
+        "vocab_size": sizes[0],
+        "decoder_vocab_size": sizes[1],
+        "d_model": 24,
+        "encoder_layers": 2,
+        "decoder_layers": 1,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 40,
+        "decoder_ffn_dim": 40,
+        "max_position_embeddings": 64,
+        "activation_function": "swish",
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": not separate,
+        "pad_token_id": pads[0],
+        "eos_token_id": 0,
+        "decoder_start_token_id": pads[0],
+        "forced_eos_token_id": 0,
+        "init_std": 0.2,
+        **changes,
+    }
+    torch.manual_seed(0)
+    model = transformers.MarianMTModel(transformers.MarianConfig(**settings))
+    model.generation_config.update(bad_words_ids=[[pads[0]]], num_beams=4, max_length=64)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(std=0.3)
+    train(model, load_tokenizer(folder), steps)
+    model.save_pretrained(folder)
+    return folder
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load `MarianTokenizer`."""
+    return transformers.MarianTokenizer.from_pretrained(folder)
+
+
+def train(model: Any, tokenizer: Any, steps: int) -> None:
+    """Train with the library's own loss, so that no parameter has its initial value."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    batch = tokenizer(ENGLISH, text_target=GERMAN, return_tensors="pt", padding=True)
+    batch["labels"].masked_fill_(batch["labels"] == tokenizer.pad_token_id, -100)
+    model.train()
+    for _ in range(steps):
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()

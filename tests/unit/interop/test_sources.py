@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import CheckpointError, ConfigError
+from headwise.interop.sources import located
+
+pytest.importorskip("huggingface_hub", reason="needs the extra 'huggingface'")
+
+_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def cached_repository(cache: Path) -> Path:
+    """Write a repository of the Hub as `huggingface_hub` keeps it in its cache."""
+    repository = cache / "models--owner--model"
+    snapshot = repository / "snapshots" / _COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (repository / "refs").mkdir()
+    for reference in ("main", "v1"):
+        (repository / "refs" / reference).write_text(_COMMIT)
+    return snapshot
+
+
+@pytest.mark.parametrize("name", ["owner/model", "owner/model@v1", f"owner/model@{_COMMIT}"])
+def test_the_local_cache_needs_no_network(name: str, tmp_path: Path) -> None:
+    snapshot = cached_repository(tmp_path)
+    program = f"from headwise.interop.sources import located\nwith located('hf:{name}') as path: print(path)"
+    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == str(snapshot)
+
+
+def test_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
+    program = "import sys\nfrom headwise.cli.main import run\nsys.exit(run(['import', 'hf:owner/model', '-o', 'run']))"
+    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "hf:owner/model: expected a connection to the Hub or a copy in the local cache" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["hf:", "hf:model", "hf:a/b/c", "hf:../x/y", "hf:a/b@", "hf:ä/b"])
+def test_a_malformed_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="expected hf:OWNER/NAME"), located(name):
+        pass
+
+
+def test_a_missing_path_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(CheckpointError, match="expected a model's directory or file"),
+        located(str(tmp_path / "no")),
+    ):
+        pass

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwise.config import Config, SubwordConfig
+from headwise.errors import CheckpointError, ConfigError
+from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.seen import Novelty
+from headwise.text.tokens.subwords import UNK, Subwords, train_model
+from translator_run import ENGLISH, GERMAN
+
+
+def numbered(pieces: list[str] | None = None, *, codes: bool = False) -> Subwords:
+    """Return subwords whose pieces are numbered backwards, or the given ones."""
+    models = [train_model(iter(texts), SubwordConfig(size=80)) for texts in (ENGLISH, GERMAN)]
+    if pieces is None:
+        plain = [Subwords(model) for model in models]
+        own = {piece for each in plain for piece in each.source_pieces(range(4, each.source_size))}
+        pieces = sorted(own, reverse=True)
+    return Subwords(models[0], models[1], Numbering((*SPECIAL_PIECES, *pieces), codes=codes))
+
+
+def test_pieces_are_those_of_the_models_and_ids_those_of_the_list() -> None:
+    subwords = numbered()
+    assert subwords.joint
+    assert subwords.source_size == subwords.target_size
+    for text in ENGLISH:
+        ids = subwords.encode_source(text)
+        assert subwords.decode_source(ids) == text
+        assert subwords.source_pieces(ids) == subwords.source_processor._processor.encode(text, out_type=str)  # type: ignore[union-attr]
+    for text in GERMAN:
+        assert subwords.decode_target(subwords.encode_target(text)) == text
+    assert subwords.encode_source_batch(ENGLISH) == [subwords.encode_source(text) for text in ENGLISH]
+    assert subwords.encode_source_batch([]) == []
+
+
+def test_what_the_list_lacks_is_unknown() -> None:
+    subwords = numbered(["▁", "▁A", "m", "a", "n", "rides", ">>deu<<"], codes=True)
+    assert subwords.source_pieces(subwords.encode_source(">>deu<<A"))[0] == ">>deu<<"
+    assert subwords.encode_source(">>fra<<")[0] == UNK
+    assert UNK in subwords.encode_source("A dog")
+    assert subwords.encode_source("</s>").count(3) == 0
+    assert Novelty(subwords).words("A dog", "source") == ("dog",)
+
+
+def test_a_directory_keeps_it(tmp_path: Path) -> None:
+    subwords = numbered(codes=True)
+    subwords.save(tmp_path)
+    config = SubwordConfig(kind="imported", size=subwords.source_size)
+    for loaded in (Subwords.load(tmp_path), Subwords.load(tmp_path, config, subwords.digest())):
+        assert loaded.digest() == subwords.digest()
+        assert loaded.encode_source(ENGLISH[0]) == subwords.encode_source(ENGLISH[0])
+    with pytest.raises(CheckpointError, match=r"expected two lists of pieces as configured .* found one"):
+        Subwords.load(tmp_path, SubwordConfig(kind="imported", joint=False))
+    with pytest.raises(ConfigError, match="dropout needs the merges of an own BPE vocabulary"):
+        Config.from_tree({"subwords": {"kind": "imported", "dropout": 0.1}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"source": ["a"]}, "expected 5 to 4194304 different pieces, found 1"),
+        ({"source": [*SPECIAL_PIECES, "a", "a"]}, "found 6, 5 of them different"),
+        ({"source": ["a", *SPECIAL_PIECES]}, "expected the first pieces to be <pad>, <unk>, <s>, </s>"),
+        ({"source": [*SPECIAL_PIECES, 4]}, "expected a list of pieces"),
+        ({"source": None}, "expected a list of pieces"),
+        ({"target": "abcde"}, "target: expected a list of pieces"),
+        ({"codes": 1}, "expected source, target and codes"),
+        ({"more": 1}, "expected source, target and codes"),
+    ],
+)
+def test_a_damaged_list_gets_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    whole = {"codes": False, "source": [*SPECIAL_PIECES, "a"]}
+    assert Numbering.parse(json.dumps(whole).encode(), "f").source[-1] == "a"
+    with pytest.raises(CheckpointError) as error:
+        Numbering.parse(json.dumps(whole | changes).encode(), "f")
+    assert sentence in str(error.value)
