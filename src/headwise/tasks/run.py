@@ -48,7 +48,6 @@ _MAY_CHANGE = (
     "training.tensorboard",
 )
 
-
 _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
 
 
@@ -160,18 +159,18 @@ def _report_data(prepared: Prepared, say: Callable[[str], None]) -> None:
         say(line)
 
 
-def work(config: Config, run: Path, orders: Iterator[dict[str, Any]]) -> None:
+def work(config: Config, run: Path, received: Iterator[dict[str, Any]]) -> None:
     """Train as a worker process; the first process has locked the run directory and prepared the data.
 
-    Carries out orders to time steps (`headwise.training.trial`) until an order to train. Raises a `HeadwiseError`, like
-    `train`.
+    Carries out the `received` orders to time steps (`headwise.training.trial`) until an order to train. Raises a
+    `HeadwiseError`, like `train`.
     """
     kind = find_task(config.task)
     device = torch.device("cpu")
     prepared = kind.prepare(config, run / "prepared", expected=None, say=lambda _: None)
     _, task = _build(kind, config, prepared, device)
     report_ready()
-    for order in orders:
+    for order in received:
         world = World.join_local(order["rank"], order["size"], order["threads"], Path(order["meeting"]))
         try:
             if order["do"] == "train":
