@@ -17,7 +17,7 @@ from headwise.bench.peer import Peer, Setting, Trainee
 from headwise.bench.peers import find_peer
 from headwise.bench.workload import Workload
 from headwise.training.parallel import World
-from headwise.training.workers import Workers, orders, report_ready
+from headwise.training.workers import Workers, join, orders, report_ready
 
 if TYPE_CHECKING:
     from headwise.text.batches.pairs import Batch
@@ -76,7 +76,7 @@ def _train(trainee: Trainee, batches: Sequence[Batch]) -> None:
 
 def _rank(job: dict[str, Any], order: dict[str, Any], peer: Peer) -> None:
     """Train as a rank other than rank 0, until rank 0 stops this process."""
-    world = World.join_local(order["rank"], order["size"], order["threads"], Path(order["meeting"]))
+    world = join(order)
     workload, setting = Workload.open(Path(job["workload"])), Setting(**job["setting"])
     trainee = peer.open_training(workload, setting, job["device"], world)
     batches = _shares(workload, job["tokens"], job["batches"], world)

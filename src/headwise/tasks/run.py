@@ -29,7 +29,7 @@ from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
 from headwise.training.trial import Trial, candidates, choose_processes, time_steps
-from headwise.training.workers import Workers, orders, report_error, report_ready
+from headwise.training.workers import Workers, join, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
 _MAY_CHANGE = (
@@ -171,7 +171,7 @@ def work(config: Config, run: Path, received: Iterator[dict[str, Any]]) -> None:
     _, task = _build(kind, config, prepared, device)
     report_ready()
     for order in received:
-        world = World.join_local(order["rank"], order["size"], order["threads"], Path(order["meeting"]))
+        world = join(order)
         try:
             if order["do"] == "train":
                 config = Config.from_tree(order["config"])

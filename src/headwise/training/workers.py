@@ -147,6 +147,11 @@ def orders() -> Iterator[dict[str, Any]]:
         yield json.loads(lines.get())
 
 
+def join(order: Mapping[str, Any]) -> World:
+    """Join, in a worker, the process group of an order that `Workers.meet` sent."""
+    return World.join_local(order["rank"], order["size"], order["threads"], Path(order["meeting"]))
+
+
 def report_ready() -> None:
     """Report, in a worker, that it waits for an order."""
     print(READY, flush=True)
