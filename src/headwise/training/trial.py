@@ -112,9 +112,7 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
         optimizer.zero_grad()
         times.append(time.perf_counter() - began)
         # The first step is a warm-up.
-        (unfinished,) = world.sum(
-            float(world.first and (len(times) <= _LEAST_STEPS or sum(times[1:]) < trial.seconds))
-        )
+        (unfinished,) = world.from_first(len(times) <= _LEAST_STEPS or sum(times[1:]) < trial.seconds)
         running = bool(unfinished)
     return Speed(min(times[1:]), tokens)
 
