@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -45,3 +49,11 @@ def test_no_temporary_directory_at_all(tmp_path: Path, monkeypatch: pytest.Monke
     expected = r"^TMPDIR: can't be written \(No usable temporary directory found in .*missing'\]\)$"
     with Workers("bad_worker", {}) as workers, pytest.raises(TrainingError, match=expected):
         workers.meet(2, 1, {})
+
+
+def test_ctrl_c_ends_workers_that_still_import() -> None:
+    began = time.monotonic()
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), Workers("slow_worker", {}) as workers:
+        workers.keep(2)
+    assert time.monotonic() - began < 9  # they would be waited for 10 seconds
