@@ -28,8 +28,8 @@ from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
-from headwise.training.trial import Trial, candidates, choose_processes, time_steps
-from headwise.training.workers import Workers, orders, report_error, report_ready
+from headwise.training.trial import candidates, choose_processes, take_part
+from headwise.training.workers import Workers, join, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
 _MAY_CHANGE = (
@@ -47,7 +47,6 @@ _MAY_CHANGE = (
     "training.log_every",
     "training.tensorboard",
 )
-
 
 _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
 
@@ -160,25 +159,25 @@ def _report_data(prepared: Prepared, say: Callable[[str], None]) -> None:
         say(line)
 
 
-def work(config: Config, run: Path, orders: Iterator[dict[str, Any]]) -> None:
+def work(config: Config, run: Path, received: Iterator[dict[str, Any]]) -> None:
     """Train as a worker process; the first process has locked the run directory and prepared the data.
 
-    Carries out orders to time steps (`headwise.training.trial`) until an order to train. Raises a `HeadwiseError`, like
-    `train`.
+    Carries out the `received` orders to time steps (`headwise.training.trial`) until an order to train. Raises a
+    `HeadwiseError`, like `train`.
     """
     kind = find_task(config.task)
     device = torch.device("cpu")
     prepared = kind.prepare(config, run / "prepared", expected=None, say=lambda _: None)
     _, task = _build(kind, config, prepared, device)
     report_ready()
-    for order in orders:
-        world = World.join_local(order["rank"], order["size"], order["threads"], Path(order["meeting"]))
+    for order in received:
+        world = join(order)
         try:
             if order["do"] == "train":
                 config = Config.from_tree(order["config"])
                 _fit(task, config, run, device, world, lambda: None, quiet=True)
                 return
-            time_steps(task, config, world, Trial(order["fraction"], order["seconds"]))
+            take_part(task, config, world, order)
         finally:
             world.leave()
 

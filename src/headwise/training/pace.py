@@ -62,8 +62,7 @@ class Pace:
             self._recent.append((self._progress.step, self._progress.seconds - self._validating))
         if not self._plans:
             return ""
-        planned, final = self._plan() if self._world.first else (0, False)
-        planned, final = (int(n) for n in self._world.sum(planned, float(final), device=self._device))
+        planned, final = (int(n) for n in self._world.from_first(*self._plan(), device=self._device))
         previous, was_final = self._progress.planned_steps, self._progress.plan_is_final
         self._progress.planned_steps, self._progress.plan_is_final = planned, bool(final)
         if planned >= self._options.max_steps:
@@ -78,12 +77,9 @@ class Pace:
 
         If validations take more than `validate_share` of the time, `progress.validate_stride` is increased.
         """
-        (seconds,) = self._world.sum(seconds if self._world.first else 0.0, device=self._device)
+        seconds, step_seconds = self._world.from_first(seconds, self._seconds_per_step(), device=self._device)
         self._validating += seconds
         self._longest_validation = max(self._longest_validation, seconds)
-        (step_seconds,) = self._world.sum(
-            self._seconds_per_step() if self._world.first else 0.0, device=self._device
-        )
         share, every = self._options.validate_share, self._options.validate_every
         if seconds < _SHORT or share == 1 or not step_seconds:
             return ""
@@ -97,7 +93,7 @@ class Pace:
         )
 
     def _plan(self) -> tuple[int, bool]:
-        """Return the last step, and whether the plan is final; called on the first rank."""
+        """Return the last step, and whether the plan is final, by this rank's clock."""
         progress, minutes = self._progress, self._options.max_minutes
         assert minutes is not None
         limit, current_plan = minutes * 60, (progress.planned_steps, progress.plan_is_final)

@@ -98,6 +98,10 @@ class World:
         distributed.all_reduce(numbers)
         return numbers.tolist()
 
+    def from_first(self, *values: float, device: torch.device | None = None) -> list[float]:
+        """Return the first rank's numbers on every rank; those of the others aren't used."""
+        return self.sum(*(value if self.first else 0.0 for value in values), device=device)
+
     def any(self, flag: bool, device: torch.device | None = None) -> bool:
         """Return whether the flag is set on any rank."""
         return self.sum(float(flag), device=device)[0] > 0

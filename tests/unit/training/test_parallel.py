@@ -27,6 +27,7 @@ used.grad = torch.full((2, 2), 1.0 + world.rank)
 world.sum_gradients([used, unused])
 seen["gradient"] = used.grad.tolist()
 seen["sum"] = world.sum(1 + world.rank, 0.1)
+seen["from first"] = world.from_first(1.5 + world.rank, world.first)
 seen["any"] = [world.any(False), world.any(world.rank == 1), world.any(True)]
 seen["gathered"] = world.gather({"rank": world.rank})
 start = torch.full((2,), float(world.rank))
@@ -74,6 +75,7 @@ def test_ranks_compute_together(ranks: list[dict[str, Any]]) -> None:
     for seen in ranks:
         assert seen["gradient"] == [[3.0, 3.0], [3.0, 3.0]]
         assert seen["sum"] == [3.0, 0.2]
+        assert seen["from first"] == [1.5, 1.0]
         assert seen["any"] == [False, True, True]
         assert seen["gathered"] == [{"rank": 0}, {"rank": 1}]
         assert seen["broadcast"] == [0.0, 0.0]
@@ -103,7 +105,7 @@ def test_alone_everything_is_what_it_was(announced: dict[str, str], monkeypatch:
     world.sum_gradients([parameter])
     world.broadcast_parameters([parameter])
     assert parameter.grad.tolist() == [1, 1]
-    assert world.sum(1, 2.5) == [1, 2.5]
+    assert world.sum(1, 2.5) == world.from_first(1, 2.5) == [1, 2.5]
     assert (world.any(True), world.any(False)) == (True, False)
     assert world.gather("x") == ["x"]
     assert world.on_first(lambda: 3) == world.in_turn(lambda: 3) == 3

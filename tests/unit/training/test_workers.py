@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
 import pytest
 
 from headwise.errors import DataError, TrainingError
-from headwise.training.trial import candidates
 from headwise.training.workers import Workers
 
 
@@ -19,16 +25,43 @@ def test_a_worker_that_ends_without_a_word() -> None:
         workers.keep(1)
 
 
-def test_workers_that_are_not_needed_end() -> None:
+def test_workers_that_are_not_needed_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Workers("bad_worker", {"way": "ready"}) as workers:
         workers.keep(2)
         assert workers.gather(1, 4, {}).size == 1
         assert workers.failure() is None
+        assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("threads", "numbers"),
-    [(1, [1]), (2, [1, 2]), (3, [1, 3]), (4, [1, 2, 4]), (16, [1, 4, 8, 16]), (6, [1, 3, 6])],
-)
-def test_numbers_of_processes_to_try(threads: int, numbers: list[int]) -> None:
-    assert candidates(threads) == numbers
+def test_a_worker_that_has_exited_is_not_waited_for() -> None:
+    with Workers("bad_worker", {"way": "ready"}) as workers:
+        workers.keep(1)
+        assert workers.failure() is None  # it waits for the exit
+        with pytest.raises(TrainingError, match=r"^worker process 1 was ended with exit code 0 "):
+            workers.meet(2, 1, {})
+
+
+def test_a_temporary_directory_that_can_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    expected = rf"^{tmp_path}/missing: can't be written \(No such file or directory\)$"
+    with Workers("bad_worker", {}) as workers, pytest.raises(TrainingError, match=expected):
+        workers.meet(2, 1, {})
+
+
+def test_no_temporary_directory_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "missing")])
+    expected = r"^TMPDIR: can't be written \(No usable temporary directory found in .*missing'\]\)$"
+    with Workers("bad_worker", {}) as workers, pytest.raises(TrainingError, match=expected):
+        workers.meet(2, 1, {})
+
+
+def test_ctrl_c_ends_workers_that_still_import() -> None:
+    began = time.monotonic()
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), Workers("slow_worker", {}) as workers:
+        workers.keep(2)
+    assert time.monotonic() - began < 9  # they would be waited for 10 seconds

@@ -1,0 +1,5 @@
+"""A worker process that imports for ten minutes."""
+
+import time
+
+time.sleep(600)
