@@ -31,7 +31,7 @@ from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
-from headwise.training.trial import Trial, candidates, choose_processes, choose_products, time_steps
+from headwise.training.trial import Trial, choose_processes, choose_products, possible_numbers, time_steps
 from headwise.training.workers import Workers, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
@@ -103,7 +103,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
             processes = config.training.processes
             if processes == "auto":
                 can_share = can_choose and kind.shares_batches
-                numbers = candidates(threads, model) if can_share else [1]
+                numbers = possible_numbers(threads, model) if can_share else [1]
                 processes = choose_processes(task, config, threads, numbers, workers, say)
                 config = config.with_overrides([f"training.processes={processes}"])
             if config.training.products == "auto" and can_choose:
@@ -261,10 +261,10 @@ def _with_fastest_products(task: Task, config: Config, threads: int, say: Callab
     if find_precision(config.training.precision, torch.device("cpu")) != torch.float32:
         return config
     library = find_library()
+    products = "torch"
     if isinstance(library, Library):
         products = choose_products(task, config, threads, NativeProducts(library), say)
     else:
-        products = "torch"
         say(f"training.products=torch, because the native library can't be used: {library}")
     return config.with_overrides([f"training.products={products}"])
 

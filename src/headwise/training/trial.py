@@ -44,15 +44,16 @@ class Trial:
     steps: int = 3  # without the first step
 
 
-def candidates(threads: int, model: nn.Module) -> list[int]:
-    """Return the numbers of processes to try: 1, one per CPU thread, and a half and a quarter of those.
+def candidates(threads: int) -> list[int]:
+    """Return the numbers of processes to try: 1, one per CPU thread, and a half and a quarter of those."""
+    return sorted({1, threads, *(threads // part for part in (2, 4) if threads // part > 1)})
 
-    Numbers of processes whose models don't fit into the machine's memory are left out.
-    """
+
+def possible_numbers(threads: int, model: nn.Module) -> list[int]:
+    """Return the candidates of which as many copies of the model fit into the machine's memory, and always 1."""
     memory = machine_memory()
     process_memory = sum(p.numel() for p in model.parameters()) * TRAINING
-    numbers = {1, threads, *(threads // part for part in (2, 4) if threads // part > 1)}
-    return sorted(n for n in numbers if n == 1 or memory is None or n * process_memory < memory)
+    return [n for n in candidates(threads) if n == 1 or memory is None or n * process_memory < memory]
 
 
 def choose_processes(
