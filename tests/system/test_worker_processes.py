@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import yaml
 from safetensors.torch import load_file
 
 from headwise.decoding.native.library import find_library
-from headwise.decoding.native.products import NativeProducts
 from headwise.tasks import run as running
 from program import call, finish, headwise, metrics, press_ctrl_c, result, saved_step, start, wait_for
 from toy import Toy
@@ -214,25 +212,6 @@ def test_native_products_train_the_same_and_resume_exactly(
         {**result(run), "metrics": [r for r in metrics(run) if r["step"] != 10]} for run in (parts, whole)
     )
     assert ours == expected
-
-
-@pytest.mark.skipif(isinstance(find_library(), str), reason="the native library was not compiled")
-def test_only_training_steps_use_native_products(
-    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    calls: Counter[bool] = Counter()
-    forward = NativeProducts.forward
-
-    def counted(self: NativeProducts, *factors: torch.Tensor) -> torch.Tensor:
-        calls[torch.is_inference_mode_enabled()] += 1
-        return forward(self, *factors)
-
-    monkeypatch.setattr(NativeProducts, "forward", counted)
-    command = ("train", "-c", toy.config, "training.processes=1", "--max-steps=2", "-o")
-    assert call(capsys, *command, tmp_path / "torch").code == 0
-    assert not calls
-    assert call(capsys, *command, tmp_path / "native", "training.products=native").code == 0
-    assert calls.keys() == {False}
 
 
 def test_native_products_without_the_library(

@@ -38,7 +38,8 @@ class Free(Products):
     def input_gradient(self, gradient: Tensor, weight: Tensor) -> Tensor:
         return weight
 
-    weight_gradient = input_gradient
+    def weight_gradient(self, gradient: Tensor, x: Tensor) -> Tensor:
+        return x
 
 
 class Batches:
