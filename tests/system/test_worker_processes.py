@@ -13,6 +13,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from headwise.decoding.native.library import find_library
+from headwise.tasks import run as running
 from program import call, finish, headwise, metrics, press_ctrl_c, result, saved_step, start, wait_for
 from toy import Toy
 
@@ -188,3 +190,43 @@ def test_numbers_that_are_none(
     assert (
         "training.processes: expected auto or a number of processes from 1 to 4096, found " in outcome.error
     )
+
+
+@pytest.mark.skipif(isinstance(find_library(), str), reason="the native library was not compiled")
+def test_native_products_train_the_same_and_resume_exactly(
+    toy: Toy, undisturbed: Path, tmp_path: Path
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    command = ("train", "-c", toy.config, "training.processes=2")
+    native = headwise(*command, "training.products=native", f"--max-steps={STEPS}", "-o", whole)
+    assert native.code == 0, native.err
+    assert "2 processes, native matrix products, configuration" in native.err
+    losses = [[record["loss"] for record in metrics(run, "train")] for run in (whole, undisturbed)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert headwise(*command, "training.products=native", "--max-steps=10", "-o", parts).code == 0
+    # Its own configuration knows the products, which needn't be said again.
+    again = headwise(*command, f"--max-steps={STEPS}", "-o", parts)
+    assert again.code == 0, again.err
+    assert "native matrix products" in again.err
+    ours, expected = (
+        {**result(run), "metrics": [r for r in metrics(run) if r["step"] != 10]} for run in (parts, whole)
+    )
+    assert ours == expected
+
+
+def test_native_products_without_the_library(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "find_library", lambda: "it was not compiled")
+    outcome = call(capsys, "train", "-c", toy.config, "training.products=native", "-o", tmp_path / "run")
+    assert outcome.error == (
+        "training.products: expected torch, because the native library can't be used (it was not compiled), "
+        "found native"
+    )
+    outcome = call(capsys, "train", "-c", toy.config, "-o", tmp_path / "run")
+    assert outcome.code == 0
+    assert (
+        "training.products=torch, because the native library can't be used: it was not compiled"
+        in outcome.err
+    )
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["products"] == "torch"

@@ -84,6 +84,9 @@ class TrainingConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: str = "auto"
     processes: WorkerProcesses = "auto"  # that share every batch; auto: as many as a trial finds fastest
+    products: Literal["auto", "torch", "native"] = (
+        "auto"  # what multiplies float32 matrices on a CPU: torch, the native library, or the faster one in a trial
+    )
     threads: Processes = 0  # CPU threads, divided among the processes; 0: PyTorch's default
     seed: Seed = 1
     log_every: Positive = 50

@@ -10,14 +10,13 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from headwise.config import ModelConfig
 from headwise.models.blocks import normalization
 from headwise.models.encoder_only import EncoderOnly
 from headwise.models.weights import Weights
 from headwise.nn.dropout import dropout
-from headwise.nn.layers import ACTIVATIONS, Linear
+from headwise.nn.layers import ACTIVATIONS, Linear, linear
 
 Pooling = Literal["first", "mean", "max"]
 
@@ -61,7 +60,7 @@ class MaskedTokenHead(nn.Module):
     def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
         """Return the logits (…, size) of hidden states (…, d_model), given embeddings (size, d_model)."""
         x = self.norm(self.activation(self.dense(hidden)))
-        return functional.linear(x, embeddings.to(x.dtype), self.bias.to(x.dtype))
+        return linear(x, embeddings.to(x.dtype), self.bias.to(x.dtype))
 
 
 class ClassificationHead(nn.Module):

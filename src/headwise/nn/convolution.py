@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
+from headwise.nn.layers import linear
+
 
 class NormalizedLinear(nn.Linear):
     """x Wᵀ + b with weight normalization, initialized from N(0, gain / inputs) (Gehring et al. 2017, section 3.5)."""
@@ -25,7 +27,7 @@ class NormalizedLinear(nn.Linear):
         weight_norm(self)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: D102
-        return functional.linear(input, self.weight.to(input.dtype), self.bias.to(input.dtype))
+        return linear(input, self.weight.to(input.dtype), self.bias.to(input.dtype))
 
 
 class GatedConvolution(nn.Module):

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, registered, share_heads
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
-from headwise.nn.layers import Linear
+from headwise.nn.layers import Linear, linear
 from headwise.nn.masks import combine
 from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions
@@ -188,7 +187,7 @@ class MultiHeadAttention(Probed, SequenceMixer):
         else:
             weight = torch.cat([m.weight for m in maps]).to(dtype)
             bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps]).to(dtype)
-            joined = functional.linear(x, weight, bias)
+            joined = linear(x, weight, bias)
         parts = joined.split([m.out_features for m in maps], dim=-1)
         sizes = [self.value_size if m is self.value else self.key_size for m in maps]
         return [p.unflatten(-1, (-1, size)).transpose(1, 2) for p, size in zip(parts, sizes, strict=True)]

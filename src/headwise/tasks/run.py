@@ -15,11 +15,14 @@ import torch
 
 from headwise.characters import unwritable
 from headwise.config import Config
+from headwise.decoding.native.library import Library, find_library
+from headwise.decoding.native.products import NativeProducts
 from headwise.errors import CheckpointError, ConfigError, HeadwiseError
 from headwise.files import hold, remove_partial, write_text
 from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
-from headwise.nn.memory import TRAINING, check_fits, machine_memory
+from headwise.nn.layers import Products
+from headwise.nn.memory import TRAINING, check_fits
 from headwise.tasks.base import Prepared, TaskKind, set_precision
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
@@ -28,7 +31,7 @@ from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
-from headwise.training.trial import candidates, choose_processes, take_part
+from headwise.training.trial import choose_processes, choose_products, possible_numbers, take_part
 from headwise.training.workers import Workers, join, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
@@ -43,6 +46,7 @@ _MAY_CHANGE = (
     "training.checkpoint_every",
     "training.average_last",
     "training.device",
+    "training.products",
     "training.threads",
     "training.log_every",
     "training.tensorboard",
@@ -85,20 +89,24 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     try:
         world.on_first(lambda: resources.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
-        config = _with_known_processes(config, run, latest, world)
+        config = _with_known_choices(config, run, latest, world)
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
         _check_memory(kind, config, prepared, device)
         model, task = _build(kind, config, prepared, device)
         if latest is None:
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
         _report_data(prepared, say)
+        can_choose = world.size == 1 and latest is None and device.type == "cpu"
         if world.size == 1:
             workers = resources.enter_context(Workers("headwise.tasks.run", _job(config, run)))
             processes = config.training.processes
             if processes == "auto":
-                can_choose = latest is None and device.type == "cpu" and kind.shares_batches
-                processes = _fastest(task, config, workers, say) if can_choose else 1
+                can_share = can_choose and kind.shares_batches
+                numbers = possible_numbers(threads, model) if can_share else [1]
+                processes = choose_processes(task, config, threads, numbers, workers, say)
                 config = config.with_overrides([f"training.processes={processes}"])
+            if config.training.products == "auto" and can_choose:
+                config = _with_fastest_products(task, config, max(1, threads // processes), say)
             world = workers.gather(processes, threads, {"do": "train", **_job(config, run)})
 
         def begin() -> None:
@@ -126,6 +134,7 @@ def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
     kind.check(config)
     device = find_device(config.training.device)
     find_precision(config.training.precision, device)
+    _find_products(config)
     if not kind.shares_batches and config.training.processes not in ("auto", 1):
         raise ConfigError(
             f"training.processes: expected 1 for task {config.task}, whose loss is of a whole batch, "
@@ -193,7 +202,8 @@ def _fit(
     quiet: bool,
 ) -> Progress:
     """Train on every rank; the first one calls `begin` after the run's last checkpoint, if any, has been loaded."""
-    trainer = Trainer(task, config, run, device=device, world=world, quiet=quiet)
+    products = _find_products(config)
+    trainer = Trainer(task, config, run, device=device, world=world, products=products, quiet=quiet)
     world.on_first(begin)
     return trainer.fit()
 
@@ -208,33 +218,54 @@ def _build(
     return model, kind.task(config, prepared, model)
 
 
-def _with_known_processes(config: Config, run: Path, latest: Path | None, world: World) -> Config:
-    """Replace `training.processes=auto` by the run's own number if the run resumes; raises `ConfigError`."""
-    processes = config.training.processes
-    if world.size > 1:
-        if processes != "auto":
-            raise ConfigError(
-                f"training.processes: expected auto under torchrun, which decides the number, found {processes}"
-            )
+def _with_known_choices(config: Config, run: Path, latest: Path | None, world: World) -> Config:
+    """Replace `auto` by what the run was begun with, if it resumes; raises `ConfigError`.
+
+    This concerns `training.processes` and `training.products`.
+    """
+    ours = config.training
+    if world.size > 1 and ours.processes != "auto":
+        raise ConfigError(
+            f"training.processes: expected auto under torchrun, which decides the number, found {ours.processes}"
+        )
+    if latest is None or not (run / "config.yaml").exists() or "auto" not in (ours.processes, ours.products):
         return config
-    if processes != "auto" or latest is None or not (run / "config.yaml").exists():
-        return config
-    return config.with_overrides(
-        [f"training.processes={Config.load(run / 'config.yaml').training.processes}"]
-    )
+    known = Config.load(run / "config.yaml").training
+    changes = []
+    if world.size == 1 and ours.processes == "auto":
+        changes.append(f"training.processes={known.processes}")
+    if ours.products == "auto":
+        changes.append(f"training.products={known.products}")
+    return config.with_overrides(changes)
 
 
 def _job(config: Config, run: Path) -> dict[str, Any]:
     return {"config": config.model_dump(mode="json"), "run": str(run)}
 
 
-def _fastest(task: Task, config: Config, workers: Workers, say: Callable[[str], None]) -> int:
-    """Return the fastest number of processes among those whose models fit into the machine's memory."""
-    memory = machine_memory()
-    process_memory = sum(p.numel() for p in task.model.parameters()) * TRAINING
-    threads = torch.get_num_threads()
-    numbers = [n for n in candidates(threads) if n == 1 or memory is None or n * process_memory < memory]
-    return choose_processes(task, config, threads, numbers, workers, say)
+def _find_products(config: Config) -> Products:
+    """Return the matrix products of `training.products`; raises `ConfigError` where these can't be used."""
+    if config.training.products != "native":
+        return Products()
+    library = find_library()
+    if isinstance(library, Library):
+        return NativeProducts(library)
+    raise ConfigError(
+        f"training.products: expected torch, because the native library can't be used ({library}), found native"
+    )
+
+
+def _with_fastest_products(task: Task, config: Config, threads: int, say: Callable[[str], None]) -> Config:
+    """Replace `training.products=auto` by the faster choice with the CPU threads of one process."""
+    if find_precision(config.training.precision, torch.device("cpu")) != torch.float32:
+        return config
+    library = find_library()
+    products = "torch"
+    if isinstance(library, Library):
+        products = choose_products(task, config, threads, NativeProducts(library), say)
+    else:
+        say(f"training.products=torch, because the native library can't be used: {library}")
+    return config.with_overrides([f"training.products={products}"])
 
 
 def _prepare(
@@ -338,8 +369,10 @@ def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:
 def _summary(config: Config, model: torch.nn.Module, device: torch.device, world: World) -> str:
     name = str(find_precision(config.training.precision, device)).removeprefix("torch.")
     ranks = f", {world.size} processes" if world.size > 1 else ""
+    products = ", native matrix products" if config.training.products == "native" else ""
     return (
-        f"{parameter_count(model):,} parameters, {name} on {device}{ranks}, configuration {config.digest()}"
+        f"{parameter_count(model):,} parameters, {name} on {device}{ranks}{products}, "
+        f"configuration {config.digest()}"
     )
 
 

@@ -18,6 +18,7 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
+from headwise.nn.layers import Products, use_products
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics
@@ -78,13 +79,18 @@ class Trainer:
         *,
         device: torch.device,
         world: World | None = None,
+        products: Products | None = None,
         quiet: bool = False,
     ) -> None:
-        """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it."""
+        """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it.
+
+        `products` compute the float32 products of the training steps on a CPU.
+        """
         self.task, self.config, self.run, self.device = task, config, run, device
         if device.type == "cpu":
             keep_freed_memory()
         self.world = world or World()
+        self.products = products or Products()
         self.options = config.training
         self.model = task.model
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -204,7 +210,8 @@ class Trainer:
         self.model.train()
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
         try:
-            loss = compute_gradients(self.task, batches, self.parameters, self.world, self.device)
+            with use_products(self.products):
+                loss = compute_gradients(self.task, batches, self.parameters, self.world, self.device)
         except LossNotFinite as problem:
             raise TrainingError(f"step {self.progress.step + 1}: {problem}; {self._last_good()}") from None
         if self.config.optimizer.clip_norm is not None:

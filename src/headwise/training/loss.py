@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from headwise.nn.device import sum_dtype
+from headwise.nn.layers import selected_products
 
 _CHUNK_ELEMENTS = 5_000_000  # logits in a chunk: 10 MB in bfloat16, which fits a CPU's last-level cache
 _LEAST_CHUNK_TOKENS = 512  # fewer are slower: each chunk adds to the whole gradient of W
@@ -90,20 +91,21 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         tokens, vocabulary = hidden.size(0), weight.size(0)
         w = weight.to(hidden.dtype)
+        products = selected_products(hidden, w)
         to_hidden = torch.empty_like(hidden)
         to_weight = torch.zeros_like(weight, dtype=sum_dtype(weight))
         nll = torch.zeros((), dtype=sum_dtype(hidden), device=hidden.device)
         log_sum_exps = torch.zeros_like(nll)
         for part in _chunks(tokens, vocabulary):
             x, y = hidden[part], targets[part]
-            logits = x @ w.t()  # (chunk, vocabulary)
+            logits = products.forward(x, w)  # (chunk, vocabulary)
             at_target = logits.gather(1, y[:, None]).squeeze(1)
             log_sum_exp, probabilities = _normalized(logits, at_target, y)
             nll += (log_sum_exp - at_target).sum()
             log_sum_exps += log_sum_exp.sum()
             if differentiate:
-                to_hidden[part] = probabilities @ w
-                to_weight += probabilities.t() @ x
+                to_hidden[part] = products.input_gradient(probabilities, w)
+                products.add_weight_gradient(to_weight, probabilities, x)
         if differentiate:
             _add_target_part(to_hidden, to_weight, hidden, weight, targets, epsilon)
             ctx.save_for_backward(to_hidden, to_weight)
@@ -127,6 +129,7 @@ class _RegularizedDropout(torch.autograd.Function):
         tokens, vocabulary = targets.size(0), weight.size(0)
         pair = alpha / 4
         w = weight.to(hidden.dtype)
+        products = selected_products(hidden, w)
         to_hidden = torch.empty_like(hidden)
         to_weight = torch.zeros_like(weight, dtype=sum_dtype(weight))
         nll, log_sum_exps, divergence = torch.zeros(3, dtype=sum_dtype(hidden), device=hidden.device).unbind()
@@ -134,7 +137,7 @@ class _RegularizedDropout(torch.autograd.Function):
             second = slice(part.start + tokens, part.stop + tokens)
             y = targets[part, None]
             x = torch.cat([hidden[part], hidden[second]])
-            logits = x @ w.t()  # (2 chunk, vocabulary)
+            logits = products.forward(x, w)  # (2 chunk, vocabulary)
             at_target = logits.gather(1, y.repeat(2, 1)).squeeze(1)
             log_sum_exp, probabilities = _normalized(logits, at_target, y.squeeze(1).repeat(2))
             nll += (log_sum_exp - at_target).sum() / 2
@@ -151,9 +154,9 @@ class _RegularizedDropout(torch.autograd.Function):
             g1 = (ratio * pair).add_((0.5 + pair * (1 - kl12))[:, None]).mul_(p1).sub_(p2, alpha=pair)
             g2 = ratio.mul_(-pair).add_((0.5 + pair * (1 - kl21))[:, None]).mul_(p2).sub_(p1, alpha=pair)
             gradient = torch.cat([g1, g2])
-            to_x = gradient @ w
+            to_x = products.input_gradient(gradient, w)
             to_hidden[part], to_hidden[second] = to_x[:size], to_x[size:]
-            to_weight += gradient.t() @ x
+            products.add_weight_gradient(to_weight, gradient, x)
         _add_target_part(to_hidden, to_weight, hidden, weight, targets.repeat(2), epsilon, share=0.5)
         ctx.save_for_backward(to_hidden, to_weight)
         uniform = log_sum_exps - weight.mean(dim=0).to(nll.dtype) @ hidden.to(nll.dtype).sum(dim=0) / 2

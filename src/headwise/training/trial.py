@@ -1,17 +1,25 @@
-"""Selection of `training.processes=auto`: a trial of some optimizer steps with each number of processes."""
+"""Selection of `training.processes=auto` and `training.products=auto` by trials.
+
+A trial of the processes times some optimizer steps with each number. A trial of the matrix products times the largest
+products of one step, by torch and by the native library in turns.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.nn.layers import Products, use_products
+from headwise.nn.memory import TRAINING, machine_memory
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.optimizer import Adam
 from headwise.training.parallel import World
@@ -19,23 +27,35 @@ from headwise.training.task import Task
 from headwise.training.workers import Workers
 
 _SECONDS = 2.0  # duration of a trial, without its first step
-_LEAST_STEPS = 3  # least steps of a trial, without its first step
 _STEP = 2.0  # seconds; if a step takes longer, only a part of the examples of each batch is computed
 _WORTH = 60.0  # seconds of training from which on workers, which take seconds to start, may pay off
-_GAIN = 1.05  # least speedup of more processes
+_GAIN = 1.05  # least speedup of more processes, and of the native library's products
+_SHAPES = 8  # number of shapes whose products are timed: those with the most operations
+_OPERATIONS = 4e8  # least operations of a timed product: larger ones get fewer rows
+_LEAST_ROWS = 256
+_PRODUCT_SECONDS = 0.4  # least duration of a trial of products
+_LEAST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings of a trial: `seconds` of steps that compute one of `fraction` parts of each batch."""
+    """Settings of a trial: `seconds` of steps, at least `steps`, that compute one of `fraction` parts of each batch."""
 
     fraction: int
     seconds: float
+    steps: int = 3  # without the first step
 
 
 def candidates(threads: int) -> list[int]:
     """Return the numbers of processes to try: 1, one per CPU thread, and a half and a quarter of those."""
     return sorted({1, threads, *(threads // part for part in (2, 4) if threads // part > 1)})
+
+
+def possible_numbers(threads: int, model: nn.Module) -> list[int]:
+    """Return the candidates of which as many copies of the model fit into the machine's memory, and always 1."""
+    memory = machine_memory()
+    process_memory = sum(p.numel() for p in model.parameters()) * TRAINING
+    return [n for n in candidates(threads) if n == 1 or memory is None or n * process_memory < memory]
 
 
 def choose_processes(
@@ -81,12 +101,9 @@ def _measure(
     Raises `LossNotFinite`.
     """
     alone = World()
-    whole = time_steps(task, config, alone, Trial(1, 0.0)).seconds
+    whole = time_steps(task, config, alone, Trial(1, 0.0, steps=1)).seconds
     trial = Trial(max(1, math.ceil(whole / _STEP)), _SECONDS)
-    training_seconds = config.training.max_steps * whole
-    if config.training.max_minutes is not None:
-        training_seconds = min(training_seconds, config.training.max_minutes * 60)
-    if training_seconds < _WORTH:
+    if _training_seconds(config, whole) < _WORTH:
         return None
     speeds = {1: time_steps(task, config, alone, trial)}
     workers.keep(max(numbers) - 1)
@@ -105,7 +122,7 @@ def _measure(
 def take_part(task: Task, config: Config, world: World, order: Mapping[str, Any]) -> None:
     """Time steps in a worker, as an order of `choose_processes` says."""
     with contextlib.suppress(LossNotFinite):  # the first process has the same exception and ends the trial
-        time_steps(task, config, world, Trial(order["fraction"], order["seconds"]))
+        time_steps(task, config, world, Trial(order["fraction"], order["seconds"], order["steps"]))
 
 
 @dataclass(frozen=True)
@@ -145,11 +162,102 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
             optimizer.zero_grad()
             times.append(time.perf_counter() - began)
             # The first step is a warm-up.
-            (unfinished,) = world.from_first(len(times) <= _LEAST_STEPS or sum(times[1:]) < trial.seconds)
+            (unfinished,) = world.from_first(len(times) <= trial.steps or sum(times[1:]) < trial.seconds)
             running = bool(unfinished)
     finally:
         optimizer.zero_grad()  # after an exception, the gradients of a part of the batches are left
     return Speed(min(times[1:]), tokens)
+
+
+def choose_products(
+    task: Task, config: Config, threads: int, native: Products, say: Callable[[str], None]
+) -> str:
+    """Return the faster of `torch` and `native`, and print the measured speeds.
+
+    Both compute the products of one optimizer step, each with its gradients, with the CPU `threads` of one process.
+    The choice is `torch` if the training is too short to gain by another one, or has no float32 products. The
+    parameters are unchanged afterwards; the random generators aren't. Where a loss isn't finite, the choice is `torch`,
+    and the training reports the loss when it meets it again.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        recorded = _RecordedProducts()
+        with use_products(recorded):
+            seconds = time_steps(task, config, World(), Trial(1, 0.0, steps=1)).seconds
+        if not recorded.rows or _training_seconds(config, seconds) < _WORTH:
+            return "torch"
+        speeds = _time_products(recorded.rows, {"torch": Products(), "native": native})
+    except LossNotFinite as problem:
+        say(f"training.products=torch: the trial ended early, because {problem}")
+        return "torch"
+    finally:
+        torch.set_num_threads(before)
+    best = "native" if speeds["native"] > _GAIN * speeds["torch"] else "torch"
+    measured = ", ".join(f"{speed / 1e9:.1f} with {name}" for name, speed in speeds.items())
+    say(
+        f"training.products={best}: GFLOP/s of a step's matrix products in a trial with "
+        f"{_amount(threads, 'thread', 'threads')}: {measured}"
+    )
+    return best
+
+
+class _RecordedProducts(Products):
+    """torch's products; `rows` are those of each call, by the (inputs, outputs) of the linear map."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[int, int], list[int]] = {}
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        self.rows.setdefault((weight.size(1), weight.size(0)), []).append(x.size(0))
+        return super().forward(x, weight, bias)
+
+
+class _Example:
+    """A linear map whose products are timed: the largest of one shape, or some of its rows."""
+
+    def __init__(self, inputs: int, outputs: int, rows: list[int]) -> None:
+        timed = min(max(rows), max(_LEAST_ROWS, math.ceil(_OPERATIONS / (2 * inputs * outputs))))
+        self.operations = 6 * inputs * outputs * sum(rows)  # of one step
+        self.share = timed / sum(rows)
+        self.x, self.gradient = torch.ones(timed, inputs), torch.ones(timed, outputs)
+        self.weight = torch.ones(outputs, inputs)
+
+    def time(self, products: Products) -> float:
+        """Return the duration of the products in one step in seconds, extrapolated from the timed rows."""
+        began = time.perf_counter()
+        products.forward(self.x, self.weight)
+        products.input_gradient(self.gradient, self.weight)
+        products.weight_gradient(self.gradient, self.x)
+        return (time.perf_counter() - began) / self.share
+
+
+def _time_products(
+    rows: dict[tuple[int, int], list[int]], candidates: dict[str, Products]
+) -> dict[str, float]:
+    """Return the operations per second of each candidate; they take turns."""
+    largest = sorted(rows, key=lambda shape: -shape[0] * shape[1] * sum(rows[shape]))[:_SHAPES]
+    examples = [_Example(*shape, rows[shape]) for shape in largest]
+    times = {
+        name: [[example.time(products)] for example in examples] for name, products in candidates.items()
+    }
+    end = time.perf_counter() + _PRODUCT_SECONDS
+    rounds = 0
+    while rounds < _LEAST_ROUNDS or time.perf_counter() < end:
+        for number, example in enumerate(examples):
+            for name, products in candidates.items():
+                times[name][number].append(example.time(products))
+        rounds += 1
+    operations = sum(example.operations for example in examples)
+    # The first call is a warm-up.
+    return {name: operations / sum(statistics.median(t[1:]) for t in times[name]) for name in candidates}
+
+
+def _training_seconds(config: Config, step: float) -> float:
+    """Return the duration of a training, estimated from that of a step in seconds."""
+    seconds = config.training.max_steps * step
+    limit = config.training.max_minutes
+    return seconds if limit is None else min(seconds, limit * 60)
 
 
 def _amount(number: int, one: str, more: str) -> str:

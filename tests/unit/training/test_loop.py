@@ -16,6 +16,7 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
+from headwise.nn.layers import Products, selected_products
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Interruption, Trainer
 from headwise.training.monitor import read_metrics
@@ -274,3 +275,28 @@ def test_best_is_named_though_a_kill_came_before(tmp_path: Path) -> None:
     (tmp_path / "best").unlink()
     trainer(tmp_path, task, checkpoint_every=1, max_steps=2).fit()
     assert Checkpoints(tmp_path).best() == tmp_path / "checkpoints" / "step-00000001"
+
+
+def test_only_the_steps_use_the_given_products(tmp_path: Path) -> None:
+    class Watched(Regression):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[tuple[str, Products]] = []
+
+        def loss(self, batch: Numbers) -> LossSum:
+            self.seen.append(("step", selected_products(batch.x)))
+            return super().loss(batch)
+
+        def validate(self, *, final: bool = False) -> dict[str, float]:
+            self.seen.append(("validation", selected_products(torch.ones(1))))
+            return super().validate(final=final)
+
+    class Own(Products):
+        """torch's products under another name."""
+
+    task, products = Watched(), Own()
+    config = Config.from_tree({"training": {"max_steps": 3, "validate_every": 1}})
+    Trainer(task, config, tmp_path, device=torch.device("cpu"), products=products, quiet=True).fit()
+    assert [kind for kind, _ in task.seen].count("step") == 3
+    assert {kind for kind, used in task.seen if used is products} == {"step"}
+    assert {kind for kind, used in task.seen if used is not products} == {"validation"}

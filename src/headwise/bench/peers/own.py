@@ -14,13 +14,16 @@ from headwise.bench.workload import Workload
 from headwise.config import Config
 from headwise.decoding.native.library import PRECISIONS, find_library
 
-NATIVE = "native"  # word in `Setting.detail`: use the native engine
+NATIVE = (
+    "native"  # word in `Setting.detail`: decode with the native engine, or train with its matrix products
+)
 SHORTLIST = "shortlist"  # word in `Setting.detail`: search with the workload's shortlist
 
 if TYPE_CHECKING:
     from headwise.decoding.options import SearchOptions
     from headwise.decoding.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
+    from headwise.nn.layers import Products
     from headwise.text.batches.pairs import Batch
     from headwise.training.loss import LossSum
     from headwise.training.parallel import World
@@ -36,8 +39,12 @@ class System(Peer):
         return {"headwise": __version__, **super().versions()}
 
     def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
-        processes = [Setting(p, 1, count) for p in room.precisions for count in room.process_counts]
-        return self._in_one_process(room) + processes
+        settings = self._in_one_process(room)
+        settings += [Setting(p, 1, count) for p in room.precisions for count in room.process_counts]
+        if room.device != "cpu" or isinstance(find_library(), str):
+            return settings
+        native = [replace(setting, detail=NATIVE) for setting in settings if setting.precision == "float32"]
+        return settings + native
 
     def _in_one_process(self, room: Room) -> list[Setting]:
         return [
@@ -123,6 +130,15 @@ def _native(workload: Workload, setting: Setting) -> Seq2Seq:
     return model
 
 
+def _native_products() -> Products:
+    from headwise.decoding.native.library import Library
+    from headwise.decoding.native.products import NativeProducts
+
+    library = find_library()
+    assert isinstance(library, Library)
+    return NativeProducts(library)
+
+
 def search_options(job: Decoding) -> SearchOptions:
     """Return the search options of a job; its forced length includes EOS, and there is no length penalty."""
     from headwise.decoding.options import SearchOptions
@@ -158,7 +174,13 @@ class _Trainee:
         self._task = _Task(self._config, load_model(workload, setting, device))
         self._run = tempfile.TemporaryDirectory()  # an empty run directory, without checkpoints
         self._trainer = Trainer(
-            self._task, self._config, Path(self._run.name), device=self._device, world=world, quiet=True
+            self._task,
+            self._config,
+            Path(self._run.name),
+            device=self._device,
+            world=world,
+            products=_native_products() if NATIVE in setting.detail.split() else None,
+            quiet=True,
         )
 
     def loss(self, batch: Batch) -> float:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 4  # version of the C interface, as in native.cpp
+VERSION = 5  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -76,6 +76,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
     "job_size": (c_int64, c_void_p),
     "job_outputs": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int64),
     "job_free": (None, POINTER(c_void_p)),
+    "product": (
+        c_char_p,
+        *(c_void_p, c_int64, c_int64) * 2,
+        *(c_void_p, c_void_p, c_int64),
+        *(c_int32, c_int32, c_int32, c_int32, c_int32),
+    ),
 }
 
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine.h"
+#include "products.h"
 
 namespace headwise {
 
@@ -34,7 +35,7 @@ using namespace headwise;
 extern "C" {
 
 // The version of this interface; it changes with every change of a function below.
-int32_t headwise_version() { return 4; }
+int32_t headwise_version() { return 5; }
 
 // Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -230,5 +231,19 @@ const char* headwise_job_outputs(Job* job, int32_t* lengths, int64_t rows, int32
 // interrupted caller can call again.
 void headwise_job_free(Job** job) {
     if (job) delete std::exchange(*job, nullptr);
+}
+
+// Compute C = A B + bias, or C += A B with `add` (without a bias): A (rows, depth) and B (depth, columns) in any layout,
+// given by the distances of adjacent rows and of adjacent columns; C (rows, columns) with contiguous rows.
+const char* headwise_product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row,
+                             int64_t b_column, const float* bias, float* c, int64_t c_row, int32_t rows,
+                             int32_t columns, int32_t depth, int32_t add, int32_t threads) {
+    return guarded([&] {
+        expect_within(threads, 1, MOST_WORKERS, "threads");
+        const Product product{{a, a_row, a_column}, {b, b_row, b_column}, c, c_row, rows, columns, depth, bias,
+                              add != 0};
+        product.check();
+        multiply(product, threads);
+    });
 }
 }

@@ -29,7 +29,7 @@ MEASURED = "measured"  # instead of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
 _INTERRUPTED = 130  # exit code of `headwise train`
 # Keys of `training` that don't change what is computed: hardware and logging.
-_ELSEWHERE = ("device", "processes", "threads", "precision", "log_every", "tensorboard")
+_ELSEWHERE = ("device", "processes", "products", "threads", "precision", "log_every", "tensorboard")
 
 
 @dataclass(frozen=True)
