@@ -59,12 +59,34 @@ class ScheduleConfig(Section):
         return self
 
 
+# Parts of models by name; `headwise.training.trainable` has their parameters.
+Part = Literal[
+    "encoder", "decoder", "embeddings", "output", "self_attention", "cross_attention", "feed_forward", "norms"
+]
+Projection = Literal["query", "key", "value", "output", "feed_forward"]
+
+
+def _query_and_value() -> list[Projection]:
+    return ["query", "value"]  # as in the paper's experiments
+
+
+class LoraConfig(Section):
+    """LoRA (Hu et al. 2021): only low-rank updates (α / r) B A of some weights are trained, and merged at the end."""
+
+    rank: Natural = 0  # r; 0: no LoRA
+    alpha: Rate = 16.0
+    dropout: Probability = 0.0  # of the input of A
+    projections: Literal["all"] | list[Projection] = Field(default_factory=_query_and_value)
+
+
 class TrainingConfig(Section):
     """Training length, validation, checkpoints and regularization."""
 
     initialize_from: str | None = (
-        None  # a run whose weights and subwords are used: an encoder, or denoising for translation
+        None  # a run whose weights and subwords are used: an encoder; translation or denoising for translation
     )
+    freeze: list[Part] = Field(default_factory=list)  # parts that keep their initial parameters
+    lora: LoraConfig = LoraConfig()
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0, le=bounds.MINUTES)] | None = None
     validate_every: Positive = 1000
@@ -93,6 +115,16 @@ class TrainingConfig(Section):
     def _best_is_measured(self) -> TrainingConfig:
         if self.best_by == "bleu" and not self.validate_bleu:
             raise ValueError("best_by=bleu needs validate_bleu=true, found false")
+        return self
+
+    @model_validator(mode="after")
+    def _lora_has_a_start(self) -> TrainingConfig:
+        if self.lora.rank and self.initialize_from is None:
+            raise ValueError(
+                "lora.rank needs training.initialize_from, a run whose weights it updates, found none"
+            )
+        if self.lora.rank and not self.lora.projections:
+            raise ValueError("lora.projections: expected at least one, found none")
         return self
 
 

@@ -28,6 +28,7 @@ from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
+from headwise.training.trainable import describe_trainable, select_trainable
 from headwise.training.trial import Trial, candidates, choose_processes, time_steps
 from headwise.training.workers import Workers, orders, report_error, report_ready
 
@@ -125,6 +126,11 @@ def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
         raise ConfigError(f"{run}: expected a run directory whose name is UTF-8, found another")
     kind = find_task(config.task)
     kind.check(config)
+    start = config.training.initialize_from
+    if start is not None and Path(start).resolve() == run.resolve():
+        raise ConfigError(
+            f"training.initialize_from: expected another run than the one to train, found {start}"
+        )
     device = find_device(config.training.device)
     find_precision(config.training.precision, device)
     if not kind.shares_batches and config.training.processes not in ("auto", 1):
@@ -205,6 +211,7 @@ def _build(
     """Build the model on its device, and its training task."""
     torch.manual_seed(config.training.seed)
     model = kind.build(config, prepared).to(device)
+    select_trainable(model, config.training)
     set_precision(model, find_precision(config.training.precision, device))
     return model, kind.task(config, prepared, model)
 
@@ -339,8 +346,10 @@ def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:
 def _summary(config: Config, model: torch.nn.Module, device: torch.device, world: World) -> str:
     name = str(find_precision(config.training.precision, device)).removeprefix("torch.")
     ranks = f", {world.size} processes" if world.size > 1 else ""
+    trained = describe_trainable(model, config.training)
     return (
-        f"{parameter_count(model):,} parameters, {name} on {device}{ranks}, configuration {config.digest()}"
+        f"{parameter_count(model):,} parameters, {f'{trained}, ' if trained else ''}{name} on {device}{ranks}, "
+        f"configuration {config.digest()}"
     )
 
 

@@ -71,6 +71,7 @@ class _Sources:
     fields: tuple[str, str]  # of a .jsonl line
     cleaning: CleaningConfig
     dev_pairs: int  # split off where there are no development files
+    dev_files: int  # number of training files that they are split off; 0: all
     workers: int
 
     @classmethod
@@ -83,6 +84,7 @@ class _Sources:
             (config.source_field, config.target_field),
             config.cleaning,
             0 if development else config.dev_pairs,
+            0 if development else config.dev_files,
             config.workers,
         )
 
@@ -97,6 +99,7 @@ class _Sources:
             "fields": list(self.fields),
             "cleaning": self.cleaning.model_dump(),
             "dev_pairs": self.dev_pairs,
+            **({"dev_files": self.dev_files} if self.dev_files else {}),
         }
 
 
@@ -170,7 +173,7 @@ def _build(
     train_rows, report = _drop_duplicates(text, sources.cleaning)
     if sources.development is None:
         dev_text = text
-        train_rows, dev_rows, sentences = _split(text, train_rows, sources.dev_pairs, request["seed"])
+        train_rows, dev_rows, sentences = _split(text, train_rows, sources, request["seed"])
     else:
         dev_text = _read([sources.development], sources.fields, _LENIENT, folder / "dev-text")
         dev_rows = np.arange(len(dev_text.lines))
@@ -235,21 +238,26 @@ def _drop_duplicates(text: _Text, rules: CleaningConfig) -> tuple[NDArray[np.int
 
 
 def _split(
-    text: _Text, rows: NDArray[np.int64], requested: int, seed: int
+    text: _Text, rows: NDArray[np.int64], sources: _Sources, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
     """Split off the development set: the pairs with the smallest hashes under `seed`, so duplicates stay together."""
+    requested = sources.dev_pairs
     if not requested:
         return rows, rows[:0], ["no development set: data.dev_pairs is 0"]
     hashes = _mix(text.hashes[rows], seed)
-    distinct, first = np.unique(hashes, return_index=True)
+    candidates = np.arange(len(rows))
+    if sources.dev_files:
+        candidates = np.flatnonzero(text.files[rows] < sources.dev_files)
+    distinct, first = np.unique(hashes[candidates], return_index=True)
     if len(distinct) < 2:
         raise DataError(
             f"expected at least 2 different pairs, one of them for the development set, found {len(distinct)}"
         )
     count = max(1, min(requested, len(distinct) // _DEV_SHARE))
-    held_out = hashes <= distinct[count - 1]
-    dev_rows = rows[np.sort(first[:count])]
-    sentence = f"development set: {count:,} pairs split off the training text (seed {seed})"
+    held_out = np.isin(hashes, distinct[:count])
+    dev_rows = rows[np.sort(candidates[first[:count]])]
+    origin = "training text" if not sources.dev_files else " and ".join(text.names[: sources.dev_files])
+    sentence = f"development set: {count:,} pairs split off the {origin} (seed {seed})"
     if count < requested:
         sentence += f", 1 in {_DEV_SHARE}, rather than the {requested:,} that data.dev_pairs asks for"
     if duplicates := int(held_out.sum()) - count:
