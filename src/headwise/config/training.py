@@ -85,6 +85,9 @@ class TrainingConfig(Section):
     initialize_from: str | None = (
         None  # a run whose weights and subwords are used: an encoder; translation or denoising for translation
     )
+    add_subwords: Annotated[int, Field(ge=0, le=bounds.VOCABULARY)] = (
+        0  # at most so many are learned from the new text and added to those of that run
+    )
     freeze: list[Part] = Field(default_factory=list)  # parts that keep their initial parameters
     lora: LoraConfig = LoraConfig()
     max_steps: Positive = 100_000
@@ -118,10 +121,19 @@ class TrainingConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _lora_has_a_start(self) -> TrainingConfig:
+    def _start_is_given_and_used(self) -> TrainingConfig:
         if self.lora.rank and self.initialize_from is None:
             raise ValueError(
                 "lora.rank needs training.initialize_from, a run whose weights it updates, found none"
+            )
+        if self.add_subwords and self.initialize_from is None:
+            raise ValueError(
+                "add_subwords needs training.initialize_from, a run whose subwords it extends, found none"
+            )
+        frozen = [part for part in self.freeze if part in ("embeddings", "output")] or ["lora.rank"]
+        if self.add_subwords and (self.lora.rank or frozen != ["lora.rank"]):
+            raise ValueError(
+                f"add_subwords needs embeddings that are trained, found {self.add_subwords} with {frozen[0]}"
             )
         if self.lora.rank and not self.lora.projections:
             raise ValueError("lora.projections: expected at least one, found none")

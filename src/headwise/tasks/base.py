@@ -33,6 +33,7 @@ NO_PAIRS = (
     "data.target_field",
     "subwords.joint",
     "subwords.dropout",
+    "training.add_subwords",
     "training.lora.rank",
     "training.validate_bleu",
     "training.validate_beam",

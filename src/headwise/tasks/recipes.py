@@ -203,6 +203,7 @@ def adapt(
     schedule = ScheduleConfig(name="inverse_sqrt", peak=peak, warmup=_SHORT_WARM_UP)
     training = TrainingConfig(
         initialize_from=given.initialize_from,
+        add_subwords=given.add_subwords,
         freeze=given.freeze,
         lora=given.lora,
         max_steps=max(_EPOCHS * epoch, 10 * every),

@@ -26,7 +26,8 @@ from headwise.tasks.start import find_start
 from headwise.text.batches.pairs import Batch, BatchStream, make_batch
 from headwise.text.datasets.parallel import PreparedData
 from headwise.text.datasets.parallel_preparation import prepare
-from headwise.text.tokens.subwords import EOS, PAD
+from headwise.text.tokens.growth import old_pieces
+from headwise.text.tokens.subwords import EOS, PAD, Subwords
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
 _STARTS = ("translation", "denoising")  # tasks whose runs a translation can be initialized from
@@ -223,6 +224,7 @@ class Translation(TaskKind):
             seed=config.training.seed,
             max_length=config.model.max_length,
             subwords=start.subwords(config) if start else None,
+            add_subwords=config.training.add_subwords,
             expected=expected,
             say=say,
         )
@@ -231,7 +233,8 @@ class Translation(TaskKind):
         subwords = prepared.subwords
         model = build_model(config.model, subwords.source_size, subwords.target_size)
         if start := find_start(config, _STARTS):
-            load_weights(model, start.model)
+            old = start.subwords(config)
+            load_weights(model, start.model, _new_rows(model, old, subwords))
         return model
 
     def task(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> TranslationTask:  # noqa: D102
@@ -240,3 +243,17 @@ class Translation(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Raise `ConfigError`: translations are scored by options of their own of `headwise evaluate`."""
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
+
+
+def _new_rows(model: Seq2Seq, old: Subwords, new: Subwords) -> dict[str, list[list[int]]]:
+    """Return, for each parameter with a row per subword, the old subwords that each added one consists of."""
+    if old.digest() == new.digest():
+        return {}
+    source = old_pieces(old.source_processor, new.source_processor)
+    target = source if new.joint else old_pieces(old.target_processor, new.target_processor)
+    rows = {
+        "source_embedding.weight": source,
+        "target_embedding.weight": target,
+        "output_projection.weight": target,
+    }
+    return {name: rows[name] for name, _ in model.named_parameters() if name in rows}

@@ -35,6 +35,7 @@ from headwise.text.reading.pairs import (
     training_files,
 )
 from headwise.text.tokens import encoding
+from headwise.text.tokens.growth import grow
 from headwise.text.tokens.subwords import UNK, Subwords
 
 _FORMAT = 1
@@ -71,7 +72,7 @@ class _Sources:
     fields: tuple[str, str]  # of a .jsonl line
     cleaning: CleaningConfig
     dev_pairs: int  # split off where there are no development files
-    dev_files: int  # number of training files that they are split off; 0: all
+    new_files: int  # number of training files that aren't replayed; 0: all
     workers: int
 
     @classmethod
@@ -84,7 +85,7 @@ class _Sources:
             (config.source_field, config.target_field),
             config.cleaning,
             0 if development else config.dev_pairs,
-            0 if development else config.dev_files,
+            config.dev_files,
             config.workers,
         )
 
@@ -99,7 +100,7 @@ class _Sources:
             "fields": list(self.fields),
             "cleaning": self.cleaning.model_dump(),
             "dev_pairs": self.dev_pairs,
-            **({"dev_files": self.dev_files} if self.dev_files else {}),
+            **({"dev_files": self.new_files} if self.new_files else {}),
         }
 
 
@@ -111,6 +112,7 @@ def prepare(
     seed: int = 1,
     max_length: int = 512,
     subwords: Subwords | None = None,
+    add_subwords: int = 0,
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedData:
@@ -123,6 +125,8 @@ def prepare(
         seed: seed of the development split.
         max_length: maximum length of a sentence in subwords, EOS included; longer pairs are dropped and counted.
         subwords: a given subword model, instead of a learned one.
+        add_subwords: number of subwords, at most, that are learned and added to the given ones; from the files that the
+            development set is split off, as replayed text has none that are new.
         expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
         say: callback for a progress message at each stage of preparation.
 
@@ -141,6 +145,7 @@ def prepare(
         **sources.request(),
         "subword_config": subword_config.model_dump(),
         "given_subwords": subwords.digest() if subwords else None,
+        **({"add_subwords": add_subwords} if add_subwords else {}),
         "seed": seed,
         "max_length": max_length,
     }
@@ -186,6 +191,10 @@ def _build(
         say(f"learning {subword_config.size:,} subwords")
         subwords = _learn(text, train_rows, subword_config, folder, request["seed"])
     else:
+        if most := request.get("add_subwords", 0):
+            say(f"learning at most {most:,} further subwords")
+            subwords, sentence = _grow(text, train_rows, subwords, most, sources.new_files)
+            report.append(sentence)
         subwords.save(folder)
     say(f"encoding {len(train_rows):,} pairs")
     kept_train = _encode(
@@ -246,8 +255,8 @@ def _split(
         return rows, rows[:0], ["no development set: data.dev_pairs is 0"]
     hashes = _mix(text.hashes[rows], seed)
     candidates = np.arange(len(rows))
-    if sources.dev_files:
-        candidates = np.flatnonzero(text.files[rows] < sources.dev_files)
+    if sources.new_files:
+        candidates = np.flatnonzero(text.files[rows] < sources.new_files)
     distinct, first = np.unique(hashes[candidates], return_index=True)
     if len(distinct) < 2:
         raise DataError(
@@ -256,7 +265,7 @@ def _split(
     count = max(1, min(requested, len(distinct) // _DEV_SHARE))
     held_out = np.isin(hashes, distinct[:count])
     dev_rows = rows[np.sort(candidates[first[:count]])]
-    origin = "training text" if not sources.dev_files else " and ".join(text.names[: sources.dev_files])
+    origin = "training text" if not sources.new_files else " and ".join(text.names[: sources.new_files])
     sentence = f"development set: {count:,} pairs split off the {origin} (seed {seed})"
     if count < requested:
         sentence += f", 1 in {_DEV_SHARE}, rather than the {requested:,} that data.dev_pairs asks for"
@@ -279,6 +288,23 @@ def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: 
         rows = np.sort(np.random.default_rng(seed).choice(rows, _SAMPLE, replace=False))
     sides = [_sentences(text.table(side), rows) for side in SIDES]
     return Subwords.train(sides[0], sides[1], config, folder)
+
+
+def _grow(
+    text: _Text, rows: NDArray[np.int64], subwords: Subwords, most: int, new_files: int
+) -> tuple[Subwords, str]:
+    """Add subwords of the new files' text; return the result, and a sentence with their number."""
+    if new_files:
+        rows = rows[text.files[rows] < new_files]
+    sides = [_sentences(text.table(side), rows[:_SAMPLE]) for side in SIDES]
+    grown = grow(subwords, sides[0], sides[1], most)
+    added = [grown.source_size - subwords.source_size]
+    sizes = [grown.source_size]
+    if not subwords.joint:
+        added.append(grown.target_size - subwords.target_size)
+        sizes.append(grown.target_size)
+    listed = (" and ".join(f"{number:,}" for number in numbers) for numbers in (added, sizes))
+    return grown, "subwords: {} added that the new text needs, {} in all".format(*listed)
 
 
 def _sentences(table: Ragged, rows: NDArray[np.int64]) -> Iterator[str]:
