@@ -110,8 +110,8 @@ def test_translation_is_initialized_from_denoising(program: Call, tmp_path: Path
     assert error.endswith(f"training.initialize_from: {begun} has model.d_ff=48 there, found 64 here")
     error = program("train", "-c", file, "-o", tmp_path / "new", "subwords.lowercase=true").error
     assert error == f"subwords.lowercase: expected false, as in {begun}, found true"
-    error = program("train", "-c", file, "-o", tmp_path / "new", f"training.initialize_from={run}").error
-    assert "expected a run of task denoising, found one of translation" in error
+    adapted = ("train", "-c", file, "-o", tmp_path / "adapted", f"training.initialize_from={run}")
+    assert program(*adapted).code == 0  # a translation run can be the start of another one, too
     error = program("train", "-c", config, "-o", tmp_path / "new", "denoising.window=39").error
     assert error.startswith(
         "denoising.window: expected at least 2, and at most what leaves room in model.max_length=40"

@@ -31,6 +31,7 @@ from headwise.config.tasks import (
 from headwise.config.training import (
     BatchConfig,
     DecodingConfig,
+    LoraConfig,
     OptimizerConfig,
     ScheduleConfig,
     TrainingConfig,
@@ -50,6 +51,7 @@ __all__ = [
     "ImageConfig",
     "ImageTextConfig",
     "LanguageModelConfig",
+    "LoraConfig",
     "MaskedLanguageModelConfig",
     "ModelConfig",
     "OptimizerConfig",

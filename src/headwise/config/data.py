@@ -33,6 +33,7 @@ class DataConfig(Section):
     dev_source: str | None = None
     dev_target: str | None = None
     dev_pairs: Natural = 1000  # size of the development set split off the training data without dev files
+    dev_files: Natural = 0  # new files at the start of `source`, that it is split off; 0: all
     text: list[str] = Field(default_factory=list)  # for tasks on single texts: paths of plain text or .gz
     dev_text: str | None = None
     dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # without dev_text: share at the end of `text`

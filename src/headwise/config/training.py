@@ -59,12 +59,37 @@ class ScheduleConfig(Section):
         return self
 
 
+# Parts of models by name; `headwise.training.trainable` has their parameters.
+Part = Literal[
+    "encoder", "decoder", "embeddings", "output", "self_attention", "cross_attention", "feed_forward", "norms"
+]
+Projection = Literal["query", "key", "value", "output", "feed_forward"]
+
+
+def _query_and_value() -> list[Projection]:
+    return ["query", "value"]  # as in the paper's experiments
+
+
+class LoraConfig(Section):
+    """LoRA (Hu et al. 2021): only low-rank updates (α / r) B A of some weights are trained, and merged at the end."""
+
+    rank: Natural = 0  # r; 0: no LoRA
+    alpha: Rate = 16.0
+    dropout: Probability = 0.0  # of the input of A
+    projections: Literal["all"] | list[Projection] = Field(default_factory=_query_and_value)
+
+
 class TrainingConfig(Section):
     """Training length, validation, checkpoints and regularization."""
 
     initialize_from: str | None = (
-        None  # a run whose weights and subwords are used: an encoder, or denoising for translation
+        None  # a run whose weights and subwords are used: an encoder; translation or denoising for translation
     )
+    add_subwords: Annotated[int, Field(ge=0, le=bounds.VOCABULARY)] = (
+        0  # at most so many are learned from the new text and added to those of that run
+    )
+    freeze: list[Part] = Field(default_factory=list)  # parts that keep their initial parameters
+    lora: LoraConfig = LoraConfig()
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0, le=bounds.MINUTES)] | None = None
     validate_every: Positive = 1000
@@ -96,6 +121,25 @@ class TrainingConfig(Section):
     def _best_is_measured(self) -> TrainingConfig:
         if self.best_by == "bleu" and not self.validate_bleu:
             raise ValueError("best_by=bleu needs validate_bleu=true, found false")
+        return self
+
+    @model_validator(mode="after")
+    def _start_is_given_and_used(self) -> TrainingConfig:
+        if self.lora.rank and self.initialize_from is None:
+            raise ValueError(
+                "lora.rank needs training.initialize_from, a run whose weights it updates, found none"
+            )
+        if self.add_subwords and self.initialize_from is None:
+            raise ValueError(
+                "add_subwords needs training.initialize_from, a run whose subwords it extends, found none"
+            )
+        frozen = [part for part in self.freeze if part in ("embeddings", "output")] or ["lora.rank"]
+        if self.add_subwords and (self.lora.rank or frozen != ["lora.rank"]):
+            raise ValueError(
+                f"add_subwords needs embeddings that are trained, found {self.add_subwords} with {frozen[0]}"
+            )
+        if self.lora.rank and not self.lora.projections:
+            raise ValueError("lora.projections: expected at least one, found none")
         return self
 
 

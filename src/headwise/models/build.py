@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -141,14 +141,24 @@ def load_filled(make: Callable[[], Model], path: Path) -> Model:
     return model
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
+def load_weights(
+    model: nn.Module, path: Path, new_rows: Mapping[str, Sequence[Sequence[int]]] | None = None
+) -> None:
     """Load the parameters of an existing model from a safetensors file; shared tensors are stored once.
 
-    Raises `CheckpointError` naming the file and the first tensor that doesn't match.
+    `new_rows` names parameters that have more rows than in the file, and gives for each further row the rows of the
+    file whose mean it begins with. Raises `CheckpointError` naming the file and the first tensor that doesn't match.
     """
-    weights = Weights(path)
-    weights.check(_shapes(model))
-    weights.fill(dict(model.named_parameters()))
+    weights, more = Weights(path), new_rows or {}
+    parameters = dict(model.named_parameters())
+    stored = {name: p[: len(p) - len(more[name])] if name in more else p for name, p in parameters.items()}
+    weights.check({name: p.shape for name, p in stored.items()})
+    weights.fill(stored)
+    with torch.no_grad():
+        for name, rows in more.items():
+            old = stored[name].double()
+            for index, means_of in enumerate(rows, start=len(old)):
+                parameters[name][index] = old[list(means_of)].mean(dim=0)
 
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:

@@ -28,10 +28,13 @@ NO_PAIRS = (
     "data.dev_source",
     "data.dev_target",
     "data.dev_pairs",
+    "data.dev_files",
     "data.source_field",
     "data.target_field",
     "subwords.joint",
     "subwords.dropout",
+    "training.add_subwords",
+    "training.lora.rank",
     "training.validate_bleu",
     "training.validate_beam",
 )

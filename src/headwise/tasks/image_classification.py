@@ -28,6 +28,7 @@ NO_TEXT = (
     "data",
     "subwords",
     "decoding",
+    "training.initialize_from",
     "training.validate_bleu",
     "training.validate_beam",
     "training.r_drop",

@@ -20,6 +20,14 @@ from headwise.text.reading.pairs import (
 )
 
 _FILLED = 0.9  # share of `batch.tokens` in a batch that is tokens; the rest is padding or unused
+# Adaptation of a trained run, measured in benchmarks/README.md.
+_RATE, _RATE_WIDTH = 2e-3, 128  # peak learning rate up to this d_model; above, it falls with its square
+_LORA_RATE = 2.5  # times as high, as few parameters are trained, which begin at zero
+_SHORT_WARM_UP = 100
+_SMALLEST_BATCH, _LARGEST_BATCH = 1024, 4096  # tokens
+_LEAST_STEPS = 20  # between validations, and in an epoch if batches can be small enough for it
+_EPOCHS = 40  # at most
+_PATIENCE = 4
 _DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
 
 
@@ -169,3 +177,65 @@ def _medium(size: CorpusSize) -> Config:
 def _large() -> Config:
     training = TrainingConfig(max_steps=100_000, validate_every=2000, checkpoint_every=1000, average_last=5)
     return Config(training=training)
+
+
+def adapt(
+    size: CorpusSize, start: Config, data: DataConfig, given: TrainingConfig, *, timed: bool = False
+) -> Recipe:
+    """Choose the training options that adapt a trained run to new text, with its model and subwords (fine-tuning).
+
+    Args:
+        size: size of the new text, without text that is replayed.
+        start: configuration of the trained run.
+        data: the new configuration's files.
+        given: the training options that the user gave: the run to begin from, the seed, what is frozen, and LoRA.
+        timed: whether training has a time limit.
+    """
+    tokens = min(start.batch.tokens, _LARGEST_BATCH)
+    while tokens > _SMALLEST_BATCH and size.target_tokens < _LEAST_STEPS * _FILLED * tokens:
+        tokens //= 2
+    epoch = max(1, math.ceil(size.target_tokens / (_FILLED * tokens)))
+    every = max(_LEAST_STEPS, epoch)
+    peak = _RATE * min(1.0, (_RATE_WIDTH / start.model.d_model) ** 2)
+    if given.lora.rank:
+        peak *= _LORA_RATE
+    peak = float(f"{peak:.2g}")
+    schedule = ScheduleConfig(name="inverse_sqrt", peak=peak, warmup=_SHORT_WARM_UP)
+    training = TrainingConfig(
+        initialize_from=given.initialize_from,
+        add_subwords=given.add_subwords,
+        freeze=given.freeze,
+        lora=given.lora,
+        max_steps=max(_EPOCHS * epoch, 10 * every),
+        validate_every=every,
+        validate_share=0.2,
+        checkpoint_every=every,
+        patience=_PATIENCE,
+        average_last=_PATIENCE + 1,
+        best_by="bleu",
+        label_smoothing=start.training.label_smoothing,
+        r_drop=start.training.r_drop,
+        seed=given.seed,
+    )
+    config = Config(
+        model=start.model,
+        data=data,
+        subwords=start.subwords,
+        batch=BatchConfig(tokens=tokens),
+        optimizer=start.optimizer,
+        schedule=schedule,
+        training=training,
+        decoding=start.decoding,
+    )
+    reasons = [
+        f"model and subwords: those of {given.initialize_from}",
+        f"schedule.peak={peak:g}: half of a small model's first training, less for d_model above {_RATE_WIDTH}"
+        f"{', more with LoRA' if given.lora.rank else ''}; warm-up in {_SHORT_WARM_UP} steps, for Adam's moments only",
+        f"batch.tokens={tokens}: {epoch:,} steps an epoch over {size.target_tokens:,.0f} target subwords of new text",
+        f"training.patience={_PATIENCE}: ends after {_PATIENCE} validations, one every {every} steps, without a better "
+        f"BLEU, as little text is soon learned by heart; at most {training.max_steps:,} steps",
+        f"training.average_last={_PATIENCE + 1}: the best checkpoint and those after it",
+    ]
+    if timed:
+        reasons.append("schedule.name=inverse_sqrt: may end at any step, as the time limit requires")
+    return Recipe(Config.from_tree(config.model_dump()), reasons)

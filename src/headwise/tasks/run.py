@@ -31,6 +31,7 @@ from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
+from headwise.training.trainable import describe_trainable, select_trainable
 from headwise.training.trial import choose_processes, choose_products, possible_numbers, take_part
 from headwise.training.workers import Workers, join, orders, report_error, report_ready
 
@@ -132,6 +133,11 @@ def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
         raise ConfigError(f"{run}: expected a run directory whose name is UTF-8, found another")
     kind = find_task(config.task)
     kind.check(config)
+    start = config.training.initialize_from
+    if start is not None and Path(start).resolve() == run.resolve():
+        raise ConfigError(
+            f"training.initialize_from: expected another run than the one to train, found {start}"
+        )
     device = find_device(config.training.device)
     find_precision(config.training.precision, device)
     _find_products(config)
@@ -214,6 +220,7 @@ def _build(
     """Build the model on its device, and its training task."""
     torch.manual_seed(config.training.seed)
     model = kind.build(config, prepared).to(device)
+    select_trainable(model, config.training)
     set_precision(model, find_precision(config.training.precision, device))
     return model, kind.task(config, prepared, model)
 
@@ -370,10 +377,9 @@ def _summary(config: Config, model: torch.nn.Module, device: torch.device, world
     name = str(find_precision(config.training.precision, device)).removeprefix("torch.")
     ranks = f", {world.size} processes" if world.size > 1 else ""
     products = ", native matrix products" if config.training.products == "native" else ""
-    return (
-        f"{parameter_count(model):,} parameters, {name} on {device}{ranks}{products}, "
-        f"configuration {config.digest()}"
-    )
+    trained = describe_trainable(model, config.training)
+    size = f"{parameter_count(model):,} parameters{f', {trained}' if trained else ''}"
+    return f"{size}, {name} on {device}{ranks}{products}, configuration {config.digest()}"
 
 
 def _main() -> int:

@@ -10,7 +10,9 @@ from pathlib import Path
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import read_errors
-from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
+from headwise.models.weights import read_recipe
+from headwise.text.tokens.subwords import Subwords
+from headwise.text.tokens.vocabulary import Pieces, Vocabulary, load_vocabulary
 
 # Keys of `model` that may differ, because they change neither the parameters' shapes nor their meaning.
 _MAY_DIFFER = ("dropout", "attention_dropout", "activation_dropout", "max_length")
@@ -22,13 +24,45 @@ class Start:
     """A trained run that another one is initialized from."""
 
     run: Path
-    vocabulary: Vocabulary
+    config: Config
     checksum: str  # checksum of the model file, 12 hexadecimal digits
 
     @property
     def model(self) -> Path:
         """The model file."""
         return self.run / "model.safetensors"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of a run on single texts; raises `CheckpointError` if it is missing or damaged."""
+        return load_vocabulary(self.run)
+
+    def subwords(self, config: Config) -> Subwords:
+        """Return the run's subwords for a translation; raises `ConfigError` if they can't be used for `config`."""
+        if self.config.task == "translation":
+            subwords = Subwords.load(self.run, self.config.subwords, read_recipe(self.model).get("subwords"))
+        else:
+            vocabulary = self.vocabulary
+            if not isinstance(vocabulary, Pieces):
+                raise ConfigError(
+                    f"training.initialize_from: expected {self.run} to have subwords, found characters"
+                )
+            subwords = Subwords(vocabulary.content()[1], origin=str(self.run))
+        for key in ("kind", "joint", "lowercase"):
+            own, theirs = getattr(config.subwords, key), getattr(self.config.subwords, key)
+            if own != theirs:
+                raise ConfigError(
+                    f"subwords.{key}: expected {_written(theirs)}, as in {self.run}, found {_written(own)}"
+                )
+        return subwords
+
+
+def begun_from(run: str | Path, tasks: Sequence[str] = ("translation",)) -> Config:
+    """Return the configuration of a run to begin from; raises `CheckpointError` if there is none of these tasks."""
+    try:
+        return Config.of_run(Path(run), *tasks)
+    except CheckpointError as error:
+        raise CheckpointError(f"training.initialize_from: {error}") from None
 
 
 def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None:
@@ -40,10 +74,7 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
     if config.training.initialize_from is None:
         return None
     run = Path(config.training.initialize_from)
-    try:
-        theirs = Config.of_run(run, *tasks)
-    except CheckpointError as error:
-        raise CheckpointError(f"training.initialize_from: {error}") from None
+    theirs = begun_from(run, tasks)
     own, other = config.model.model_dump(mode="json"), theirs.model.model_dump(mode="json")
     may_differ = _MAY_DIFFER if config.model.positions != "learned" else _MAY_DIFFER[:-1]
     different = [
@@ -58,4 +89,8 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
         raise CheckpointError(f"{file}: there is no such file; was the run to begin from trained to its end?")
     with read_errors(file), open(file, "rb") as content:
         checksum = hashlib.file_digest(content, "sha256").hexdigest()[:12]
-    return Start(run, load_vocabulary(run), checksum)
+    return Start(run, theirs, checksum)
+
+
+def _written(value: bool | str) -> str:
+    return value if isinstance(value, str) else str(value).lower()

@@ -22,14 +22,15 @@ from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
-from headwise.tasks.start import Start, find_start
+from headwise.tasks.start import find_start
 from headwise.text.batches.pairs import Batch, BatchStream, make_batch
 from headwise.text.datasets.parallel import PreparedData
 from headwise.text.datasets.parallel_preparation import prepare
+from headwise.text.tokens.growth import old_pieces
 from headwise.text.tokens.subwords import EOS, PAD, Subwords
-from headwise.text.tokens.vocabulary import Pieces
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
+_STARTS = ("translation", "denoising")  # tasks whose runs a translation can be initialized from
 _SAMPLE = 100  # pairs to translate, at most, while the model is almost untrained
 _UNTRAINED = 0.75  # "almost untrained" means a loss above this share of the unigram entropy
 _MARGIN = 10  # constant in the length limit of a validation's outputs (see `usual_lengths`)
@@ -42,7 +43,7 @@ class TranslationTask(PreparedTask[PreparedData, Seq2Seq]):
 
     def __init__(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> None:
         super().__init__(config, prepared, model)
-        start = find_start(config, ["denoising"])
+        start = find_start(config, _STARTS)
         self._initialized_from = {"initialized_from": start.checksum} if start else {}
 
     def batches(self, rank: int, world: int) -> BatchStream:
@@ -195,7 +196,6 @@ class Translation(TaskKind):
         "data.text",
         "data.dev_text",
         "data.dev_share",
-        "subwords.kind",
         "model.segments",
         "model.prefix",
     )
@@ -212,17 +212,31 @@ class Translation(TaskKind):
     scores = ("bleu",)
     after = 'try `echo "…" | headwise translate {run}`'
 
+    def check(self, config: Config) -> None:
+        """Raise `ConfigError` like `TaskKind.check`, and for subwords that can't be learned."""
+        super().check(config)
+        if config.subwords.kind == "characters":
+            raise ConfigError(
+                "subwords.kind: expected bpe or imported for task translation, found characters"
+            )
+        if config.subwords.kind == "imported" and config.training.initialize_from is None:
+            raise ConfigError(
+                "subwords.kind: expected bpe without training.initialize_from, the run that an imported vocabulary "
+                "is taken from, found imported"
+            )
+
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
     ) -> PreparedData:
-        start = find_start(config, ["denoising"])
+        start = find_start(config, _STARTS)
         return prepare(
             config.data,
             config.subwords,
             directory,
             seed=config.training.seed,
             max_length=config.model.max_length,
-            subwords=_subwords(start, config) if start else None,
+            subwords=start.subwords(config) if start else None,
+            add_subwords=config.training.add_subwords,
             expected=expected,
             say=say,
         )
@@ -230,8 +244,9 @@ class Translation(TaskKind):
     def build(self, config: Config, prepared: PreparedData) -> Seq2Seq:  # noqa: D102
         subwords = prepared.subwords
         model = build_model(config.model, subwords.source_size, subwords.target_size)
-        if start := find_start(config, ["denoising"]):
-            load_weights(model, start.model)
+        if start := find_start(config, _STARTS):
+            old = start.subwords(config)
+            load_weights(model, start.model, _new_rows(model, old, subwords))
         return model
 
     def task(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> TranslationTask:  # noqa: D102
@@ -242,17 +257,15 @@ class Translation(TaskKind):
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
 
 
-def _subwords(start: Start, config: Config) -> Subwords:
-    """Return the subwords of the initial run; raises `ConfigError` if they can't be used for translation."""
-    if not isinstance(start.vocabulary, Pieces) or not config.subwords.joint:
-        found = "characters" if config.subwords.joint else "subwords.joint=false"
-        raise ConfigError(
-            f"training.initialize_from: expected {start.run} to have subwords, for both languages alike, found {found}"
-        )
-    subwords = Subwords(start.vocabulary.content()[1], origin=str(start.run))
-    if subwords.lowercases != config.subwords.lowercase:
-        raise ConfigError(
-            f"subwords.lowercase: expected {str(subwords.lowercases).lower()}, as in {start.run}, "
-            f"found {str(config.subwords.lowercase).lower()}"
-        )
-    return subwords
+def _new_rows(model: Seq2Seq, old: Subwords, new: Subwords) -> dict[str, list[list[int]]]:
+    """Return, for each parameter with a row per subword, the old subwords that each added one consists of."""
+    if old.digest() == new.digest():
+        return {}
+    source = old_pieces(old.source_processor, new.source_processor)
+    target = source if new.joint else old_pieces(old.target_processor, new.target_processor)
+    rows = {
+        "source_embedding.weight": source,
+        "target_embedding.weight": target,
+        "output_projection.weight": target,
+    }
+    return {name: rows[name] for name, _ in model.named_parameters() if name in rows}

@@ -5,7 +5,11 @@ The run directory has one folder per checkpoint, such as `checkpoints/step-00000
     model.safetensors       parameters, float32; shared parameters are stored once
     optimizer.safetensors   Adam's moments and step counts, by parameter name
     random.safetensors      random generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
-    state.json              step, token counts, best score, data position, start, checksums of all four
+    lora.safetensors        with `training.lora` only: the frozen weights and their low-rank updates
+    state.json              step, token counts, best score, data position, start, checksums of all files
+
+With LoRA, the weights in model.safetensors are merged with their updates, so it is an ordinary model, and so is an
+average of several.
 
 Two one-line files, `latest` and `best`, each name one checkpoint. A checkpoint is written to a temporary folder,
 flushed and renamed, so a kill at any moment leaves either the old checkpoint or the new one. Nothing is unpickled.
@@ -38,6 +42,7 @@ from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
 from headwise.files import atomic_directory, remove_directory, remove_partial, write_bytes, write_text
+from headwise.nn.layers import merged_parameters, unmerged_parameters
 from headwise.parsing.bounds import Malformed, read_bounded
 from headwise.parsing.json_text import MOST_BYTES, json_value
 from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments
@@ -46,13 +51,14 @@ from headwise.training.randomness import restore_random
 FORMAT = 1
 _STATE = "state.json"
 _TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
+_LORA = "lora.safetensors"
 _PARTS = ("progress", "identity", "sha256")  # entries of state.json that are JSON objects
 _DAMAGED = "expected the file that this checkpoint was saved with, found a damaged or missing one"
 
 
 def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters by name, on the CPU and contiguous; shared parameters occur once."""
-    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+    """Return the parameters by name, low-rank updates merged, on the CPU and contiguous; shared ones occur once."""
+    return {name: p.cpu().contiguous() for name, p in merged_parameters(model).items()}
 
 
 class Checkpoints:
@@ -130,6 +136,8 @@ class Checkpoints:
         with atomic_directory(path) as folder:
             _write_tensors(trained_parameters(model), folder / "model.safetensors")
             _write_tensors(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+            if unmerged := unmerged_parameters(model):
+                _write_tensors({n: p.cpu().contiguous() for n, p in unmerged.items()}, folder / _LORA)
             states = {f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()}
             _write_tensors(states, folder / "random.safetensors")
             record = {
@@ -234,7 +242,11 @@ class Checkpoints:
         parameters = read_tensors(path / "model.safetensors")
         moments = read_tensors(path / "optimizer.safetensors")
         randoms = read_tensors(path / "random.safetensors")
-        check_parameters(path, model, parameters)
+        check_parameters(path, merged_parameters(model), parameters)
+        if unmerged := unmerged_parameters(model):
+            updates = read_tensors(path / _LORA)
+            check_parameters(path / _LORA, unmerged, updates)
+            parameters |= updates
         states = sort_moments(path / "optimizer.safetensors", model, moments)
         prefix = f"rank{rank}."
         try:
@@ -279,7 +291,7 @@ def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) ->
     checksums = record["sha256"]
     if checksums.get(_STATE) != _state_sha256(record):
         return path / _STATE
-    for name in only or _TENSORS:
+    for name in only or (*_TENSORS, *([_LORA] if _LORA in checksums else [])):
         if not (path / name).is_file() or _sha256(path / name) != checksums.get(name):
             return path / name
     return None

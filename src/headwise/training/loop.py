@@ -29,6 +29,7 @@ from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, seed_random
 from headwise.training.schedule import ends_at_last_step, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
+from headwise.training.trainable import merge_low_rank
 
 _HANG_UP = getattr(signal, "SIGHUP", None)  # doesn't exist on Windows
 # Signals that stop training: Ctrl-C, a batch system or service manager, and a closed terminal.
@@ -307,6 +308,7 @@ class Trainer:
         steps = self._steps_to_average()
         file = self.run / "model.safetensors"
         averaged = self.checkpoints.write_average(steps, file, self.config.digest())
+        merge_low_rank(self.model)
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(averaged[name])

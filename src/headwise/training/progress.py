@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -58,9 +59,8 @@ def read_progress(file: Path, tree: dict[str, Any]) -> Progress:
         raise CheckpointError(f"{file}: {name}: {reason}") from None
 
 
-def check_parameters(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raise `CheckpointError` unless the tensors match the model's parameters in name, type and shape."""
-    expected = dict(model.named_parameters())
+def check_parameters(path: Path, expected: Mapping[str, Tensor], tensors: dict[str, Tensor]) -> None:
+    """Raise `CheckpointError` unless the tensors match the expected parameters in name, type and shape."""
     for name, parameter in expected.items():
         if name not in tensors:
             raise CheckpointError(f"{path}: expected the parameters of this model, found no {name}")

@@ -107,3 +107,35 @@ def test_average_is_the_mean_of_the_last_checkpoints(
     assert torch.allclose(averaged, (weights[200] + weights[300]) / 2)
     assert run_program(["average", str(tmp_path), "--last", "4"]) == 2
     assert "expected at least 4 checkpoints to average, found 3" in capsys.readouterr().err
+
+
+def test_runs_and_test_sets_give_one_table(
+    run: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_run(tmp_path / "other", seed=1)
+    for name, lines in {"new.en": ENGLISH[:3], "new.de": GERMAN[:3]}.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    new = ["--source", str(tmp_path / "new.en"), "--reference", str(tmp_path / "new.de")]
+    assert run_program(["evaluate", str(run), str(other), *files, *new, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [(r["run"], Path(r["source"]).name) for r in results] == [
+        (str(system), name) for system in (run, other) for name in ("test.en", "new.en")
+    ]
+    for system, test_set, result in zip([run, run, other, other], [files, new] * 2, results, strict=True):
+        assert run_program(["evaluate", str(system), *test_set, "--json"]) == 0
+        alone = json.loads(capsys.readouterr().out)
+        assert {key: result[key] for key in alone} == alone
+    assert run_program(["evaluate", str(run), str(other), *files, *new]) == 0
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.split()[:4] == ["run", "test", "set", "BLEU"]
+    assert [f"{result['chrf']['score']:.2f}" in row for result, row in zip(results, rows, strict=False)] == [
+        True
+    ] * 4
+    assert sum("nrefs:1" in row for row in rows) == 3
+
+    assert run_program(["evaluate", str(run), *files, "--source", str(tmp_path / "new.en")]) == 2
+    assert "expected one --reference for each --source, found 1 for 2" in capsys.readouterr().err
+    assert run_program(["evaluate", str(run), str(other), *files, "-o", str(tmp_path / "out")]) == 2
+    assert "-o: expected one run and one test set, found 2 and 1" in capsys.readouterr().err
+    assert run_program(["evaluate", str(run), str(tmp_path), *files]) == 2
+    assert "config.yaml: there is no such configuration file" in capsys.readouterr().err

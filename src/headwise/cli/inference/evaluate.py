@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,22 +12,23 @@ from headwise import bounds
 from headwise.cli.arguments import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, TrainedRun
 from headwise.errors import ConfigError
 
-if TYPE_CHECKING:
-    from headwise.decoding.translator import Translator
-    from headwise.evaluation.translation import Perplexity, TranslationScores
-
 
 def command(
     run: TrainedRun,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Test files, not for translation; without, the run's development data."),
+        typer.Argument(
+            help="Test files, by default the run's development data; for translation, more runs to score."
+        ),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="Source text, plain or .gz.", show_default="needed for translation")
+        list[Path] | None,
+        typer.Option(
+            help="Source text, plain or .gz; repeatable, for a table.", show_default="needed for translation"
+        ),
     ] = None,
     reference: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(help="Its reference translation, line by line.", show_default="needed for translation"),
     ] = None,
     compare: Annotated[
@@ -85,6 +86,8 @@ def command(
 
     Example: headwise evaluate runs/de --source test.en --reference test.de --compare runs/de2 --json
 
+    Example: headwise evaluate runs/de runs/de-new --source old.en --reference old.de --source new.en --reference new.de
+
     Example: headwise evaluate runs/shakespeare test.txt
     """
     from headwise.config import Config
@@ -107,17 +110,17 @@ def command(
         name: value for name, value in translation_options.items() if value is not None and value is not False
     }
     if config.task == "translation":
-        for other in [*(files or []), *(changes or [])]:
+        runs = [run, *(other for other in files or [] if other.is_dir())]
+        for other in [*(file for file in files or [] if not file.is_dir()), *(changes or [])]:
             raise ConfigError(
                 f"evaluate: expected --source and --reference for a translation run, found {other}"
             )
-        for name in ("source", "reference"):
-            if name not in selected:
-                raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
-        record, lines, notes, outputs = _translation(
-            run, device=device, precision=precision, engine=engine, **selected
-        )
-        inputs = [source, reference]
+        for other in runs[1:]:
+            Config.of_run(other, "translation")
+        settings = {"device": device, "precision": precision, "engine": engine, **selected}
+        source, reference = settings.pop("source", None), settings.pop("reference", None)
+        record, lines, notes, outputs = _translation(runs, source, reference, out, settings)
+        inputs = [*(source or []), *(reference or [])]
     else:
         if selected:
             raise ConfigError(
@@ -145,76 +148,37 @@ def command(
 
 
 def _translation(
-    run: Path,
-    *,
-    source: Path,
-    reference: Path,
-    compare: Path | None = None,
-    metric: str = "bleu",
-    test: str = "bootstrap",
-    samples: int | None = None,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    shortlist: bool = False,
-    device: str,
-    precision: str | None,
-    engine: str,
-    **search: Any,
+    runs: list[Path],
+    source: list[Path] | None,
+    reference: list[Path] | None,
+    out: Path | None,
+    settings: dict[str, Any],
 ) -> tuple[dict[str, Any], list[str], list[str], list[str]]:
-    """Translate and score a test set; return the JSON record, the table's lines, notes, and the translations."""
-    from headwise.cli.lines import read_lines
-    from headwise.decoding.translator import Translator
-    from headwise.evaluation.significance import compare as compare_systems
-    from headwise.evaluation.translation import bleu_metric, check_lines, score_translations
+    """Score translation runs on test sets; return the JSON record, the printed lines, notes, and the translations."""
+    for name, given in (("source", source), ("reference", reference)):
+        if not given:
+            raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
+    from headwise.cli.inference.test_sets import Settings, full_table, read_test_sets, score_runs, table
 
-    bleu_metric(tokenize, lowercase)  # raises for an unknown tokenizer before the translation, not after it
-    sources, references = list(read_lines(source)), list(read_lines(reference))
-    check_lines(sources, references)
-    translator = Translator.load(run, device=device, precision=precision, engine=engine, shortlist=shortlist)
-    typer.echo(f"headwise: {translator.engine}", err=True)
-    hypotheses = [t.text for t in translator.translate(sources, **search)]
-    scores = score_translations(
-        hypotheses,
-        references,
-        tokenize=tokenize,
-        lowercase=lowercase,
-        perplexity=_perplexity(translator, sources, references),
-    )
-    record: dict[str, Any] = scores.to_json()
-    lines = _table(scores)
-    if compare is not None:
-        other = Translator.load(compare, device=device, precision=precision, engine=engine)
-        other_hypotheses = [t.text for t in other.translate(sources, **search)]
-        comparison = compare_systems(
-            other_hypotheses,
-            hypotheses,
-            references,
-            metric=metric,
-            test=test,
-            samples=samples,
-            tokenize=tokenize,
-            lowercase=lowercase,
+    search = {name: settings.pop(name) for name in ("beam", "alpha") if name in settings}
+    test_sets = read_test_sets(source or [], reference or [])
+    several = len(runs) > 1 or len(test_sets) > 1
+    if several and out is not None:
+        raise ConfigError(
+            f"-o: expected one run and one test set, found {len(runs)} and {len(test_sets)}: "
+            "translations of several don't go into one file"
         )
-        record["comparison"] = comparison.to_json()
-        lines.append(comparison.sentence(str(compare), str(run)))
-    return record, lines, list(scores.notes), hypotheses
-
-
-def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> Perplexity:
-    from headwise.evaluation.translation import count_words, perplexity
-
-    scored = translator.score(sources, references)
-    total = sum(output.log_probability for output in scored)
-    return perplexity(total, sum(len(output.pieces) for output in scored), count_words(references))
-
-
-def _table(scores: TranslationScores) -> list[str]:
-    metrics = [("BLEU", scores.bleu), ("chrF2", scores.chrf), ("tokenized BLEU", scores.tokenized_bleu)]
-    lines = [f"{name:<15} {score.score:6.2f}  {score.signature}" for name, score in metrics]
-    lines.append(f"{'exact':<15} {scores.exact:6.2f}  % of lines are the reference")
-    if scores.perplexity is not None:
-        lines.append(
-            f"{'perplexity':<15} {scores.perplexity.subword:6.2f}  per subword, "
-            f"{scores.perplexity.word:.2f} per word"
-        )
-    return lines
+    results = score_runs(runs, test_sets, Settings(**settings), search)
+    notes = list(dict.fromkeys(note for result in results for note in result.scores.notes))
+    if not several:
+        return results[0].record(), full_table(results[0]), notes, results[0].hypotheses
+    records = [
+        {
+            "run": str(r.run),
+            "source": str(r.test_set.source),
+            "reference": str(r.test_set.reference),
+            **r.record(),
+        }
+        for r in results
+    ]
+    return {"results": records}, table(results), notes, []

@@ -41,6 +41,20 @@ def command(
         str | None, typer.Option("--dev-source", help="Development text; split off where there is none.")
     ] = None,
     dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="RUN", help="A trained run to adapt: its model and subwords are kept."
+        ),
+    ] = None,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mix",
+            metavar="OLD=SHARE",
+            help="Replay old text: a run or SOURCE,TARGET, and its share of the examples; repeatable.",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
     preset: Annotated[
         str | None,
@@ -77,9 +91,17 @@ def command(
     Example: headwise train --source train.en --target train.de -o runs/de
 
     Example: headwise train -c configs/multi30k-en-de.yaml training.seed=2 -o runs/seed2
+
+    Example: headwise train --from runs/de --source new.en --target new.de --mix runs/de=0.3 -o runs/de-new
     """
     changes = [*(preset_changes(preset) if preset else []), *(overrides or [])]
-    options = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
+    options = {
+        "initialize_from": start,
+        "max_steps": max_steps,
+        "max_minutes": max_minutes,
+        "device": device,
+        "seed": seed,
+    }
     changes += _as_changes("training", options)
     files: dict[str, Any] = {
         "source": source,
@@ -91,7 +113,14 @@ def command(
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:
         raise ConfigError("-o: expected the run directory that training writes to, found none")
+    if mix and source is None and configuration is None:
+        raise ConfigError("--mix: expected new text beside it, by --source or -c, found none")
+    if mix and source is not None:
+        changes = ["data.weights=[]", "data.dev_files=0", *changes]  # a run that resumes has them already
     config, reasons = _configuration(configuration, source, changes, run, restart)
+    if mix:
+        config, more = _mixed(config, mix)
+        reasons += more
     _say(reasons)
 
     from headwise.tasks.registry import find_task
@@ -141,11 +170,29 @@ def _configuration(
 
 
 def _choose(changes: list[str]) -> Recipe:
-    from headwise.tasks.recipes import choose, measure
+    from headwise.tasks.recipes import adapt, choose, measure
+    from headwise.tasks.start import begun_from
 
     config = Config().with_overrides([c for c in changes if c.startswith(("data.", "training."))])
-    timed = config.training.max_minutes is not None
-    return choose(measure(config.data), config.data, seed=config.training.seed, timed=timed)
+    data, training = config.data, config.training
+    timed = training.max_minutes is not None
+    if training.initialize_from is None:
+        return choose(measure(data), data, seed=training.seed, timed=timed)
+    return adapt(measure(data), begun_from(training.initialize_from), data, training, timed=timed)
+
+
+def _mixed(config: Config, options: list[str]) -> tuple[Config, list[str]]:
+    """Add the text of `--mix` to the configuration; return it, and a line for each option."""
+    from headwise.tasks.recipes import measure
+    from headwise.text.reading.replay import read_replay, with_replay
+
+    replays = [read_replay(option) for option in options]
+    data = with_replay(config.data, replays, lambda files: measure(files).pairs)
+    lines = [
+        f"--mix: {replay.share:.0%} of the examples from {replay.origin}, against forgetting"
+        for replay in replays
+    ]
+    return Config.from_tree({**config.model_dump(), "data": data.model_dump()}), lines
 
 
 def _say(lines: list[str]) -> None:

@@ -35,6 +35,7 @@ from headwise.text.reading.pairs import (
     training_files,
 )
 from headwise.text.tokens import encoding
+from headwise.text.tokens.growth import grow
 from headwise.text.tokens.subwords import UNK, Subwords
 
 _FORMAT = 1
@@ -71,6 +72,7 @@ class _Sources:
     fields: tuple[str, str]  # of a .jsonl line
     cleaning: CleaningConfig
     dev_pairs: int  # split off where there are no development files
+    new_files: int  # number of training files that aren't replayed; 0: all
     workers: int
 
     @classmethod
@@ -83,6 +85,7 @@ class _Sources:
             (config.source_field, config.target_field),
             config.cleaning,
             0 if development else config.dev_pairs,
+            config.dev_files,
             config.workers,
         )
 
@@ -97,6 +100,7 @@ class _Sources:
             "fields": list(self.fields),
             "cleaning": self.cleaning.model_dump(),
             "dev_pairs": self.dev_pairs,
+            **({"dev_files": self.new_files} if self.new_files else {}),
         }
 
 
@@ -108,6 +112,7 @@ def prepare(
     seed: int = 1,
     max_length: int = 512,
     subwords: Subwords | None = None,
+    add_subwords: int = 0,
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedData:
@@ -120,6 +125,8 @@ def prepare(
         seed: seed of the development split.
         max_length: maximum length of a sentence in subwords, EOS included; longer pairs are dropped and counted.
         subwords: a given subword model, instead of a learned one.
+        add_subwords: number of subwords, at most, that are learned and added to the given ones; from the files that the
+            development set is split off, as replayed text has none that are new.
         expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
         say: callback for a progress message at each stage of preparation.
 
@@ -138,6 +145,7 @@ def prepare(
         **sources.request(),
         "subword_config": subword_config.model_dump(),
         "given_subwords": subwords.digest() if subwords else None,
+        **({"add_subwords": add_subwords} if add_subwords else {}),
         "seed": seed,
         "max_length": max_length,
     }
@@ -170,7 +178,7 @@ def _build(
     train_rows, report = _drop_duplicates(text, sources.cleaning)
     if sources.development is None:
         dev_text = text
-        train_rows, dev_rows, sentences = _split(text, train_rows, sources.dev_pairs, request["seed"])
+        train_rows, dev_rows, sentences = _split(text, train_rows, sources, request["seed"])
     else:
         dev_text = _read([sources.development], sources.fields, _LENIENT, folder / "dev-text")
         dev_rows = np.arange(len(dev_text.lines))
@@ -183,6 +191,10 @@ def _build(
         say(f"learning {subword_config.size:,} subwords")
         subwords = _learn(text, train_rows, subword_config, folder, request["seed"])
     else:
+        if most := request.get("add_subwords", 0):
+            say(f"learning at most {most:,} further subwords")
+            subwords, sentence = _grow(text, train_rows, subwords, most, sources.new_files)
+            report.append(sentence)
         subwords.save(folder)
     say(f"encoding {len(train_rows):,} pairs")
     kept_train = _encode(
@@ -235,21 +247,26 @@ def _drop_duplicates(text: _Text, rules: CleaningConfig) -> tuple[NDArray[np.int
 
 
 def _split(
-    text: _Text, rows: NDArray[np.int64], requested: int, seed: int
+    text: _Text, rows: NDArray[np.int64], sources: _Sources, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
     """Split off the development set: the pairs with the smallest hashes under `seed`, so duplicates stay together."""
+    requested = sources.dev_pairs
     if not requested:
         return rows, rows[:0], ["no development set: data.dev_pairs is 0"]
     hashes = _mix(text.hashes[rows], seed)
-    distinct, first = np.unique(hashes, return_index=True)
+    candidates = np.arange(len(rows))
+    if sources.new_files:
+        candidates = np.flatnonzero(text.files[rows] < sources.new_files)
+    distinct, first = np.unique(hashes[candidates], return_index=True)
     if len(distinct) < 2:
         raise DataError(
             f"expected at least 2 different pairs, one of them for the development set, found {len(distinct)}"
         )
     count = max(1, min(requested, len(distinct) // _DEV_SHARE))
-    held_out = hashes <= distinct[count - 1]
-    dev_rows = rows[np.sort(first[:count])]
-    sentence = f"development set: {count:,} pairs split off the training text (seed {seed})"
+    held_out = np.isin(hashes, distinct[:count])
+    dev_rows = rows[np.sort(candidates[first[:count]])]
+    origin = "training text" if not sources.new_files else " and ".join(text.names[: sources.new_files])
+    sentence = f"development set: {count:,} pairs split off the {origin} (seed {seed})"
     if count < requested:
         sentence += f", 1 in {_DEV_SHARE}, rather than the {requested:,} that data.dev_pairs asks for"
     if duplicates := int(held_out.sum()) - count:
@@ -271,6 +288,23 @@ def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: 
         rows = np.sort(np.random.default_rng(seed).choice(rows, _SAMPLE, replace=False))
     sides = [_sentences(text.table(side), rows) for side in SIDES]
     return Subwords.train(sides[0], sides[1], config, folder)
+
+
+def _grow(
+    text: _Text, rows: NDArray[np.int64], subwords: Subwords, most: int, new_files: int
+) -> tuple[Subwords, str]:
+    """Add subwords of the new files' text; return the result, and a sentence with their number."""
+    if new_files:
+        rows = rows[text.files[rows] < new_files]
+    sides = [_sentences(text.table(side), rows[:_SAMPLE]) for side in SIDES]
+    grown = grow(subwords, sides[0], sides[1], most)
+    added = [grown.source_size - subwords.source_size]
+    sizes = [grown.source_size]
+    if not subwords.joint:
+        added.append(grown.target_size - subwords.target_size)
+        sizes.append(grown.target_size)
+    listed = (" and ".join(f"{number:,}" for number in numbers) for numbers in (added, sizes))
+    return grown, "subwords: {} added that the new text needs, {} in all".format(*listed)
 
 
 def _sentences(table: Ragged, rows: NDArray[np.int64]) -> Iterator[str]:

@@ -59,6 +59,10 @@ class DropoutSegmenter:
         draws = self._draws(random)
         return [self._encode(self._processor.normalize(text), draws) for text in texts]
 
+    def segment(self, word: str) -> list[int]:
+        """Segment a word as it is, without dropout; a space in front of it is a `▁`."""
+        return self._segment(tuple(word), itertools.repeat(0))
+
     def _encode(self, text: str, draws: Iterator[int]) -> list[int]:
         ids: list[int] = []
         for word in text.split(_SPACE)[1:]:

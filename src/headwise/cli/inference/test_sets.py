@@ -1,0 +1,183 @@
+"""Scores of translation runs on test sets, for `headwise evaluate`: in full for one, as a table for several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from headwise.cli.lines import read_lines
+from headwise.decoding.translator import Translator
+from headwise.errors import ConfigError
+from headwise.evaluation.significance import compare as compare_systems
+from headwise.evaluation.translation import (
+    Perplexity,
+    TranslationScores,
+    bleu_metric,
+    check_lines,
+    count_words,
+    perplexity,
+    score_translations,
+)
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set: two files, and their lines."""
+
+    source: Path
+    reference: Path
+    sources: list[str]
+    references: list[str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of `headwise evaluate` on translation: engines, scores and the comparison with another run."""
+
+    device: str
+    precision: str | None
+    engine: str
+    compare: Path | None = None
+    metric: str = "bleu"
+    test: str = "bootstrap"
+    samples: int | None = None
+    tokenize: str = "13a"
+    lowercase: bool = False
+    shortlist: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """Scores of one run on one test set, with the translations and, if asked for, the comparison."""
+
+    run: Path
+    test_set: TestSet
+    scores: TranslationScores
+    hypotheses: list[str]
+    comparison: dict[str, Any] | None
+    sentence: str  # that the comparison comes to
+
+    def record(self) -> dict[str, Any]:
+        """Return the scores as JSON values."""
+        record = self.scores.to_json()
+        return record if self.comparison is None else record | {"comparison": self.comparison}
+
+
+def read_test_sets(sources: Sequence[Path], references: Sequence[Path]) -> list[TestSet]:
+    """Read test sets; raises `ConfigError` or `DataError` unless files and lines match one to one."""
+    if len(sources) != len(references):
+        raise ConfigError(
+            f"evaluate: expected one --reference for each --source, found {len(references)} for {len(sources)}"
+        )
+    sets = [
+        TestSet(s, r, list(read_lines(s)), list(read_lines(r)))
+        for s, r in zip(sources, references, strict=True)
+    ]
+    for test_set in sets:
+        check_lines(test_set.sources, test_set.references)
+    return sets
+
+
+def score_runs(
+    runs: Sequence[Path], test_sets: Sequence[TestSet], settings: Settings, search: dict[str, Any]
+) -> list[Result]:
+    """Translate and score every test set with every run; the results are in the order of the runs."""
+    bleu_metric(
+        settings.tokenize, settings.lowercase
+    )  # raises for an unknown tokenizer before the translation
+    other = None
+    if settings.compare is not None:
+        other = _load(settings.compare, settings)
+    results = []
+    for run in runs:
+        translator = _load(run, settings, shortlist=settings.shortlist)
+        typer.echo(f"headwise: {translator.engine}", err=True)
+        results += [_score(run, translator, test_set, settings, search, other) for test_set in test_sets]
+    return results
+
+
+def full_table(result: Result) -> list[str]:
+    """Return all scores of one run on one test set, a line each, with their signatures."""
+    scores = result.scores
+    metrics = [("BLEU", scores.bleu), ("chrF2", scores.chrf), ("tokenized BLEU", scores.tokenized_bleu)]
+    lines = [f"{name:<15} {score.score:6.2f}  {score.signature}" for name, score in metrics]
+    lines.append(f"{'exact':<15} {scores.exact:6.2f}  % of lines are the reference")
+    if scores.perplexity is not None:
+        lines.append(
+            f"{'perplexity':<15} {scores.perplexity.subword:6.2f}  per subword, "
+            f"{scores.perplexity.word:.2f} per word"
+        )
+    return [*lines, result.sentence] if result.sentence else lines
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """Return a table with a line for each run and test set, and the signatures below it."""
+    names = [(str(result.run), str(result.test_set.source)) for result in results]
+    widths = [
+        max(len(title), *map(len, column))
+        for title, column in zip(("run", "test set"), zip(*names, strict=True), strict=True)
+    ]
+    lines = [
+        f"{'run':<{widths[0]}}  {'test set':<{widths[1]}}   BLEU  chrF2  tokenized BLEU  exact  perplexity/word"
+    ]
+    previous = ""
+    for (run, source), result in zip(names, results, strict=True):
+        scores = result.scores
+        word = "" if scores.perplexity is None else f"{scores.perplexity.word:17.2f}"
+        lines.append(
+            f"{run if run != previous else '':<{widths[0]}}  {source:<{widths[1]}} {scores.bleu.score:6.2f} "
+            f"{scores.chrf.score:6.2f} {scores.tokenized_bleu.score:15.2f} {scores.exact:6.2f}{word}"
+        )
+        previous = run
+    scores = results[0].scores
+    lines += ["", f"BLEU            {scores.bleu.signature}", f"chrF2           {scores.chrf.signature}"]
+    lines.append(f"tokenized BLEU  {scores.tokenized_bleu.signature}")
+    return lines + [f"{r.test_set.source}: {r.sentence}" for r in results if r.sentence]
+
+
+def _load(run: Path, settings: Settings, *, shortlist: bool = False) -> Translator:
+    return Translator.load(
+        run, device=settings.device, precision=settings.precision, engine=settings.engine, shortlist=shortlist
+    )
+
+
+def _score(
+    run: Path,
+    translator: Translator,
+    test_set: TestSet,
+    settings: Settings,
+    search: dict[str, Any],
+    other: Translator | None,
+) -> Result:
+    hypotheses = [t.text for t in translator.translate(test_set.sources, **search)]
+    scores = score_translations(
+        hypotheses,
+        test_set.references,
+        tokenize=settings.tokenize,
+        lowercase=settings.lowercase,
+        perplexity=_perplexity(translator, test_set),
+    )
+    if other is None:
+        return Result(run, test_set, scores, hypotheses, None, "")
+    comparison = compare_systems(
+        [t.text for t in other.translate(test_set.sources, **search)],
+        hypotheses,
+        test_set.references,
+        metric=settings.metric,
+        test=settings.test,
+        samples=settings.samples,
+        tokenize=settings.tokenize,
+        lowercase=settings.lowercase,
+    )
+    sentence = comparison.sentence(str(settings.compare), str(run))
+    return Result(run, test_set, scores, hypotheses, comparison.to_json(), sentence)
+
+
+def _perplexity(translator: Translator, test_set: TestSet) -> Perplexity:
+    scored = translator.score(test_set.sources, test_set.references)
+    total = sum(output.log_probability for output in scored)
+    return perplexity(total, sum(len(output.pieces) for output in scored), count_words(test_set.references))
