@@ -32,6 +32,7 @@ NO_PAIRS = (
     "data.target_field",
     "subwords.joint",
     "subwords.dropout",
+    "subwords.copy_from",
     "training.validate_bleu",
     "training.validate_beam",
 )

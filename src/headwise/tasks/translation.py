@@ -205,12 +205,22 @@ class Translation(TaskKind):
         "data.target",
         "data.dev_source",
         "data.dev_target",
+        "subwords.copy_from",
         "training.validate_bleu",
         "training.validate_beam",
         "training.initialize_from",
     )
     scores = ("bleu",)
     after = 'try `echo "…" | headwise translate {run}`'
+
+    def check(self, config: Config) -> None:
+        """Raise `ConfigError` as for every task, and where the subwords come from two runs."""
+        super().check(config)
+        if config.subwords.copy_from is not None and config.training.initialize_from is not None:
+            raise ConfigError(
+                "subwords.copy_from: expected nothing beside training.initialize_from, whose subwords are used, "
+                f"found {config.subwords.copy_from!r}"
+            )
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
@@ -222,7 +232,8 @@ class Translation(TaskKind):
             directory,
             seed=config.training.seed,
             max_length=config.model.max_length,
-            subwords=_subwords(start, config) if start else None,
+            subwords=_subwords(start, config) if start else _copied_subwords(config),
+            untrained=start is None,
             expected=expected,
             say=say,
         )
@@ -240,6 +251,15 @@ class Translation(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Raise `ConfigError`: translations are scored by options of their own of `headwise evaluate`."""
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
+
+
+def _copied_subwords(config: Config) -> Subwords | None:
+    """Return the subwords of the run `subwords.copy_from`; None if it isn't set.
+
+    Raises `CheckpointError` if that run has none, or other options of `subwords`.
+    """
+    directory = config.subwords.copy_from
+    return None if directory is None else Subwords.load(Path(directory), config.subwords)
 
 
 def _subwords(start: Start, config: Config) -> Subwords:

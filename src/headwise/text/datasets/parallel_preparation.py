@@ -108,6 +108,7 @@ def prepare(
     seed: int = 1,
     max_length: int = 512,
     subwords: Subwords | None = None,
+    untrained: bool = False,
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedData:
@@ -120,6 +121,7 @@ def prepare(
         seed: seed of the development split.
         max_length: maximum length of a sentence in subwords, EOS included; longer pairs are dropped and counted.
         subwords: a given subword model, instead of a learned one.
+        untrained: whether the model to train with given subwords knows no other text (see `PreparedData.save`).
         expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
         say: callback for a progress message at each stage of preparation.
 
@@ -136,8 +138,9 @@ def prepare(
     request = {
         "format": _FORMAT,
         **sources.request(),
-        "subword_config": subword_config.model_dump(),
+        "subword_config": subword_config.model_dump(exclude={"copy_from"}),
         "given_subwords": subwords.digest() if subwords else None,
+        **({"untrained": True} if subwords and untrained else {}),
         "seed": seed,
         "max_length": max_length,
     }
