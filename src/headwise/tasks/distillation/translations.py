@@ -148,34 +148,22 @@ def translate_text(
         TrainingError: the folder can't be written.
     """
     options = teacher.options()
-    request = {"format": _FORMAT, "chunk": CHUNK, "teacher": teacher.digest(), **text.request()}
-    request |= {
-        name: value for name, value in vars(options).items() if name in _ALWAYS or value != _DEFAULTS[name]
-    }
+    request = _request(teacher, text, options)
     translator = None
     try:
-        manifest = _open(folder, request)
+        manifest = _open(folder, request, len(text.sources))
         if manifest is not None and not manifest.finished:
             translator = teacher.load()
             manifest.check_engine(_engine(translator), folder)
-    except CheckpointError as error:
+    except CheckpointError:
         if not restart or not (folder / MANIFEST).exists():
             raise
-        say(f"{folder}: removing what isn't to be continued ({error})")
+        say(f"{folder}: removing the earlier translations")
         remove_directory(folder)
         manifest = None
     if manifest is None:
         translator = translator or teacher.load()
-        manifest = _Manifest(
-            request=request,
-            teachers=[str(run) for run in teacher.runs],
-            sources=[str(path) for path in text.sources],
-            engine=_engine(translator),
-            totals=[sum(1 for _ in text.lines(index)) for index in range(len(text.sources))],
-            files=[_FileState() for _ in text.sources],
-        )
-        translator.subwords.save(folder)
-        manifest.save(folder)
+        manifest = _begin(folder, request, teacher, text, translator)
     if translator is not None:
         say(f"teacher: {translator.engine}")
         if manifest.lines:
@@ -189,13 +177,38 @@ def translate_text(
     return Translations(files, manifest.report())
 
 
+def _request(teacher: Teacher, text: SourceText, options: SearchOptions) -> dict[str, Any]:
+    """Return what the translations depend on; raises `CheckpointError` and `DataError` as `translate_text` does."""
+    search = {
+        name: value for name, value in vars(options).items() if name in _ALWAYS or value != _DEFAULTS[name]
+    }
+    return {"format": _FORMAT, "chunk": CHUNK, "teacher": teacher.digest(), **text.request(), **search}
+
+
+def _begin(
+    folder: Path, request: dict[str, Any], teacher: Teacher, text: SourceText, translator: Translator
+) -> _Manifest:
+    """Write the teacher's subwords, and a manifest without translations."""
+    manifest = _Manifest(
+        request=request,
+        teachers=[str(run) for run in teacher.runs],
+        sources=[str(path) for path in text.sources],
+        engine=_engine(translator),
+        totals=[sum(1 for _ in text.lines(index)) for index in range(len(text.sources))],
+        files=[_FileState() for _ in text.sources],
+    )
+    translator.subwords.save(folder)
+    manifest.save(folder)
+    return manifest
+
+
 def _engine(translator: Translator) -> str:
     """Return the description of a translator's engine without its workers, which don't change the translations."""
     return _WORKERS.sub("", translator.engine)
 
 
-def _open(folder: Path, request: dict[str, Any]) -> _Manifest | None:
-    """Read the manifest, and cut off incomplete lines of the files; None without translations to continue.
+def _open(folder: Path, request: dict[str, Any], sources: int) -> _Manifest | None:
+    """Read the manifest and check the files that it describes; None if there is none.
 
     Raises `CheckpointError` as `translate_text` does, and `DataError` if the folder holds something else.
     """
@@ -211,11 +224,11 @@ def _open(folder: Path, request: dict[str, Any]) -> _Manifest | None:
         manifest = _Manifest.model_validate(read_json(path))
     except (DataError, ValidationError):
         raise CheckpointError(f"{path}: expected a manifest of translations, found something else") from None
-    if not len(manifest.totals) == len(manifest.files) == len(manifest.sources):
-        raise CheckpointError(f"{path}: expected as many totals and files as sources, found other numbers")
     manifest.check(request, folder)
+    if not len(manifest.totals) == len(manifest.files) == sources:
+        raise CheckpointError(f"{path}: expected the state of {sources} files, found that of others")
     for index, state in enumerate(manifest.files):
-        _cut(_target(folder, index), state)
+        _check_file(_target(folder, index), state)
     remove_partial(folder / "*")
     return manifest
 
@@ -224,24 +237,19 @@ def _target(folder: Path, index: int) -> Path:
     return folder / f"target-{index + 1}.txt"
 
 
-def _cut(path: Path, state: _FileState) -> None:
-    """Cut a file off after its complete lines; raises `CheckpointError` if these aren't the recorded ones."""
-    if not state.bytes and not path.exists():
-        return
-    if not path.is_file() or _digest(path, state.bytes).hexdigest() != state.sha256:
+def _check_file(path: Path, state: _FileState) -> None:
+    """Raise `CheckpointError` if the complete lines of a file aren't the recorded ones; more may follow them."""
+    if _digest(path, state.bytes).hexdigest() != state.sha256:
         raise CheckpointError(
             f"{path}: expected the {state.lines:,} translations that {MANIFEST} records, found a changed file; "
             "--restart translates anew"
         )
-    with disk_errors(path):
-        if path.stat().st_size > state.bytes:
-            os.truncate(path, state.bytes)
 
 
 def _digest(path: Path, size: int) -> hashlib._Hash:
-    """Return the SHA-256 of the first `size` bytes of a file, which may be shorter or, for 0 bytes, missing."""
+    """Return the SHA-256 of the first `size` bytes of a file, which may be shorter or missing."""
     digest = hashlib.sha256()
-    if size:
+    if path.exists():
         with read_errors(path), open(path, "rb") as file:
             while block := file.read(min(size, _BLOCK)):
                 digest.update(block)
@@ -269,18 +277,22 @@ def _translate(
             for chunk in chunks(rows, itertools.repeat(CHUNK)):
                 targets = _chunk(translator, text, options, chunk, state)
                 data = "".join(f"{target}\n" for target in targets).encode()
-                with disk_errors(path), open(path, "ab") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                _append(path, state.bytes, data)
                 digest.update(data)
-                state.lines, state.bytes, state.sha256 = (
-                    state.lines + len(chunk),
-                    state.bytes + len(data),
-                    digest.hexdigest(),
-                )
+                state.lines += len(chunk)
+                state.bytes += len(data)
+                state.sha256 = digest.hexdigest()
                 manifest.save(folder)
                 progress.advance(len(chunk))
+
+
+def _append(path: Path, size: int, data: bytes) -> None:
+    """Write data behind the first `size` bytes of a file, and flush it to the disk; raises `TrainingError`."""
+    with disk_errors(path), open(path, "ab") as file:
+        file.truncate(size)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _chunk(
