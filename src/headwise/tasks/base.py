@@ -31,8 +31,8 @@ NO_PAIRS = (
     "data.source_field",
     "data.target_field",
     "subwords.joint",
-    "subwords.dropout",
     "subwords.copy_from",
+    "subwords.dropout",
     "training.validate_bleu",
     "training.validate_beam",
 )
