@@ -368,6 +368,7 @@ def test_it_learns_from_real_translations_too(
     ("arguments", "sentence"),
     [
         (["--interpolate"], "--interpolate: expected references to choose by (--target), found none"),
+        (["subwords.size=40"], "subwords.size: expected --new-vocabulary beside it"),
         (["model.decoder_layer=1"], "command line: model.decoder_layer: unknown key"),
         (["--preset", "tinny"], "preset: expected a known model size, found 'tinny' (did you mean tiny?)"),
         (["--beam", "0"], "beam: expected a whole number of at least 1, found 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,10 @@ def prepare_student(
         raise ConfigError(f"-o {run}: expected a new run directory, found the teacher's")
     if job.interpolate and not job.references:
         raise ConfigError("--interpolate: expected references to choose by (--target), found none")
+    if not job.new_vocabulary and any(change.startswith("subwords.size=") for change in job.changes):
+        raise ConfigError(
+            "subwords.size: expected --new-vocabulary beside it, as the teacher's subwords are used"
+        )
     resumes = (run / "latest").exists() and not restart
     folder = run / FOLDER
     if resumes and not (folder / MANIFEST).exists():
@@ -65,10 +70,13 @@ def prepare_student(
     base = Config().with_overrides(c for c in job.changes if c.startswith(("data.", "training.")))
     text = SourceText(
         [Path(path) for path in base.data.source],
-        [Path(path) for path in job.references] if job.interpolate else [],
+        [Path(path) for path in job.references],
         tokenize=job.tokenize,
         max_words=base.data.cleaning.max_words,
     )
+
+    if not job.interpolate:
+        text = dataclasses.replace(text, references=[])
 
     def student(targets: Sequence[Path], vocabulary: Path) -> Recipe:
         data = student_data(base.data, targets, job.references, interpolated=job.interpolate)

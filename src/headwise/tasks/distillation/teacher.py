@@ -92,7 +92,7 @@ class SourceText:
                 )
         if self.references and len(self.references) != len(self.sources):
             raise ConfigError(
-                f"--target: expected one file of references for each of the {len(self.sources)} source files, "
+                f"--target: expected one file for each of the {len(self.sources)} of --source, "
                 f"found {len(self.references)}"
             )
 
