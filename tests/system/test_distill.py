@@ -379,8 +379,8 @@ def test_it_learns_from_real_translations_too(
             "both.tsv: expected plain text or .gz, one sentence per line, found another",
         ),
         (
-            ["--target", "a", "--target", "b", "--interpolate"],
-            "data.target: expected one file for each plain-text",
+            ["--target", "a", "--target", "b"],
+            "--target: expected one file for each of the 1 of --source, found 2",
         ),
         (["task=denoising"], "task: expected translation, found denoising"),
         (["training.device=tpu"], "device: expected auto or one of cpu"),
