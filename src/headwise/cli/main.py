@@ -19,6 +19,10 @@ from headwise.errors import ConfigError, HeadwiseError
 COMMANDS = {
     "demo": ("headwise.cli.training.demo", "Learn the built-in miniature corpus in minutes and look inside."),
     "train": ("headwise.cli.training.train", "Turn two text files, or a configuration, into a translator."),
+    "distill": (
+        "headwise.cli.training.distill",
+        "Train a small, fast student on the translations of a run or an ensemble.",
+    ),
     "translate": ("headwise.cli.inference.translate", "Translate a file or standard input, line by line."),
     "evaluate": ("headwise.cli.inference.evaluate", "Score a run on a test set; compare two runs."),
     "predict": (

@@ -53,6 +53,9 @@ class SubwordConfig(Section):
     dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
+    copy_from: str | None = (
+        None  # for translation: a run whose subword model is used instead of a learned one
+    )
 
     @model_validator(mode="after")
     def _dropout_has_merges(self) -> SubwordConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -62,7 +63,8 @@ def decode(
             for index, hypotheses in zip(batch, decoded, strict=True):
                 results[index] = hypotheses
         return results
-    for batch in batches([len(source) for source in sources], batch_tokens // options.rows):
+
+    def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
         source, mask = padded([sources[index] for index in batch], symbols.pad, device)
         batch_prefixes = None if prefixes is None else [prefixes[index] for index in batch]
         allowed = None
@@ -72,10 +74,27 @@ def decode(
                 allowed[row, torch.from_numpy(lists[index]).long()] = True
                 allowed[row, [] if batch_prefixes is None else list(batch_prefixes[row])] = True
             allowed = allowed.to(device)
-        decoded = search(model, source, mask, options, symbols, prefixes=batch_prefixes, listed=allowed)
+        return search(model, source, mask, options, symbols, prefixes=batch_prefixes, listed=allowed)
+
+    work = list(batches([len(source) for source in sources], batch_tokens // options.rows))
+    for batch, decoded in zip(work, _in_threads(search_batch, work, model.workers), strict=True):
         for index, hypotheses in zip(batch, decoded, strict=True):
             results[index] = hypotheses
     return results
+
+
+def _in_threads(
+    function: Callable[[list[int]], list[list[Hypothesis]]], items: list[list[int]], threads: int
+) -> Iterator[list[list[Hypothesis]]]:
+    """Yield the results of a function for each item in order, computed in so many threads."""
+    if min(threads, len(items)) < 2:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield from pool.map(function, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:

@@ -53,6 +53,7 @@ class Ensemble(Seq2Seq):
                 )
         self.source_size, self.target_size = first.source_size, first.target_size
         self.max_length = min(model.max_length for model in models)
+        self.workers = min(model.workers for model in models)
         self._members = tuple(models)
         self.eval()
 

@@ -39,7 +39,8 @@ class Seq2Seq(nn.Module, ABC):
     """Base class of sequence-to-sequence models, from source ids to target ids.
 
     `compute_dtype` is the dtype of the activations; parameters stay in float32. `unused` names the keys of the model
-    configuration that have no effect on an architecture; setting one is an error.
+    configuration that have no effect on an architecture; setting one is an error. `workers` is the number of threads
+    that decode at once, each its own sentences; 1 for models whose operations use several threads themselves.
     """
 
     unused: ClassVar[tuple[str, ...]] = ()
@@ -47,6 +48,7 @@ class Seq2Seq(nn.Module, ABC):
     target_size: int
     max_length: int
     compute_dtype: torch.dtype = torch.float32
+    workers: int = 1
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor) -> Memory:

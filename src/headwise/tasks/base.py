@@ -32,6 +32,7 @@ NO_PAIRS = (
     "data.source_field",
     "data.target_field",
     "subwords.joint",
+    "subwords.copy_from",
     "subwords.dropout",
     "training.add_subwords",
     "training.lora.rank",

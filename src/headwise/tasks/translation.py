@@ -205,6 +205,7 @@ class Translation(TaskKind):
         "data.target",
         "data.dev_source",
         "data.dev_target",
+        "subwords.copy_from",
         "training.validate_bleu",
         "training.validate_beam",
         "training.initialize_from",
@@ -213,16 +214,22 @@ class Translation(TaskKind):
     after = 'try `echo "…" | headwise translate {run}`'
 
     def check(self, config: Config) -> None:
-        """Raise `ConfigError` like `TaskKind.check`, and for subwords that can't be learned."""
+        """Raise `ConfigError` as for every task, and for subwords that can't be learned or come from two runs."""
         super().check(config)
         if config.subwords.kind == "characters":
             raise ConfigError(
                 "subwords.kind: expected bpe or imported for task translation, found characters"
             )
-        if config.subwords.kind == "imported" and config.training.initialize_from is None:
+        begun, copied = config.training.initialize_from, config.subwords.copy_from
+        if config.subwords.kind == "imported" and begun is None and copied is None:
             raise ConfigError(
-                "subwords.kind: expected bpe without training.initialize_from, the run that an imported vocabulary "
-                "is taken from, found imported"
+                "subwords.kind: expected bpe, or another run's vocabulary by training.initialize_from or "
+                "subwords.copy_from, found imported"
+            )
+        if copied is not None and begun is not None:
+            raise ConfigError(
+                f"subwords.copy_from: expected nothing beside training.initialize_from, whose subwords are used, "
+                f"found {copied!r}"
             )
 
     def prepare(  # noqa: D102
@@ -235,8 +242,9 @@ class Translation(TaskKind):
             directory,
             seed=config.training.seed,
             max_length=config.model.max_length,
-            subwords=start.subwords(config) if start else None,
+            subwords=start.subwords(config) if start else _copied_subwords(config),
             add_subwords=config.training.add_subwords,
+            untrained=start is None,
             expected=expected,
             say=say,
         )
@@ -269,3 +277,12 @@ def _new_rows(model: Seq2Seq, old: Subwords, new: Subwords) -> dict[str, list[li
         "output_projection.weight": target,
     }
     return {name: rows[name] for name, _ in model.named_parameters() if name in rows}
+
+
+def _copied_subwords(config: Config) -> Subwords | None:
+    """Return the subwords of the run `subwords.copy_from`; None if it isn't set.
+
+    Raises `CheckpointError` if that run has none, or other options of `subwords`.
+    """
+    directory = config.subwords.copy_from
+    return None if directory is None else Subwords.load(Path(directory), config.subwords)

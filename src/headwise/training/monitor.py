@@ -80,7 +80,7 @@ class Monitor:
         seconds: float | None = None,
     ) -> None:
         """Log training: loss in nats per target token, learning rate, target tokens per second, seconds so far."""
-        line = f"loss {loss:.3f}  rate {rate:.2e}  {speed:,.0f} target tokens/s  {_clock(seconds_left)} left"
+        line = f"loss {loss:.3f}  rate {rate:.2e}  {speed:,.0f} target tokens/s  {clock(seconds_left)} left"
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=line)
         else:
@@ -207,7 +207,8 @@ def _time(seconds: float | None) -> dict[str, float]:
     return {} if seconds is None else {"seconds": seconds}
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Return a duration as minutes and seconds, `1:05`, or with hours, `2:01:05`."""
     minutes, seconds = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

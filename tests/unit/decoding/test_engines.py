@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from headwise.config import Config
-from headwise.decoding import loading
+from headwise.decoding import batching, loading
 from headwise.decoding.batching import length_groups
 from headwise.decoding.loading import EngineOptions, fastest_engine, open_run
 from headwise.decoding.native.library import Library, find_library
@@ -105,6 +108,27 @@ def test_an_ensemble_of_native_models_votes(run: Path, tmp_path: Path) -> None:
     native = Translator.load([run, other], engine="native").translate(ENGLISH)
     readable = Translator.load([run, other], engine="readable").translate(ENGLISH)
     assert [t.outputs[0].tokens for t in native] == [t.outputs[0].tokens for t in readable]
+
+
+@compiled
+def test_the_workers_of_an_ensemble_search_at_once(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [run, make_run(tmp_path / "other", seed=1)]
+    one, two = (Translator.load(runs, device="cpu", workers=workers) for workers in (1, 2))
+    one.batch_tokens = two.batch_tokens = 60  # several batches
+    expected = one.translate(ENGLISH)
+    at_once = threading.Barrier(2, timeout=60)  # a single thread never passes it
+    first_two = iter(range(2))
+
+    def search(*arguments: Any, real: Callable[..., Any] = batching.search, **more: Any) -> Any:
+        if next(first_two, None) is not None:
+            at_once.wait()
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(batching, "search", search)
+    assert two.translate(ENGLISH) == expected
+    assert next(first_two, None) is None
 
 
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])

@@ -102,14 +102,14 @@ def command(
         "device": device,
         "seed": seed,
     }
-    changes += _as_changes("training", options)
+    changes += as_changes("training", options)
     files: dict[str, Any] = {
         "source": source,
         "target": target,
         "dev_source": dev_source,
         "dev_target": dev_target,
     }
-    changes += _as_changes("data", files)
+    changes += as_changes("data", files)
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:
         raise ConfigError("-o: expected the run directory that training writes to, found none")
@@ -121,15 +121,19 @@ def command(
     if mix:
         config, more = _mixed(config, mix)
         reasons += more
-    _say(reasons)
+    say(reasons)
+    return train_and_report(config, run, restart=restart, as_json=as_json)
 
+
+def train_and_report(config: Config, run: Path, *, restart: bool, as_json: bool) -> int:
+    """Train, print the result and return the exit code; raises a `HeadwiseError` as `headwise.tasks.run.train` does."""
     from headwise.tasks.registry import find_task
     from headwise.tasks.run import train
 
     result = train(config, run, restart=restart)
     if not result.progress.finished:
         return INTERRUPTED
-    _say([f"done: {run}; {find_task(config.task).after.format(run=run)}"])
+    say([f"done: {run}; {find_task(config.task).after.format(run=run)}"])
     if as_json:
         progress = result.progress
         record = {
@@ -145,7 +149,7 @@ def command(
     return 0
 
 
-def _as_changes(section: str, values: dict[str, Any]) -> list[str]:
+def as_changes(section: str, values: dict[str, Any]) -> list[str]:
     """Return `section.key=value` overrides for the values that aren't None."""
     return [
         f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
@@ -195,6 +199,7 @@ def _mixed(config: Config, options: list[str]) -> tuple[Config, list[str]]:
     return Config.from_tree({**config.model_dump(), "data": data.model_dump()}), lines
 
 
-def _say(lines: list[str]) -> None:
+def say(lines: list[str]) -> None:
+    """Print lines on standard error."""
     for line in lines:
         typer.echo(line, err=True)

@@ -136,7 +136,6 @@ class NativeTransformer(Seq2Seq):
         assert unsupported(config) is None
         self.config, self.library, self.precision = config, library, precision
         self.source_size, self.target_size, self.max_length = source_size, target_size, config.max_length
-        self.workers = 1
         self._load_readable = readable
         self._loaded: tuple[Seq2Seq] | None = None
         self.handle = Packing(config, source_size, target_size, tensors, library).pack(precision)

@@ -203,7 +203,7 @@ def prepare_examples(
         **text_request(config),
         "longest": longest,
         "options": form.request(),
-        "subwords": None if vocabulary else subwords.model_dump(),
+        "subwords": None if vocabulary else subwords.model_dump(exclude={"copy_from"}),
         "given": vocabulary.digest() if vocabulary else None,
         "start": start,
     }

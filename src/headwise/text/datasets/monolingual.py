@@ -148,7 +148,7 @@ def prepare_text(
         **text_request(config),
         "documents": documents,
         "drop_duplicates": documents and config.cleaning.drop_duplicates,
-        "subwords": subwords.model_dump(),
+        "subwords": subwords.model_dump(exclude={"copy_from"}),
         "symbols": list(symbols),
         "given": vocabulary.digest() if vocabulary else None,
     }

@@ -98,12 +98,12 @@ class PreparedData:
     def save(self, run: Path) -> None:
         """Write the subword model(s), and the record of subwords in the training text, into a run directory.
 
-        With a given subword model no record is written, because the model may have been trained on other text before.
-        Raises `TrainingError`.
+        With a given subword model and without `untrained` no record is written, because the model may have been trained
+        on other text before. Raises `TrainingError`.
         """
         self.subwords.save(run)
         request = read_manifest(self.directory)["request"]
-        if request["given_subwords"] is not None:
+        if request["given_subwords"] is not None and not request.get("untrained"):
             (run / SEEN).unlink(missing_ok=True)
             return
         tables = self.train.source_table, self.train.target_table
