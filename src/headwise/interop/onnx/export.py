@@ -1,0 +1,104 @@
+"""Export to ONNX Runtime: an encoder, a decoding step with a key/value cache, subwords, and search options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+from headwise.config import Config
+from headwise.files import write_text
+from headwise.interop import base
+from headwise.interop.base import Trained
+from headwise.interop.limits import inexpressible
+from headwise.interop.onnx.positions import EXPRESSIBLE as POSITIONS
+from headwise.interop.onnx.transformer import EMBEDDING, decoder_graph, encoder_graph
+from headwise.models.build import load_model
+from headwise.models.transformer import Transformer
+from headwise.text.tokens.numbering import FILE as VOCABULARY
+from headwise.text.tokens.numbering import Numbering
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
+
+_EXPRESSIBLE = (
+    *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "key_value_heads"),
+    *("norm", "final_norm", "normalization", "norm_epsilon", "activation", "gated", "feed_forward_bias"),
+    *("attention_bias", "logit_bias", "max_length", "share_embeddings", "scale_embeddings", "positions"),
+)
+_MOST_BYTES = 2**31 - 2**20  # protobuf's limit, less room for the nodes; larger tensors are in a file beside it
+SETTINGS = "headwise.json"
+
+
+class Exporter(base.Exporter):
+    """Writer of ONNX models."""
+
+    library = "ONNX Runtime"
+    precisions = ("float32", "int8")
+
+    def refuses(self, config: Config) -> str | None:  # noqa: D102
+        problems = inexpressible(config.model, _EXPRESSIBLE)
+        if config.model.positions not in POSITIONS:
+            problems.append(f"model.positions={config.model.positions}")
+        return f"the export has no {', '.join(problems)}" if problems else None
+
+    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
+        sizes = trained.subwords.source_size, trained.subwords.target_size
+        model = load_model(trained.run, *sizes, trained.config)
+        assert isinstance(model, Transformer)
+        for name, graph in (("encoder", encoder_graph), ("decoder", decoder_graph)):
+            _write(graph(model), folder / f"{name}.onnx", precision)
+        _write_text(trained.subwords, folder)
+        write_text(folder / SETTINGS, json.dumps(_settings(trained, precision), indent=2) + "\n")
+        return ["examples/onnx_translate.py searches with it; it needs onnxruntime, sentencepiece and numpy"]
+
+
+def _write(model: onnx.ModelProto, file: Path, precision: str) -> None:
+    """Write a model; in int8, matrices and embeddings are stored in 8 bits, and activations quantized as they come."""
+    large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > _MOST_BYTES
+    if precision == "float32":
+        onnx.save_model(
+            model, file, save_as_external_data=large, location=f"{file.name}.data" if large else None
+        )
+        return
+    add_pre_process_metadata(model)  # it is as small as preprocessing would make it
+    others = [node.name for node in model.graph.node if node.op_type == "Gather" and node.input[0] != EMBEDDING]
+    quantize_dynamic(
+        model,
+        file,
+        op_types_to_quantize=["MatMul", "Gather"],
+        per_channel=True,
+        weight_type=QuantType.QInt8,
+        nodes_to_exclude=others,
+        use_external_data_format=large,
+    )
+
+
+def _write_text(subwords: Subwords, folder: Path) -> None:
+    """Write the SentencePiece models, and the pieces in the order of their ids."""
+    subwords.save(folder)
+    if subwords.numbering is None:
+        source = tuple(subwords.source_pieces(range(subwords.source_size)))
+        target = None if subwords.joint else tuple(subwords.target_pieces(range(subwords.target_size)))
+        (folder / VOCABULARY).write_bytes(Numbering(source, target).content())
+
+
+def _settings(trained: Trained, precision: str) -> dict[str, Any]:
+    """Return special ids, search options and the files of the subwords."""
+    decoding = trained.config.decoding
+    names = [name for name in trained.subwords.content() if name != VOCABULARY]
+    return {
+        "precision": precision,
+        "pad": PAD,
+        "unknown": UNK,
+        "begin": BOS,
+        "end": EOS,
+        "source_subwords": names[0],
+        "target_subwords": names[-1],
+        "beam": decoding.beam,
+        "alpha": decoding.alpha,
+        "extra_length": decoding.extra_length,
+        "max_length": trained.config.model.max_length,
+    }
