@@ -28,7 +28,9 @@ _EXPRESSIBLE = (
     *("norm", "final_norm", "normalization", "norm_epsilon", "activation", "gated", "feed_forward_bias"),
     *("attention_bias", "logit_bias", "max_length", "share_embeddings", "scale_embeddings", "positions"),
 )
-_MOST_BYTES = 2**31 - 2**20  # protobuf's limit, less room for the nodes; larger tensors are in a file beside it
+_MOST_BYTES = (
+    2**31 - 2**20
+)  # protobuf's limit, less room for the nodes; larger tensors are in a file beside it
 SETTINGS = "headwise.json"
 
 
@@ -51,7 +53,8 @@ class Exporter(base.Exporter):
         for name, graph in (("encoder", encoder_graph), ("decoder", decoder_graph)):
             _write(graph(model), folder / f"{name}.onnx", precision)
         _write_text(trained.subwords, folder)
-        write_text(folder / SETTINGS, json.dumps(_settings(trained, precision), indent=2) + "\n")
+        settings = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in _settings(trained, precision).items()]
+        write_text(folder / SETTINGS, "{\n" + ",\n".join(settings) + "\n}\n")
         return ["examples/onnx_translate.py searches with it; it needs onnxruntime, sentencepiece and numpy"]
 
 
@@ -64,7 +67,9 @@ def _write(model: onnx.ModelProto, file: Path, precision: str) -> None:
         )
         return
     add_pre_process_metadata(model)  # it is as small as preprocessing would make it
-    others = [node.name for node in model.graph.node if node.op_type == "Gather" and node.input[0] != EMBEDDING]
+    others = [
+        node.name for node in model.graph.node if node.op_type == "Gather" and node.input[0] != EMBEDDING
+    ]
     quantize_dynamic(
         model,
         file,
@@ -86,19 +91,24 @@ def _write_text(subwords: Subwords, folder: Path) -> None:
 
 
 def _settings(trained: Trained, precision: str) -> dict[str, Any]:
-    """Return special ids, search options and the files of the subwords."""
-    decoding = trained.config.decoding
+    """Return special ids, the ids that no translation contains, the files of the subwords, and search options.
+
+    "cache" has heads and size of each of the decoder's inputs past.N.keys and past.N.values, in their order.
+    """
+    decoding, model = trained.config.decoding, trained.config.model
     names = [name for name in trained.subwords.content() if name != VOCABULARY]
+    heads = model.key_value_heads or model.heads
     return {
         "precision": precision,
         "pad": PAD,
         "unknown": UNK,
         "begin": BOS,
         "end": EOS,
-        "source_subwords": names[0],
-        "target_subwords": names[-1],
+        "never": [PAD, UNK, BOS],
+        "subwords": [names[0], names[-1]],
         "beam": decoding.beam,
         "alpha": decoding.alpha,
         "extra_length": decoding.extra_length,
-        "max_length": trained.config.model.max_length,
+        "max_length": model.max_length,
+        "cache": [[heads, model.key_size], [heads, model.value_size]] * model.decoder_layers,
     }

@@ -33,10 +33,13 @@ class Graph:
         self._inputs.append(helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtype), shape))
         return name
 
-    def output(self, value: str, name: str, dtype: str, shape: Sequence[int | str]) -> None:
-        """Return a value as an output of this name."""
-        self._nodes.append(helper.make_node("Identity", [value], [name]))
+    def output(self, value: str, name: str, dtype: str, shape: Sequence[int | str]) -> str:
+        """Make a value, which no node has used yet, an output of this name; return the name."""
+        assert not any(value in node.input for node in self._nodes), value
+        producer = next(node for node in self._nodes if value in node.output)
+        producer.output[list(producer.output).index(value)] = name
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtype), shape))
+        return name
 
     def constant(self, value: int | float | Sequence[int] | Tensor, name: str | None = None) -> str:
         """Store a constant; equal numbers and vectors are stored once, a tensor each time."""
@@ -65,7 +68,7 @@ class Graph:
     def model(self, description: str) -> onnx.ModelProto:
         """Return the graph as a model."""
         graph = helper.make_graph(
-            self._nodes, self._name, self._inputs, self._outputs, list(self._constants.values()), description
+            self._nodes, self._name, self._inputs, self._outputs, [*self._constants.values()], description
         )
         imports = [helper.make_operatorsetid("", OPERATOR_SET)]
         return helper.make_model(graph, opset_imports=imports, ir_version=_FORMAT, producer_name="headwise")

@@ -14,7 +14,9 @@ from headwise.models.transformer import Transformer
 from headwise.nn.layers import FeedForward, LayerNorm, Linear, Residual, RMSNorm
 from headwise.nn.multihead import MultiHeadAttention
 
-_LOWEST = torch.finfo(torch.float32).min / 2  # added to the scores of masked keys, as in `headwise.nn.attention`
+_LOWEST = (
+    torch.finfo(torch.float32).min / 2
+)  # added to the scores of masked keys, as in `headwise.nn.attention`
 
 
 class Past(Protocol):
@@ -39,7 +41,7 @@ class Network:
         return self._positions.add(x, embedding.table)
 
     def padding(self, mask: str) -> str:
-        """Return what is added to the scores, (batch, 1, 1, key), for a mask (batch, key) that is True on real tokens."""
+        """Return what is added to the scores, (batch, 1, 1, key), for a mask (batch, key), True = real token."""
         return self._op("Unsqueeze", self._op("Where", mask, 0.0, _LOWEST), [1, 2])
 
     def residual(self, around: Residual, x: str, sub_layer: Callable[[str], str]) -> str:

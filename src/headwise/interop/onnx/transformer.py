@@ -38,9 +38,7 @@ def encoder_graph(model: Transformer) -> onnx.ModelProto:
     for layer in model.encoder:
         assert isinstance(layer, EncoderLayer)
         attention, feed_forward = _attention(layer), layer.feed_forward
-        x = net.residual(
-            layer.around_attention, x, lambda y, a=attention: net.self_attention(a, y, padding)
-        )
+        x = net.residual(layer.around_attention, x, lambda y, a=attention: net.self_attention(a, y, padding))
         x = net.residual(layer.around_feed_forward, x, lambda y, f=feed_forward: net.feed_forward(f, y))
     x = net.norm(model.encoder_norm, x)
     for number, layer in enumerate(_decoder_layers(model)):
@@ -59,17 +57,23 @@ def decoder_graph(model: Transformer) -> onnx.ModelProto:
     padding_mask = graph.input("mask", "BOOL", ("sentences", "source"))
     net = Network(graph, model, graph.op("Shape", "past.0.keys", start=2, end=3))
     padding = net.padding(padding_mask)
+    layers = _decoder_layers(model)
+    memories = [
+        [graph.input(name, "FLOAT", shape) for name, shape in _memory(number, layer.cross_attention)]
+        for number, layer in enumerate(layers)
+    ]
     embeddings = graph.constant(model.target_embedding.weight, EMBEDDING)
     x = net.embed(embeddings, graph.op("Unsqueeze", token, [1]))  # (rows, 1, d_model)
-    for number, layer in enumerate(_decoder_layers(model)):
+    for number, layer in enumerate(layers):
         attention, cross, feed_forward = _attention(layer), layer.cross_attention, layer.feed_forward
-        cache = _Cache(graph, number, attention, parent)
-        memory = [graph.input(name, "FLOAT", shape) for name, shape in _memory(number, cross)]
+        cache, memory = _Cache(graph, number, attention, parent), memories[number]
         x = net.residual(
             layer.around_self_attention, x, lambda y, a=attention, c=cache: net.self_attention(a, y, past=c)
         )
         x = net.residual(
-            layer.around_cross_attention, x, lambda y, a=cross, m=memory: net.cross_attention(a, y, m, padding)
+            layer.around_cross_attention,
+            x,
+            lambda y, a=cross, m=memory: net.cross_attention(a, y, m, padding),
         )
         x = net.residual(layer.around_feed_forward, x, lambda y, f=feed_forward: net.feed_forward(f, y))
     hidden = graph.op("Squeeze", net.norm(model.decoder_norm, x), [1])  # (rows, d_model)
@@ -98,8 +102,7 @@ class _Cache:
         past = self._graph.input(f"past.{self._number}.{name}", "FLOAT", shape)
         joined = self._graph.op("Concat", self._graph.op("Gather", past, self._parent), new, axis=2)
         shape = ("rows", self._heads, "past + 1", size)
-        self._graph.output(joined, f"present.{self._number}.{name}", "FLOAT", shape)
-        return joined
+        return self._graph.output(joined, f"present.{self._number}.{name}", "FLOAT", shape)
 
 
 def _memory(number: int, cross: MultiHeadAttention) -> list[tuple[str, tuple[str | int, ...]]]:
