@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.interop.onnx.graph import Graph
 from headwise.interop.onnx.positions import GraphPositions
@@ -84,10 +84,11 @@ class Network:
         out = self._op("MatMul", weights, self._shared(layer, v, layer.value_size))
         return self._join(layer, self._positions.add_to_values(layer.positions, out, weights))
 
-    def cross_attention(
-        self, layer: MultiHeadAttention, x: str, memory: tuple[str, str], padding: str
-    ) -> str:
-        """Attend from x (rows, 1, d_model) to the memory; the beams of a sentence are queries over its memory."""
+    def cross_attention(self, layer: MultiHeadAttention, x: str, memory: Sequence[str], padding: str) -> str:
+        """Attend from x (rows, 1, d_model) to keys and values (sentences, heads, source, d_k and d_v).
+
+        The beams of a sentence are queries over its single memory.
+        """
         width = self._model.config.d_model
         sentences = self._op("Shape", padding, end=1)
         queries = self._op("Reshape", x, self._op("Concat", sentences, [-1, width], axis=0))
@@ -124,7 +125,7 @@ class Network:
 
     def _linear(self, x: str, *maps: Linear) -> str:
         product = self._op("MatMul", x, torch.cat([each.weight for each in maps]).t())
-        biases = [each.bias for each in maps if each.bias is not None]
+        biases: list[Tensor] = [each.bias for each in maps if each.bias is not None]
         return self._op("Add", product, torch.cat(biases)) if biases else product
 
     def _weights(self, layer: MultiHeadAttention, q: str, k: str, *added: str | None) -> str:
