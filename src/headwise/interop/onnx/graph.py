@@ -10,6 +10,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
+from headwise import __version__
+
 # ONNX Runtime 1.17 and newer read these versions; operator set 20 is the first that has Gelu.
 OPERATOR_SET = 20
 _FORMAT = 9
@@ -71,4 +73,10 @@ class Graph:
             self._nodes, self._name, self._inputs, self._outputs, [*self._constants.values()], description
         )
         imports = [helper.make_operatorsetid("", OPERATOR_SET)]
-        return helper.make_model(graph, opset_imports=imports, ir_version=_FORMAT, producer_name="headwise")
+        return helper.make_model(
+            graph,
+            opset_imports=imports,
+            ir_version=_FORMAT,
+            producer_name="headwise",
+            producer_version=__version__,
+        )
