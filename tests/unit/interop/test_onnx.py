@@ -190,7 +190,7 @@ def numbered(run: Path) -> None:
     ordinary = subwords.source_pieces(range(len(SPECIAL_PIECES), subwords.source_size))
     pieces = (*SPECIAL_PIECES, *reversed(ordinary))
     (run / "spm.model").unlink()
-    Subwords(*subwords.models, Numbering(pieces)).save(run)
+    Subwords(*subwords.models, Numbering(pieces, codes=True)).save(run)
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["subwords"]["kind"] = "imported"
     (run / "config.yaml").write_text(yaml.safe_dump(config))
@@ -198,13 +198,16 @@ def numbered(run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ends", "limits", "numbered"])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_the_example_translates_as_we_do(name: str, beam: int, tmp_path: Path) -> None:
+def test_the_example_translates_as_we_do(
+    name: str, beam: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Random translations rarely end; a bias of the end symbol makes most of them end before their limit."""
     end_bias = 0.0 if name == "limits" else 2.0
     run = trained_run(tmp_path / "run", share_embeddings="all", logit_bias=True, end_bias=end_bias, seed=beam)
     if name == "numbered":
         numbered(run)
     folder = exported(run)
+    assert ("a language code such as >>deu<<" in capsys.readouterr().err) == (name == "numbered")
     settings = folder / "headwise.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"beam": beam}))
     texts = [*ENGLISH, "", *GERMAN, "  two ☃☃ dogs  ", " ".join(ENGLISH)]

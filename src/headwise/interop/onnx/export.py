@@ -58,7 +58,14 @@ class Exporter(base.Exporter):
             for key, value in _settings(trained, precision).items()
         ]
         write_text(folder / SETTINGS, "{\n" + ",\n".join(settings) + "\n}\n")
-        return ["examples/onnx_translate.py searches with it; it needs onnxruntime, sentencepiece and numpy"]
+        notes = [
+            "examples/onnx_translate.py translates with it; it needs onnxruntime, sentencepiece and numpy"
+        ]
+        if trained.subwords.numbering is not None and trained.subwords.numbering.codes:
+            notes.append(
+                "a language code such as >>deu<< is one piece, which examples/onnx_translate.py doesn't split off"
+            )
+        return notes
 
 
 def _write(model: onnx.ModelProto, file: Path, precision: str) -> None:
