@@ -31,14 +31,22 @@ GERMAN = [
 
 
 def make_run(
-    directory: Path, *, seed: int = 0, size: int = 150, max_length: int = 40, **changes: Any
+    directory: Path,
+    *,
+    seed: int = 0,
+    size: int = 150,
+    joint: bool = True,
+    max_length: int = 40,
+    **changes: Any,
 ) -> Path:
     """Write the files that inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys."""
     directory.mkdir(parents=True, exist_ok=True)
     model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
     model |= {"max_length": max_length, "share_embeddings": "none", **changes}
     decoding = {"beam": 3, "extra_length": 4}
-    config = Config.from_tree({"model": model, "subwords": {"size": size}, "decoding": decoding})
+    config = Config.from_tree(
+        {"model": model, "subwords": {"size": size, "joint": joint}, "decoding": decoding}
+    )
     subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, directory)
     torch.manual_seed(seed)
     network = build_model(config.model, subwords.source_size, subwords.target_size)

@@ -85,14 +85,18 @@ class Importer(ABC):
 
 
 class Exporter(ABC):
-    """Writer of one format; `library` loads the result."""
+    """Writer of one format; `library` loads the result.
+
+    `precisions` are those in which it writes matrices, the default first.
+    """
 
     library: ClassVar[str]
+    precisions: ClassVar[tuple[str, ...]] = ("float32",)
 
     @abstractmethod
     def refuses(self, config: Config) -> str | None:
         """Return why the format can't express a model, naming the keys; None where it can."""
 
     @abstractmethod
-    def write(self, trained: Trained, folder: Path) -> list[str]:
-        """Write into an empty directory; return notes for the user."""
+    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:
+        """Write into an empty directory, in one of `precisions`; return notes for the user."""

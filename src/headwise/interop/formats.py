@@ -18,6 +18,7 @@ IMPORTERS = {
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian_export",
+    "onnx": "headwise.interop.onnx.export",
 }
 
 
@@ -39,9 +40,18 @@ def find_importer(source: Path, name: str | None = None) -> tuple[str, Importer]
 
 
 def find_exporter(name: str) -> Exporter:
-    """Return the exporter of this name; raises `ConfigError` that lists the known ones."""
+    """Return the exporter of this name.
+
+    Raises `ConfigError` for an unknown name, and where a package that it needs isn't installed; the extra of the same
+    name installs it.
+    """
     _check(name, EXPORTERS, "--to")
-    exporter: Exporter = importlib.import_module(EXPORTERS[name]).Exporter()
+    try:
+        exporter: Exporter = importlib.import_module(EXPORTERS[name]).Exporter()
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--to {name}: needs the package {error.name}, found none; run `pip install headwise[{name}]`"
+        ) from None
     return exporter
 
 

@@ -61,15 +61,23 @@ def open_trained(run: Path) -> Trained:
     return Trained(run, config, weights, subwords)
 
 
-def export_run(run: Path, exporter: Exporter, name: str, folder: Path) -> list[str]:
-    """Write a run in a format; return notes for the user.
+def export_run(
+    run: Path, exporter: Exporter, name: str, folder: Path, precision: str | None = None
+) -> list[str]:
+    """Write a run in a format, in one of its precisions, the first unless given; return notes for the user.
 
-    Raises `ConfigError` if the format can't express the model, and `CheckpointError` if `folder` exists.
+    Raises `ConfigError` if the format can't express the model or the precision, and `CheckpointError` if `folder`
+    exists.
     """
+    precision = precision or exporter.precisions[0]
+    if precision not in exporter.precisions:
+        raise ConfigError(
+            f"--precision: expected {' or '.join(exporter.precisions)} for --to {name}, found {precision!r}"
+        )
     if folder.exists():
         raise CheckpointError(f"{folder}: expected a new directory's name, found something there")
     trained = open_trained(run)
     if reason := exporter.refuses(trained.config):
         raise ConfigError(f"--to {name}: {exporter.library} can't express {run}: {reason}")
     with atomic_directory(folder) as written:
-        return exporter.write(trained, written)
+        return exporter.write(trained, written, precision)

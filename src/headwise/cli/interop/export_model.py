@@ -12,8 +12,11 @@ from headwise.cli.arguments import TrainedRun
 
 def command(
     run: TrainedRun,
-    to: Annotated[str, typer.Option("--to", help="The format, such as huggingface.")],
+    to: Annotated[str, typer.Option("--to", help="The format, such as huggingface or onnx.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="A new directory.")],
+    precision: Annotated[
+        str | None, typer.Option(help="Of the matrices: float32, or int8 where the format has it.")
+    ] = None,
 ) -> None:
     """Write a run's model for another toolkit.
 
@@ -24,7 +27,7 @@ def command(
     from headwise.interop.formats import find_exporter
     from headwise.interop.runs import export_run
 
-    notes = export_run(run, find_exporter(to), to, out)
+    notes = export_run(run, find_exporter(to), to, out, precision)
     for note in notes:
         typer.echo(f"headwise: {note}", err=True)
     typer.echo(f"headwise: {out}: {run} as {to}", err=True)

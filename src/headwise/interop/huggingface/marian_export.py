@@ -36,7 +36,7 @@ class Exporter(base.Exporter):
         problems = inexpressible(config.model, _EXPRESSIBLE)
         return f"it has no {', '.join(problems)}" if problems else None
 
-    def write(self, trained: Trained, folder: Path) -> list[str]:  # noqa: D102
+    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         config, generation = _configurations(trained)
         for name, content in (("config.json", config), ("generation_config.json", generation)):
             write_text(folder / name, _json(content))
