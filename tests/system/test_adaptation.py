@@ -63,6 +63,15 @@ def test_a_run_is_adapted_with_its_model_and_subwords(
     assert scores[str(adapted), str(new.source)] < 0.8 * scores[str(trained), str(new.source)]
 
 
+def without_end_of(run: Path, step: int) -> dict[str, object]:
+    """Return the result of a run without the scores of the average that the end of its first part has."""
+    content = result(run)
+    records = [
+        record for record in content["metrics"] if (record["kind"], record["step"]) != ("averaged", step)
+    ]
+    return {**content, "metrics": records}
+
+
 def toy_files(run: Path) -> tuple[str, str]:
     data = Config.of_run(run).data
     return data.source[0], data.target[0]
@@ -91,15 +100,12 @@ def test_a_resumed_adaptation_equals_an_uninterrupted_one(
     assert outcome.code == 0
     assert f"--mix: 30% of the examples from {trained}, against forgetting" in outcome.err
     assert "of them trained (frozen: encoder; LoRA of rank 2 on 10 matrices)" in outcome.err
-    assert program(*command(trained, new, *more, "--max-steps=6", "-o", parts)).code == 0
+    assert program(*command(trained, new, *more, "--max-steps=4", "-o", parts)).code == 0
     again = headwise(*command(trained, new, *more, "--max-steps=8", "-o", parts))
     assert again.code == 0, again.err
     assert "resuming from" in again.err
-    results = [result(parts), result(whole)]
-    for part in results:
-        part["metrics"] = [record for record in part["metrics"] if record["step"] != 6]
-        assert "lora.safetensors" in part
-    assert results[0] == results[1]
+    assert "lora.safetensors" in result(whole)
+    assert without_end_of(parts, 4) == without_end_of(whole, 4)
 
     before, after = load_file(trained / "model.safetensors"), load_file(whole / "model.safetensors")
     assert before.keys() == after.keys()
@@ -167,7 +173,7 @@ def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_pa
     assert program(*command(trained, new, *more, "--max-steps=8", "-o", whole)).code == 0
     assert program(*command(trained, new, *more, "--max-steps=4", "-o", parts)).code == 0
     assert headwise(*command(trained, new, *more, "--max-steps=8", "-o", parts)).code == 0
-    assert result(whole) == result(parts)
+    assert without_end_of(parts, 4) == without_end_of(whole, 4)
     again = program(
         "train", "--from", whole, *command(trained, new, *QUICK, "--max-steps=1", "-o", tmp_path / "next")[3:]
     )
