@@ -6,8 +6,10 @@ Example: python benchmarks/products.py --inputs 512 --outputs 2048 --rows 4096 -
 For each linear map of a Transformer: its output (y = x Wᵀ + b), the gradient of its inputs (dX = G W) and of its
 weights (dW = Gᵀ x). The ways take turns, and each turn has another number of rows, as batches have; oneDNN compiles
 code for each number. Prints GFLOP/s of torch (median) and the speed of the others relative to torch (median of the
-ratios within a turn). Sources: torch's BLAS (usually MKL), oneDNN as it is contained in torch
-(`torch.ops.mkldnn._linear_pointwise`; the gradient of the weights copies both factors), and Headwise's native library.
+ratios within a turn); with one thread by processor time, which other programs hardly change.
+
+Ways: torch's BLAS (usually MKL), oneDNN as it is contained in torch (`torch.ops.mkldnn._linear_pointwise`; the
+gradient of the weights copies both factors), and Headwise's native library.
 
 Environment variables that restrict a processor with AVX-512 to AVX2:
 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
@@ -96,6 +98,7 @@ def shapes(options: argparse.Namespace) -> list[tuple[int, int, int]]:
 
 def measure(rows: int, inputs: int, outputs: int, ways: dict[str, Products], turns: int) -> None:
     """Print the speed of the products of one linear map, one line for each direction."""
+    clock = time.perf_counter if torch.get_num_threads() > 1 else time.thread_time
     random = torch.Generator().manual_seed(0)
     x, gradient = (torch.randn(rows, width, generator=random) for width in (inputs, outputs))
     weight, bias = torch.randn(outputs, inputs, generator=random), torch.randn(outputs, generator=random)
@@ -108,9 +111,9 @@ def measure(rows: int, inputs: int, outputs: int, ways: dict[str, Products], tur
         times: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(turns + 1):
             for way, products in ways.items() if turn % 2 else reversed(ways.items()):
-                began = time.perf_counter()
+                began = clock()
                 compute(products, rows - turn)
-                times[way].append(time.perf_counter() - began)
+                times[way].append(clock() - began)
         speed = (
             2 * rows * inputs * outputs / statistics.median(times["torch"][1:]) / 1e9
         )  # the first is a warm-up

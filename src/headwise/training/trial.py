@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -249,8 +248,8 @@ def _time_products(
                 times[name][number].append(example.time(products))
         rounds += 1
     operations = sum(example.operations for example in examples)
-    # The first call is a warm-up.
-    return {name: operations / sum(statistics.median(t[1:]) for t in times[name]) for name in candidates}
+    # The fastest call counts; others may have been slowed down by other programs. The first one is a warm-up.
+    return {name: operations / sum(min(t[1:]) for t in times[name]) for name in candidates}
 
 
 def _training_seconds(config: Config, step: float) -> float:
