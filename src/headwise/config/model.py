@@ -189,7 +189,7 @@ class ModelConfig(Section):
     attention_bias: bool = False  # none in the paper's projections; Marian and torch.nn have them
     max_length: Length = 512  # maximum sequence length in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three matrices
-    logit_bias: bool = False  # a bias added to the logits (Marian)
+    logit_bias: bool = False  # a bias added to the logits (Marian); not for encoder-only models
     scale_embeddings: bool = True  # multiply embeddings by √d_model (section 3.4)
     embedding_norm: bool = False  # normalize embeddings + positions (BERT)
     segments: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = (

@@ -41,15 +41,17 @@ class Imported:
         config: the configuration of the new run.
         build: builds an untrained model of this configuration, whose parameters the tensors must fit.
         tensors: the parameters by the names that they have in that model.
-        text: the tokenizer.
+        text: the tokenizer; None for a model without text.
         notes: sentences on what was found, and on what differs from the original.
+        files: further files of the run directory, such as labels.
     """
 
     config: Config
     build: Callable[[], nn.Module]
     tensors: Tensors
-    text: SavableText
+    text: SavableText | None
     notes: list[str] = field(default_factory=list)
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -38,14 +38,15 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
         tensors[name] = tensor
     if extra := sorted(imported.tensors.keys() - shapes.keys()):
         raise CheckpointError(f"{source}: found {extra[0]}, which the model has no place for")
-    recipe = {
-        "configuration": imported.config.digest(),
-        "imported": source,
-        "steps": [],
-        "subwords": imported.text.digest(),
-    }
+    recipe = {"configuration": imported.config.digest(), "imported": source, "steps": []}
+    if imported.text is not None:
+        name = "subwords" if imported.config.task == "translation" else "vocabulary"
+        recipe[name] = imported.text.digest()
     with atomic_directory(run) as folder:
-        imported.text.save(folder)
+        if imported.text is not None:
+            imported.text.save(folder)
+        for name, content in imported.files.items():
+            write_bytes(folder / name, content)
         write_text(folder / "config.yaml", imported.config.to_yaml())
         content = save(tensors, {"headwise": json.dumps(recipe, sort_keys=True)})
         write_bytes(folder / "model.safetensors", content)

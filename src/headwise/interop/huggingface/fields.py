@@ -1,31 +1,40 @@
-"""The keys of config.json and generation_config.json that matter for models of the BART family, checked."""
+"""The keys of config.json and generation_config.json that matter for a model, checked."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headwise import bounds
-from headwise.config.base import Heads, Layers, Length, Natural, Probability, Width
+from headwise.config.base import Heads, Layers, Length, Natural, Probability, Section, Width
 from headwise.errors import CheckpointError
+from headwise.interop.huggingface.names import ACTIVATIONS
 from headwise.parsing.bounds import read_bounded
 from headwise.parsing.json_text import parse_object
 
 MOST_BYTES = 64 << 20  # of a JSON file
 
-_VocabularySize = Annotated[int, Field(gt=4, le=bounds.VOCABULARY)]
+VocabularySize = Annotated[int, Field(gt=4, le=bounds.VOCABULARY)]
 
 
-class Fields(BaseModel):
-    """What config.json must have; other keys don't affect the function."""
+class Keys(BaseModel):
+    """Base class of the keys of a kind of model; other keys don't affect the function."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
+
+Kind = TypeVar("Kind", bound=Keys)
+Made = TypeVar("Made", bound=Section)
+
+
+class Fields(Keys):
+    """What config.json must have for a model of the BART family."""
+
     model_type: Literal["marian", "pegasus"]
-    vocab_size: _VocabularySize
-    decoder_vocab_size: _VocabularySize | None = None
+    vocab_size: VocabularySize
+    decoder_vocab_size: VocabularySize | None = None
     d_model: Width
     encoder_layers: Layers
     decoder_layers: Layers
@@ -53,6 +62,11 @@ class Fields(BaseModel):
 
 
 def read_fields(source: Path) -> Fields:
+    """Read the keys of a model of the BART family; raises `CheckpointError` naming a key that can't be used."""
+    return read_keys(source, Fields)
+
+
+def read_keys(source: Path, kind: type[Kind]) -> Kind:
     """Read config.json and generation_config.json; raises `CheckpointError` naming a key that can't be used."""
     tree: dict[str, Any] = {}
     for name in ("config.json", "generation_config.json"):
@@ -61,10 +75,34 @@ def read_fields(source: Path) -> Fields:
             content = read_bounded(file, MOST_BYTES, CheckpointError, "a JSON object")
             tree |= parse_object(content, file, error=CheckpointError, finite=False)
     try:
-        return Fields.model_validate({key: value for key, value in tree.items() if value is not None})
+        return kind.model_validate({key: value for key, value in tree.items() if value is not None})
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"]))
         raise CheckpointError(
             f"{source / 'config.json'}: {key}: {problem['msg'].lower()}, found {str(problem['input'])[:60]!r}"
+        ) from None
+
+
+def unexpected(source: Path, key: str, expected: str, found: object) -> CheckpointError:
+    """Return the error for a value of config.json that Headwise can't express."""
+    return CheckpointError(f"{source / 'config.json'}: {key}: expected {expected}, found {str(found)[:60]!r}")
+
+
+def find_activation(source: Path, key: str, name: str) -> Any:
+    """Return Headwise's name of an activation; raises `CheckpointError` for one that it doesn't have."""
+    if name not in ACTIVATIONS:
+        raise unexpected(source, key, f"one of {', '.join(ACTIVATIONS)}", name)
+    return ACTIVATIONS[name]
+
+
+def make_config(source: Path, kind: type[Made], **values: Any) -> Made:
+    """Return a section of the configuration; raises `CheckpointError` for values that don't fit together."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise CheckpointError(
+            f"{source / 'config.json'}: {key and f'{key}: '}{problem['msg'].removeprefix('Value error, ')}"
         ) from None
