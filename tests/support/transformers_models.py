@@ -76,6 +76,9 @@ def metaspace(folder: Path) -> Any:
     all_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=special + all_bytes, show_progress=False)
     tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    tree = json.loads(tokenizer.to_str())
+    tree["added_tokens"] = tree["added_tokens"][: len(special)]  # bytes are pieces, but not found in texts
+    tokenizer = Tokenizer.from_str(json.dumps(tree))
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
     )

@@ -10,7 +10,7 @@ from headwise import bounds
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
 
 _WIDEST = 2**20  # heads times d_k or d_v
-_LARGEST_TABLE = 2**28  # elements of a position table: a gigabyte in float32
+LARGEST_TABLE = 2**28  # elements of a position table: a gigabyte in float32
 
 
 class MemoryEfficientConfig(Section):
@@ -226,9 +226,9 @@ class ModelConfig(Section):
         for name, size in (("d_k", self.key_size), ("d_v", self.value_size)):
             if self.heads * size > _WIDEST:
                 raise ValueError(f"heads times {name} must be at most {_WIDEST}, found {self.heads * size}")
-        if self.max_length * self.d_model > _LARGEST_TABLE:
+        if self.max_length * self.d_model > LARGEST_TABLE:
             raise ValueError(
-                f"max_length times d_model must be at most {_LARGEST_TABLE}, "
+                f"max_length times d_model must be at most {LARGEST_TABLE}, "
                 f"found max_length={self.max_length} and d_model={self.d_model}"
             )
         return self
