@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headwise import bounds
+from headwise.config import DecodingConfig
 from headwise.config.base import Heads, Layers, Length, Natural, Probability, Section, Width
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.names import ACTIVATIONS
@@ -29,7 +30,23 @@ Kind = TypeVar("Kind", bound=Keys)
 Made = TypeVar("Made", bound=Section)
 
 
-class Fields(Keys):
+class SymbolKeys(Keys):
+    """Symbols and search options of an encoder-decoder.
+
+    The options are here in older models, and in generation_config.json in newer ones.
+    """
+
+    pad_token_id: Natural
+    eos_token_id: Natural
+    decoder_start_token_id: Natural | None = None
+    num_beams: Annotated[int, Field(gt=0, le=bounds.BEAM)] | None = None
+    length_penalty: float | None = None
+    max_length: Length | None = None
+    bad_words_ids: list[list[Natural]] | None = None
+    forced_bos_token_id: Natural | None = None
+
+
+class Fields(SymbolKeys):
     """What config.json must have for a model of the BART family."""
 
     model_type: Literal["marian", "pegasus"]
@@ -50,15 +67,6 @@ class Fields(Keys):
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
-    pad_token_id: Natural
-    eos_token_id: Natural
-    decoder_start_token_id: Natural | None = None
-    # Generation, here in older models and in generation_config.json in newer ones.
-    num_beams: Annotated[int, Field(gt=0, le=bounds.BEAM)] | None = None
-    length_penalty: float | None = None
-    max_length: Length | None = None
-    bad_words_ids: list[list[Natural]] | None = None
-    forced_bos_token_id: Natural | None = None
 
 
 def read_fields(source: Path) -> Fields:
@@ -106,3 +114,16 @@ def make_config(source: Path, kind: type[Made], **values: Any) -> Made:
         raise CheckpointError(
             f"{source / 'config.json'}: {key and f'{key}: '}{problem['msg'].removeprefix('Value error, ')}"
         ) from None
+
+
+def search_options(fields: SymbolKeys, longest: int, notes: list[str]) -> DecodingConfig:
+    """Return the search options of the model's own generation, of at most `longest` tokens unless it says so."""
+    decoding = DecodingConfig(beam=fields.num_beams or 4)
+    decoding.extra_length = fields.max_length or longest
+    penalty = 1.0 if fields.length_penalty is None else fields.length_penalty
+    decoding.alpha = min(max(penalty, 0.0), bounds.ALPHA)
+    notes.append(
+        f"decoding.alpha={decoding.alpha:g} for length_penalty {penalty:g}: "
+        "Headwise divides by ((5 + |Y|) / 6)^alpha, transformers by |Y|^length_penalty"
+    )
+    return decoding

@@ -13,19 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise import bounds
-from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
+from headwise.config import Config, ModelConfig, SubwordConfig
 from headwise.errors import CheckpointError
 from headwise.interop.base import Imported, Tensors
-from headwise.interop.huggingface.fields import Fields, find_activation, make_config, read_fields
+from headwise.interop.huggingface.fields import (
+    Fields,
+    find_activation,
+    make_config,
+    read_fields,
+    search_options,
+)
 from headwise.interop.huggingface.marian_text import Rows, read_text
 from headwise.interop.huggingface.names import layer_names
+from headwise.interop.huggingface.tokenizer import NEVER
 from headwise.interop.residual import alternating, residual_dimension, sines_first
 from headwise.interop.tensors import folder_tensors
 from headwise.models.build import build_model
 from headwise.nn.positions import sinusoids
-
-_NEVER = -1e4  # logit
 
 
 def read(source: Path) -> Imported:
@@ -47,7 +51,7 @@ def read(source: Path) -> Imported:
     if tensors:
         raise CheckpointError(f"{source}: found tensor {min(tensors)}, which Headwise has no place for")
     notes: list[str] = []
-    decoding = _decoding(fields, notes)
+    decoding = search_options(fields, fields.max_position_embeddings, notes)
     kind = "bpe" if text.numbering is None else "imported"
     subwords = SubwordConfig(kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases)
     return Imported(
@@ -88,19 +92,6 @@ def _model(fields: Fields, source: Path) -> ModelConfig:
     )
 
 
-def _decoding(fields: Fields, notes: list[str]) -> DecodingConfig:
-    """Return the search options of the model's own generation."""
-    decoding = DecodingConfig(beam=fields.num_beams or 4)
-    decoding.extra_length = fields.max_length or fields.max_position_embeddings
-    penalty = 1.0 if fields.length_penalty is None else fields.length_penalty
-    decoding.alpha = min(max(penalty, 0.0), bounds.ALPHA)
-    notes.append(
-        f"decoding.alpha={decoding.alpha:g} for length_penalty {penalty:g}: "
-        "Headwise divides by ((5 + |Y|) / 6)^alpha, transformers by |Y|^length_penalty"
-    )
-    return decoding
-
-
 def _drop_positions(tensors: dict[str, Any], fields: Fields, source: Path) -> None:
     """Remove the position tables; raises `CheckpointError` if they aren't the paper's sinusoids."""
     for side in ("encoder", "decoder"):
@@ -128,7 +119,7 @@ def _logit_bias(tensors: dict[str, Any], rows: Rows) -> Tensor | None:
         )
     bias = bias[torch.tensor(rows.target)]
     if rows.copy is not None:
-        bias[rows.copy] = _NEVER
+        bias[rows.copy] = NEVER
     return bias if bool(bias.any()) else None
 
 

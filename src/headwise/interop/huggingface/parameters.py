@@ -46,10 +46,20 @@ class Parameters:
 
     def drop_copy(self, copy: str, original: str) -> None:
         """Leave out a tensor that is stored twice; raises `CheckpointError` if it differs from the original."""
-        if copy in self._left and not torch.equal(self._left.pop(copy)(), self._left[original]()):
+        if copy not in self._left:
+            return
+        equal = self.equal(copy, original)
+        del self._left[copy]
+        if not equal:
             raise CheckpointError(
                 f"{self._source}: expected {copy} to equal {original}, which it is tied to, found other numbers"
             )
+
+    def equal(self, first: str, second: str) -> bool:
+        """Whether two tensors are equal; raises `CheckpointError` if the second is missing."""
+        read = self.take(second)
+        self._left[second] = read
+        return torch.equal(self._left[first](), read())
 
     def finish(self) -> None:
         """Raise `CheckpointError` if a tensor is left."""
