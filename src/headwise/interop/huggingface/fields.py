@@ -74,12 +74,15 @@ def read_fields(source: Path) -> Fields:
     return read_keys(source, Fields)
 
 
-def read_keys(source: Path, kind: type[Kind]) -> Kind:
-    """Read config.json and generation_config.json; raises `CheckpointError` naming a key that can't be used."""
+def read_keys(source: Path, kind: type[Kind], main: str = "config.json") -> Kind:
+    """Read config.json, or another main file, and generation_config.json.
+
+    Raises `CheckpointError` naming a key that can't be used.
+    """
     tree: dict[str, Any] = {}
-    for name in ("config.json", "generation_config.json"):
+    for name in (main, "generation_config.json"):
         file = source / name
-        if name == "config.json" or file.is_file():
+        if name == main or file.is_file():
             content = read_bounded(file, MOST_BYTES, CheckpointError, "a JSON object")
             tree |= parse_object(content, file, error=CheckpointError, finite=False)
     try:
@@ -88,13 +91,15 @@ def read_keys(source: Path, kind: type[Kind]) -> Kind:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"]))
         raise CheckpointError(
-            f"{source / 'config.json'}: {key}: {problem['msg'].lower()}, found {str(problem['input'])[:60]!r}"
+            f"{source / main}: {key}: {problem['msg'].lower()}, found {str(problem['input'])[:60]!r}"
         ) from None
 
 
-def unexpected(source: Path, key: str, expected: str, found: object) -> CheckpointError:
-    """Return the error for a value of config.json that Headwise can't express."""
-    return CheckpointError(f"{source / 'config.json'}: {key}: expected {expected}, found {str(found)[:60]!r}")
+def unexpected(
+    source: Path, key: str, expected: str, found: object, file: str = "config.json"
+) -> CheckpointError:
+    """Return the error for a value of config.json, or of another file, that Headwise can't express."""
+    return CheckpointError(f"{source / file}: {key}: expected {expected}, found {str(found)[:60]!r}")
 
 
 def find_activation(source: Path, key: str, name: str) -> Any:

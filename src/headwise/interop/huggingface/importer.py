@@ -15,11 +15,11 @@ from headwise.parsing.json_text import read_json
 MODEL_TYPES = {
     "marian": "marian",
     "pegasus": "marian",
-    "bert": "bert",
-    "gpt2": "gpt2",
-    "llama": "llama",
-    "t5": "t5",
-    "vit": "vit",
+    "bert": "imports.bert",
+    "gpt2": "imports.gpt2",
+    "llama": "imports.llama",
+    "t5": "imports.t5",
+    "vit": "imports.vit",
 }
 
 

@@ -27,6 +27,7 @@ from headwise.interop.huggingface.fields import (
     read_keys,
     unexpected,
 )
+from headwise.interop.huggingface.labels import read_labels
 from headwise.interop.huggingface.parameters import Parameters, changed
 from headwise.interop.huggingface.tokenizer import Rows, read_original, take_over
 from headwise.models.build import build_encoder_only
@@ -71,7 +72,6 @@ HEADS = {
     "question_answering": {"head.output": "qa_outputs"},
 }
 PREDICTIONS = "cls.predictions"  # whose bias is the logits'
-_MOST_LABELS = 100_000
 
 
 class Fields(Keys):
@@ -114,7 +114,7 @@ def read(source: Path) -> Imported:
     if mask is None and task == "masked_language_model":
         raise CheckpointError(f"{original.file}: expected a piece for mask_token, found none")
     text, rows = take_over(original, special, mask)
-    labels = _labels(fields, task, source)
+    labels = read_labels(source, fields.id2label) if task in ("classification", "tagging") else []
     parameters = _parameters(source, task, model, rows)
     notes = [f"task {task}, from {fields.architectures[0]}"]
     files = (
@@ -171,19 +171,6 @@ def _model(fields: Fields, source: Path) -> ModelConfig:
         dropout=fields.hidden_dropout_prob,
         attention_dropout=fields.attention_probs_dropout_prob,
     )
-
-
-def _labels(fields: Fields, task: str, source: Path) -> list[str]:
-    """Return the labels in the order of their ids; without any, there are two of `transformers`' own."""
-    if task not in ("classification", "tagging"):
-        return []
-    found = fields.id2label or {"0": "LABEL_0", "1": "LABEL_1"}
-    if len(found) > _MOST_LABELS or any(str(number) not in found for number in range(len(found))):
-        raise unexpected(source, "id2label", f"a label for each id from 0 to {len(found) - 1}", list(found))
-    labels = [found[str(number)] for number in range(len(found))]
-    if len(set(labels)) < max(len(labels), 2) or not all(labels):
-        raise unexpected(source, "id2label", "two or more different labels", labels)
-    return labels
 
 
 def _config(

@@ -17,7 +17,7 @@ from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Wi
 from headwise.config.model import LARGEST_TABLE
 from headwise.interop.base import Imported
 from headwise.interop.huggingface.fields import find_activation, make_config, read_keys, unexpected
-from headwise.interop.huggingface.language_model import Keys, language_model
+from headwise.interop.huggingface.imports.language_model import Keys, language_model
 from headwise.interop.huggingface.parameters import Parameters
 
 LAYER = {

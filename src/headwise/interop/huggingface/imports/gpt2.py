@@ -15,7 +15,7 @@ from headwise.interop.huggingface.fields import (
     read_keys,
     unexpected,
 )
-from headwise.interop.huggingface.language_model import Keys, language_model
+from headwise.interop.huggingface.imports.language_model import Keys, language_model
 from headwise.interop.huggingface.parameters import Parameters, Read, changed
 
 # Their names of a layer's parts, and ours. The matrices are transposed there.
