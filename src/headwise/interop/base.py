@@ -10,13 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.images.prepared import ImageFormat
 from headwise.models.weights import Weights
 from headwise.text.tokens.subwords import Subwords
+from headwise.text.tokens.vocabulary import Vocabulary
 
 # Tensors by name: each is read, converted to float32 and released again when it is called.
 Tensors = Mapping[str, Callable[[], Tensor]]
@@ -55,19 +57,34 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A trained translation run, to be exported."""
+class TrainedRun:
+    """A trained run, to be exported."""
 
     run: Path
     config: Config
     weights: Weights
-    subwords: Subwords
 
     def tensor(self, name: str) -> Tensor:
         """Return a parameter in float32; raises `CheckpointError` if it isn't finite."""
         tensor = self.weights.get(name)
         assert tensor is not None, name
         return tensor
+
+
+@dataclass(frozen=True)
+class Trained(TrainedRun):
+    """A trained translation run."""
+
+    subwords: Subwords
+
+
+@dataclass(frozen=True)
+class TrainedSingle(TrainedRun):
+    """A trained run of a task on single texts or images; it has a vocabulary or the format of its images."""
+
+    vocabulary: Vocabulary | None
+    labels: list[str]
+    form: ImageFormat | None
 
 
 class Importer(ABC):
@@ -87,14 +104,19 @@ class Importer(ABC):
 
 
 class Exporter(ABC):
-    """Writer of one format; `library` loads the result."""
+    """Writer of one format; `library` loads the result, `tasks` are those whose runs it can express."""
 
     library: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]] = ("translation",)
 
     @abstractmethod
     def refuses(self, config: Config) -> str | None:
         """Return why the format can't express a model, naming the keys; None where it can."""
 
     @abstractmethod
-    def write(self, trained: Trained, folder: Path) -> list[str]:
-        """Write into an empty directory; return notes for the user."""
+    def write(self, trained: Any, folder: Path) -> list[str]:
+        """Write a run into an empty directory; return notes for the user.
+
+        `trained` is a `Trained`, or a `TrainedSingle` for another task than translation. Raises `ConfigError` for
+        weights that the format can't express.
+        """

@@ -17,7 +17,7 @@ IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.importer",
 }
 EXPORTERS = {
-    "huggingface": "headwise.interop.huggingface.marian_export",
+    "huggingface": "headwise.interop.huggingface.exporter",
 }
 
 

@@ -12,6 +12,7 @@ from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import atomic_directory, write_bytes, write_text
 from headwise.interop.base import Exporter, Imported, Trained
+from headwise.interop.single import open_single
 from headwise.models.build import build_model, fitting, weightless
 from headwise.models.weights import check_finite, read_recipe
 from headwise.text.tokens.subwords import Subwords
@@ -69,8 +70,9 @@ def export_run(run: Path, exporter: Exporter, name: str, folder: Path) -> list[s
     """
     if folder.exists():
         raise CheckpointError(f"{folder}: expected a new directory's name, found something there")
-    trained = open_trained(run)
-    if reason := exporter.refuses(trained.config):
+    config = Config.of_run(run, *exporter.tasks)
+    if reason := exporter.refuses(config):
         raise ConfigError(f"--to {name}: {exporter.library} can't express {run}: {reason}")
+    trained = open_trained(run) if config.task == "translation" else open_single(run, config)
     with atomic_directory(folder) as written:
         return exporter.write(trained, written)

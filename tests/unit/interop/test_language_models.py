@@ -281,8 +281,8 @@ LLAMA_HOSTILE = {
     "wide heads": (edit("config.json", head_dim=2**20), "heads times d_k must be at most"),
     "a small output": (edit_tensors(lm_head__weight=torch.zeros(7, 24)), "expected at least"),
     "another beginning": (
-        edit("tokenizer.json", "post_processor", "single", 0, SpecialToken={"id": "<unk>", "type_id": 0}),
-        "expected '<s>' before a text",
+        edit("tokenizer.json", "post_processor", "single", 0, SpecialToken={"id": "<x>", "type_id": 0}),
+        "post_processor: expected a piece before a text",
     ),
 }
 

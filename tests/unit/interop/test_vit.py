@@ -171,7 +171,10 @@ HOSTILE = {
     "fewer labels": (edit("config.json", id2label={"0": "a", "1": "b"}), "output.weight of shape"),
     "no deviation": (edit(PROCESSOR, image_std=[0.0, 1.0, 1.0]), "image_std"),
     "a mean too many": (edit(PROCESSOR, image_mean=[0.5] * 4), "image_mean: expected a number for each of 3"),
-    "another scale": (edit(PROCESSOR, rescale_factor=1.0), "rescale_factor: expected 1/255"),
+    "another scale": (
+        edit(PROCESSOR, rescale_factor=0.3),
+        "rescale_factor: expected 1 divided by the largest",
+    ),
     "numbers that aren't": (
         edit_tensors(vit__embeddings__cls_token=torch.full((1, 1, 24), float("nan"))),
         "expected finite numbers",

@@ -16,7 +16,7 @@ from headwise.interop.huggingface.fields import MOST_BYTES
 from headwise.parsing.bounds import read_bounded
 from headwise.parsing.json_text import read_json
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
-from headwise.text.tokens.subwords import BOS, EOS
+from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.tokenizer_json import (
     numbered_pieces,
     opening_piece,
@@ -87,7 +87,7 @@ def read_original(source: Path, size: int) -> Original:
         content = read_bounded(file, MOST_BYTES, CheckpointError, "a tokenizer of the library tokenizers")
     elif (source / "vocab.txt").is_file():
         file = source / "vocab.txt"
-        content = _wordpiece(file, _settings(source))
+        content = _wordpiece(file, read_settings(source))
     elif (source / "merges.txt").is_file():
         file = source / "merges.txt"
         content = _byte_level(source)
@@ -96,7 +96,7 @@ def read_original(source: Path, size: int) -> Original:
             f"{source}: expected {TOKENIZER_FILE}, vocab.txt, or vocab.json and merges.txt, found none of them"
         )
     tree = parse_tokenizer(content, str(file))
-    return Original(file, tree, numbered_pieces(tree, size, str(file)), _settings(source))
+    return Original(file, tree, numbered_pieces(tree, size, str(file)), read_settings(source))
 
 
 def take_over(
@@ -134,10 +134,9 @@ def take_over(
     order = [*first, *(number for number in range(len(pieces)) if number not in used)]
     ordered = [MISSING[i] if row == _NONE else pieces[row] for i, row in enumerate(order)]
     opening = opening_piece(original.tree)
-    if opening is not None and opening not in (special[BOS], special[EOS]):
+    if opening is not None and opening not in ids:
         raise CheckpointError(
-            f"{original.file}: post_processor: expected {special[BOS] or special[EOS]!r} before a text, "
-            f"found {opening[:40]!r}"
+            f"{original.file}: post_processor: expected a piece before a text, found {opening[:40]!r}"
         )
     tree = renumbered(
         original.tree,
@@ -149,8 +148,8 @@ def take_over(
     return ImportedVocabulary(content, origin=str(original.file)), Rows(order)
 
 
-def _settings(source: Path) -> dict[str, Any]:
-    """Return the settings of tokenizer_config.json and special_tokens_map.json."""
+def read_settings(source: Path) -> dict[str, Any]:
+    """Return the settings of tokenizer_config.json and special_tokens_map.json; raises `CheckpointError`."""
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         file = source / name

@@ -63,6 +63,13 @@ def sentinels(pieces: Sequence[str]) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if piece.startswith(_SENTINEL) and piece.endswith(">"))
 
 
+def is_unigram(file: Path) -> bool:
+    """Whether a tokenizer.json is of that kind; raises `CheckpointError` if it isn't JSON."""
+    tree = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+    model = tree.get("model") if isinstance(tree, dict) else None
+    return isinstance(model, dict) and model.get("type") == "Unigram"
+
+
 def read_unigram(file: Path) -> Unigram:
     """Read a tokenizer.json; raises `CheckpointError` if it isn't a Unigram tokenizer, or is damaged."""
     tree = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)

@@ -19,7 +19,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing.bounds import read_bounded
 from headwise.text.tokens.numbering import SPECIAL_PIECES
 from headwise.text.tokens.subwords import BOS, EOS, SPECIAL, UNK
-from headwise.text.tokens.tokenizer_json import MOST_BYTES, parse_tokenizer, parts_of
+from headwise.text.tokens.tokenizer_json import MOST_BYTES, opening_piece, parse_tokenizer, parts_of
 from headwise.text.tokens.vocabulary import LINE_END, MASK, TOKENIZER_FILE, Vocabulary
 
 MISSING = tuple(f"<no {piece[1:]}" for piece in SPECIAL_PIECES)  # names of symbols that a model lacks
@@ -50,8 +50,14 @@ class ImportedVocabulary(Vocabulary):
         special = {token["id"] for token in tree["added_tokens"] if token.get("special") is True}
         self.symbols = (MASK,) if len(SPECIAL) in special else ()
         self.missing = tuple(i for i in SPECIAL if self._pieces[i] == MISSING[i])
+        opening = opening_piece(tree)
+        if opening is not None and opening not in vocabulary:
+            raise CheckpointError(
+                f"{origin}: post_processor: expected a piece of the vocabulary, found {opening[:40]!r}"
+            )
+        self.opens = opening is not None
         self.begin = EOS if BOS in self.missing else BOS
-        self.opens = tree.get("post_processor") is not None
+        self.begin = self.begin if opening is None else vocabulary[opening]
         self.spelling = spelling_of(tree, origin)
         self.leads = self.spelling == "spaces"
         ordinary = [token for token in tree["added_tokens"] if token["id"] >= self.ordinary]

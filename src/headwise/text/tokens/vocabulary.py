@@ -168,16 +168,21 @@ class Pieces(Vocabulary):
     def __init__(self, model: bytes, *, origin: str = "subword model") -> None:
         """Read a serialized model; raises `CheckpointError` where it wasn't created by `learn`."""
         self._model = model
-        self._processor = read_processor(model, origin)
-        self.size = self._processor.vocab_size()
+        self.processor = read_processor(model, origin)
+        self.size = self.processor.vocab_size()
         first = len(SPECIAL)
-        while first < self.size and self._processor.is_control(first):
+        while first < self.size and self.processor.is_control(first):
             first += 1
-        self.symbols = tuple(self._processor.id_to_piece(i) for i in range(len(SPECIAL), first))
-        if first == self.size or self._processor.id_to_piece(first) != LINE_END:
+        self.symbols = tuple(self.processor.id_to_piece(i) for i in range(len(SPECIAL), first))
+        if first == self.size or self.processor.id_to_piece(first) != LINE_END:
             raise CheckpointError(
                 f"{origin}: expected a subword model of single texts, found one of sentence pairs"
             )
+
+    @property
+    def lowercases(self) -> bool:
+        """Whether the model lower-cases what it encodes."""
+        return self.processor.normalize("A") == "a"
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Pieces:
@@ -187,16 +192,16 @@ class Pieces(Vocabulary):
         return cls(train_model(texts, config, **lossless, **learned))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:  # noqa: D102
-        return self._processor.encode(list(texts), num_threads=1)
+        return self.processor.encode(list(texts), num_threads=1)
 
     def piece(self, number: int) -> str:  # noqa: D102
-        return self._processor.id_to_piece(int(number))
+        return self.processor.id_to_piece(int(number))
 
     def spelled(self, number: int) -> bytes:  # noqa: D102
         if number < self.line_end:
             return _UNKNOWN.encode() if number == UNK else b""
         piece = self.piece(number)
-        if self._processor.is_byte(int(number)):
+        if self.processor.is_byte(int(number)):
             return bytes([int(piece[1:-1], 16)])  # <0xE2>
         return piece.replace(_SPACE, " ").encode()
 

@@ -7,12 +7,10 @@ a normalization of the embeddings.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
-from torch import nn
 
 from headwise import bounds
 from headwise.config import Config, ModelConfig, SubwordConfig
@@ -30,14 +28,7 @@ from headwise.interop.huggingface.fields import (
 from headwise.interop.huggingface.labels import read_labels
 from headwise.interop.huggingface.parameters import Parameters, changed
 from headwise.interop.huggingface.tokenizer import Rows, read_original, take_over
-from headwise.models.build import build_encoder_only
-from headwise.models.output_heads import (
-    ClassificationHead,
-    HeadedEncoder,
-    MaskedTokenHead,
-    SpanHead,
-    TaggingHead,
-)
+from headwise.interop.single import LABELLED, encoder_builder
 from headwise.text.datasets.examples import LABELS_FILE
 from headwise.text.tokens.imported import ImportedVocabulary
 
@@ -118,19 +109,17 @@ def read(source: Path) -> Imported:
     parameters = _parameters(source, task, model, rows)
     notes = [f"task {task}, from {fields.architectures[0]}"]
     files = (
-        {LABELS_FILE: (json.dumps(labels, ensure_ascii=False) + "\n").encode()} if task in _LABELLED else {}
+        {LABELS_FILE: (json.dumps(labels, ensure_ascii=False) + "\n").encode()} if task in LABELLED else {}
     )
+    config = _config(source, task, model, text, labels, notes)
     return Imported(
-        _config(source, task, model, text, labels, notes),
-        _builder(task, model, text.size, len(labels)),
+        config,
+        encoder_builder(config, text.size, len(labels)),
         parameters,
         text,
         notes,
         files,
     )
-
-
-_LABELLED = ("classification", "tagging", "question_answering")
 
 
 def _task(fields: Fields, source: Path) -> str:
@@ -201,17 +190,6 @@ def _are_spans(labels: list[str]) -> bool:
     return bool(kinds) and all(
         label == "O" or (label[:2] in ("B-", "I-") and label[2:] in kinds and label[2:]) for label in labels
     )
-
-
-def _builder(task: str, model: ModelConfig, size: int, labels: int) -> Callable[[], nn.Module]:
-    def head() -> nn.Module:
-        if task == "classification":
-            return ClassificationHead(model, labels)
-        if task == "tagging":
-            return TaggingHead(model, labels)
-        return SpanHead(model) if task == "question_answering" else MaskedTokenHead(model, size)
-
-    return lambda: HeadedEncoder(build_encoder_only(model, size), head())
 
 
 def parameter_names(model: ModelConfig, task: str) -> dict[str, str]:

@@ -60,7 +60,8 @@ def language_model(
         for key, number in (("pad_token_id", fields.pad_token_id), ("bos_token_id", fields.bos_token_id))
     )
     end = _piece(original, fields.ends, source, "eos_token_id")
-    text, rows = take_over(original, [pad or original.named("pad_token"), original.unknown, begin, end])
+    pad, begin = original.named("pad_token") or pad, original.named("bos_token") or begin
+    text, rows = take_over(original, [pad, original.unknown, begin, end])
     model.logit_bias = bool(rows.missing)
     found: dict[str, Any] = dict(parameters)
     for name, read in embeddings.items():

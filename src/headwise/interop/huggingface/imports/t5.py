@@ -31,8 +31,8 @@ from headwise.interop.huggingface.fields import (
 )
 from headwise.interop.huggingface.marian_text import Rows, numbered, subwords_of
 from headwise.interop.huggingface.parameters import Parameters, changed
-from headwise.interop.huggingface.tokenizer import NEVER
-from headwise.interop.huggingface.unigram import read_unigram, sentinels
+from headwise.interop.huggingface.tokenizer import NEVER, read_settings
+from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
 from headwise.models.build import build_model
 from headwise.text.tokens.numbering import open_processor
 from headwise.text.tokens.subwords import Subwords, read_file
@@ -218,14 +218,16 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     file, model = source / "tokenizer.json", None
     if (source / "spiece.model").is_file():
         model = read_file(source / "spiece.model")
-    if file.is_file():
+    if file.is_file() and (model is None or is_unigram(file)):
         unigram = read_unigram(file)
         pieces, model = list(unigram.pieces), unigram.model() if model is None else model
     elif model is not None:
         file = source / "spiece.model"
         processor = open_processor(model, str(file))
         pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
-        count = min(_SENTINELS, max(0, fields.vocab_size - len(pieces)))
+        count = read_settings(source).get("extra_ids", _SENTINELS)
+        room = max(0, fields.vocab_size - len(pieces))
+        count = min(count, room) if isinstance(count, int) and count >= 0 else room
         pieces += [f"<extra_id_{number}>" for number in reversed(range(count))]
     else:
         raise CheckpointError(f"{source}: expected spiece.model or tokenizer.json, found neither")

@@ -36,7 +36,8 @@ LAYER = {
 }
 PATCHES = "vit.embeddings.patch_embeddings.projection"
 PROCESSOR = "preprocessor_config.json"
-FULL = 255  # the maximum value of a pixel
+_FULL = 255  # the maximum value of a pixel in most files
+_MOST_FULL = 65535
 _ARCHITECTURES = ("ViTForImageClassification",)
 _Sides = Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)]
 _Channels = Literal[1, 3]
@@ -65,7 +66,7 @@ class ProcessorFields(Keys):
     """What preprocessor_config.json must have."""
 
     do_rescale: bool = True
-    rescale_factor: float = 1 / FULL
+    rescale_factor: Annotated[float, Field(ge=1 / _MOST_FULL, le=1.0)] = 1 / _FULL
     do_normalize: bool = True
     image_mean: list[Annotated[float, Field(ge=-1e6, le=1e6)]] = Field(default_factory=lambda: [0.5] * 3)
     image_std: list[Annotated[float, Field(ge=bounds.SMALLEST, le=1e6)]] = Field(
@@ -138,8 +139,10 @@ def _format(source: Path, fields: Fields, shape: tuple[int, int, int]) -> ImageF
     options = (
         read_keys(source, ProcessorFields, PROCESSOR) if (source / PROCESSOR).is_file() else ProcessorFields()
     )
-    if not options.do_rescale or abs(options.rescale_factor * FULL - 1) > 1e-6:
-        raise unexpected(source, "rescale_factor", "1/255", options.rescale_factor, PROCESSOR)
+    full = round(1 / options.rescale_factor)
+    if not options.do_rescale or abs(options.rescale_factor * full - 1) > 1e-6:
+        found = options.rescale_factor if options.do_rescale else None
+        raise unexpected(source, "rescale_factor", "1 divided by the largest pixel", found, PROCESSOR)
     mean, deviation = options.image_mean, options.image_std
     if not options.do_normalize:
         mean, deviation = [0.0] * shape[0], [1.0] * shape[0]
@@ -147,7 +150,7 @@ def _format(source: Path, fields: Fields, shape: tuple[int, int, int]) -> ImageF
         if len(values) != shape[0]:
             raise unexpected(source, key, f"a number for each of {shape[0]} channels", values, PROCESSOR)
     classes = read_labels(source, fields.id2label)
-    return ImageFormat(shape, FULL, tuple(mean), tuple(deviation), tuple(classes))
+    return ImageFormat(shape, full, tuple(mean), tuple(deviation), tuple(classes))
 
 
 def parameter_names(model: ModelConfig) -> dict[str, str]:
