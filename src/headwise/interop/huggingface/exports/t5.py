@@ -25,7 +25,6 @@ from headwise.interop.huggingface.exports.bert import needed
 from headwise.interop.huggingface.exports.tokenizer import as_json, byte_pairs, sentence_steps
 from headwise.interop.huggingface.imports.t5 import OUTPUT, SHARED, layer_names
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS
-from headwise.interop.huggingface.unigram import sentinels
 from headwise.interop.limits import inexpressible
 from headwise.text.tokens.numbering import SPECIAL_PIECES, open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
@@ -103,10 +102,7 @@ def _rows(subwords: Subwords, run: Path) -> list[int]:
             f"{run}: expected the pieces of its SentencePiece model, found none for {lacking!r}"
         )
     rows = [numbers[piece] for piece in own]
-    more = reversed(sentinels(pieces)) if own[-1:] == ["<extra_id_0>"] else sentinels(pieces)
-    rows += [numbers[piece] for piece in more if numbers[piece] not in rows]
-    rest = set(range(len(SPECIAL), len(pieces))) - set(rows)
-    return rows + sorted(rest)
+    return rows + sorted(set(range(len(SPECIAL), len(pieces))) - set(rows))
 
 
 def _check(trained: Trained, rows: list[int]) -> None:
