@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headwise.cli.main import run as headwise
 from headwise.interop.formats import find_importer
@@ -50,10 +50,21 @@ def wordpiece(folder: Path, *, lowercase: bool = True) -> Any:
     return _saved(folder, tokenizer, names, model_input_names=inputs)
 
 
-def byte_level(folder: Path) -> Any:
-    """Train GPT-2's kind of tokenizer, whose one symbol is between documents, and save it."""
+def byte_level(folder: Path, pattern: str | None = None) -> Any:
+    """Train GPT-2's kind of tokenizer, whose one symbol is between documents, and save it.
+
+    With a pattern, it normalizes text and splits it by the pattern before, as those of Llama 3 and Qwen2 do.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if pattern is not None:
+        tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(pattern), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=330,
@@ -199,6 +210,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
         "expected a JSON object",
     ),
     "a vast vocabulary": (edit("config.json", vocab_size=10**12), "vocab_size: "),
+    "a larger vocabulary": (edit("config.json", vocab_size=2**22), "expected at most 65536 fewer pieces"),
     "a small vocabulary": (edit("config.json", vocab_size=20), "expected a different id from 0 to 19"),
     "an unknown model": (edit("tokenizer.json", "model", type="Unigram"), "expected one of BPE, WordPiece"),
     "an unknown normalizer": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import TextDecoder, load_vocabulary
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
+
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX  # noqa: E402
 
 from transformers_models import (  # noqa: E402 - needs transformers
     HARD,
@@ -58,9 +61,11 @@ def write_gpt2(folder: Path, *, steps: int = 0, **changes: Any) -> Path:
     return _written(model, tokenizer, folder, steps)
 
 
-def write_llama(folder: Path, *, steps: int = 0, bytes_only: bool = False, **changes: Any) -> Path:
-    """Write a Llama directory with the tokenizer of Llama 2 or, with `bytes_only`, one of Llama 3's kind."""
-    tokenizer = byte_level(folder) if bytes_only else metaspace(folder)
+def write_llama(
+    folder: Path, *, kind: str = "Llama", steps: int = 0, bytes_only: bool = False, **changes: Any
+) -> Path:
+    """Write a directory of a Llama-shaped model, with the tokenizer of Llama 2 or with Qwen2's (`bytes_only`)."""
+    tokenizer = byte_level(folder, PRETOKENIZE_REGEX) if bytes_only else metaspace(folder)
     settings = {
         "vocab_size": len(tokenizer),
         "hidden_size": 24,
@@ -74,7 +79,7 @@ def write_llama(folder: Path, *, steps: int = 0, bytes_only: bool = False, **cha
         "eos_token_id": tokenizer.eos_token_id,
         **changes,
     }
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings))
+    model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**settings))
     return _written(model, tokenizer, folder, steps)
 
 
@@ -100,6 +105,8 @@ KINDS = {
     "gpt2 trained": (write_gpt2, {"steps": 60, "n_inner": 40, "activation_function": "gelu"}),
     "llama": (write_llama, {}),
     "llama trained": (write_llama, {"steps": 60}),
+    "mistral": (write_llama, {"kind": "Mistral", "sliding_window": None, "head_dim": 6}),
+    "qwen2": (write_llama, {"kind": "Qwen2", "bytes_only": True, "tie_word_embeddings": True}),
     "llama tied": (write_llama, {"tie_word_embeddings": True, "bytes_only": True, "num_key_value_heads": 4}),
     "llama biases": (
         write_llama,
@@ -129,7 +136,8 @@ def test_the_tokenizer_splits_as_at_home(directory: Path, tmp_path: Path) -> Non
         assert [rows[i] for i in ids] == tokenizer(text)["input_ids"]
         decoder = TextDecoder(vocabulary)
         decoded = "".join(map(decoder.feed, ids)) + decoder.end()
-        assert decoded in (text, f" {text}")  # Llama 2 puts a space before each text
+        # Llama 2 puts a space before each text, and Qwen2 composes characters.
+        assert decoded in (text, f" {text}", unicodedata.normalize("NFC", text))
     end = tokenizer.eos_token
     assert 3 not in vocabulary.encode(f"a{end}b")  # a user's text can't end itself
     assert rows[3] == tokenizer.eos_token_id
@@ -269,6 +277,11 @@ GPT2_HOSTILE = {
     "two ends of lines": (edit("tokenizer.json", decoder=None), "decoder: expected ByteLevel"),
 }
 LLAMA_HOSTILE = {
+    "a sliding window": (
+        edit("config.json", model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=4),
+        "sliding_window: expected none",
+    ),
+    "another class": (edit("config.json", model_type="qwen2"), "expected one of Qwen2ForCausalLM"),
     "scaled angles": (
         edit("config.json", rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}),
         "rope_parameters: expected rope_type default",

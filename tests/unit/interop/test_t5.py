@@ -206,6 +206,7 @@ HOSTILE = {
     "a piece twice": (edit("tokenizer.json", "model", vocab=[["a", 0.0], ["a", 0.0]]), "found one twice"),
     "no unknown": (edit("tokenizer.json", "model", unk_id=10**9), "model.unk_id: expected an id from 0 to"),
     "a small vocabulary": (edit("config.json", vocab_size=20), "expected at most vocab_size=20 pieces"),
+    "a larger vocabulary": (edit("config.json", vocab_size=2**22), "and at most 65536 fewer"),
     "a vast vocabulary": (edit("config.json", vocab_size=10**12), "vocab_size: "),
     "another width": (edit("config.json", d_model=32), "of shape"),
     "a vast head": (edit("config.json", d_kv=2**20), "heads times d_k must be at most"),

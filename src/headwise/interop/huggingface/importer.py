@@ -18,6 +18,8 @@ MODEL_TYPES = {
     "bert": "imports.bert",
     "gpt2": "imports.gpt2",
     "llama": "imports.llama",
+    "mistral": "imports.llama",
+    "qwen2": "imports.llama",
     "t5": "imports.t5",
     "vit": "imports.vit",
 }

@@ -15,6 +15,7 @@ from headwise.errors import CheckpointError
 from headwise.parsing.json_text import parse_object
 
 MOST_BYTES = 64 << 20  # of a file; the largest in use have 33 MB
+MOST_UNUSED = 1 << 16  # rows of a matrix without a piece, which make its size a round number
 _MODELS = ("BPE", "WordPiece", "WordLevel")
 _PARTS = {
     "normalizer": (
@@ -82,12 +83,17 @@ def parts_of(tree: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
 def numbered_pieces(tree: Mapping[str, Any], size: int, origin: str) -> list[str]:
     """Return the piece of each id of a model with `size` embeddings; ids without a piece get a name of their own.
 
-    Raises `CheckpointError` for an id without an embedding, and if two pieces have the same id.
+    Raises `CheckpointError` for an id without an embedding, if two pieces have the same id, and if there are far more
+    embeddings than pieces.
     """
-    pieces: list[str | None] = [None] * size
     ids = dict(tree["model"]["vocab"])
     for token in tree.get("added_tokens", []):
         ids.setdefault(token["content"], token["id"])
+    if size > len(ids) + MOST_UNUSED:
+        raise CheckpointError(
+            f"{origin}: expected at most {MOST_UNUSED} fewer pieces than the {size} of config.json, found {len(ids)}"
+        )
+    pieces: list[str | None] = [None] * size
     for piece, number in ids.items():
         if number >= size or pieces[number] is not None:
             raise CheckpointError(

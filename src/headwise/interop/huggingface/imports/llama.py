@@ -1,4 +1,4 @@
-"""Llama of `transformers` (Touvron et al. 2023), and models of its shape.
+"""Llama of `transformers` (Touvron et al. 2023), and models of its shape: Mistral and Qwen2 without sliding windows.
 
 Rotary positions, whose pairs are halves of a head; RMSNorm before each sub-layer; SwiGLU; groups of heads that share
 keys and values.
@@ -6,9 +6,11 @@ keys and values.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
 
 from headwise import bounds
@@ -31,13 +33,18 @@ LAYER = {
     "input_layernorm": "around_attention.norm",
     "post_attention_layernorm": "around_feed_forward.norm",
 }
-_ARCHITECTURES = ("LlamaForCausalLM",)
+_ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+}
 _Base = Annotated[float, Field(gt=1.0, le=bounds.ROTARY_BASE)]
 
 
 class Fields(Keys):
     """What config.json must have."""
 
+    model_type: Literal["llama", "mistral", "qwen2"]
     hidden_size: Width
     intermediate_size: Width
     num_hidden_layers: Layers
@@ -54,12 +61,27 @@ class Fields(Keys):
     mlp_bias: bool = False
     attention_dropout: Probability = 0.0
     tie_word_embeddings: bool = False
+    sliding_window: Length | None = None
+    use_sliding_window: bool | None = None
+
+    def has_bias(self, part: str) -> bool:
+        """Whether a part of a layer, by its name there, has a bias; Qwen2 has one of queries, keys and values."""
+        if self.model_type == "qwen2":
+            return part in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+        return (
+            self.attention_bias if part.startswith("self_attn") else self.mlp_bias and part.startswith("mlp")
+        )
 
 
 def read(source: Path) -> Imported:
     """Read a Llama directory; raises `CheckpointError` for what Headwise can't express."""
     fields = read_keys(source, Fields)
-    fields.check(source, _ARCHITECTURES)
+    fields.check(source, (_ARCHITECTURES[fields.model_type],))
+    slides = (
+        fields.model_type == "mistral" if fields.use_sliding_window is None else fields.use_sliding_window
+    )
+    if slides and (fields.sliding_window or fields.max_position_embeddings) < fields.max_position_embeddings:
+        raise unexpected(source, "sliding_window", "none", fields.sliding_window)
     model = _model(fields, source)
     left = Parameters(source)
     words, output = "model.embed_tokens.weight", "lm_head.weight"
@@ -70,11 +92,13 @@ def read(source: Path) -> Imported:
         left.drop((f"model.layers.{number}.self_attn.rotary_emb.inv_freq",))  # stored by old versions
         for theirs, ours in LAYER.items():
             names[f"layers.{number}.{ours}.weight"] = f"model.layers.{number}.{theirs}.weight"
-            if (fields.attention_bias and theirs.startswith("self_attn")) or (
-                fields.mlp_bias and theirs.startswith("mlp")
-            ):
+            if fields.has_bias(theirs):
                 names[f"layers.{number}.{ours}.bias"] = f"model.layers.{number}.{theirs}.bias"
     found = left.take_all(names)
+    if model.attention_bias:
+        for number in range(model.decoder_layers):
+            name = f"layers.{number}.self_attention.output.bias"
+            found.setdefault(name, partial(torch.zeros, model.d_model))
     embeddings = {"embedding.weight": left.take(words)}
     if not fields.tie_word_embeddings:
         embeddings["output_projection.weight"] = left.take(output)
@@ -104,7 +128,7 @@ def _model(fields: Fields, source: Path) -> ModelConfig:
         activation=find_activation(source, "hidden_act", fields.hidden_act),
         gated=True,
         feed_forward_bias=fields.mlp_bias,
-        attention_bias=fields.attention_bias,
+        attention_bias=fields.has_bias("self_attn.q_proj"),
         positions="rotary",
         position_options={"rotary": {"pairs": "halves", "base": _base(fields, source)}},
         share_embeddings="all" if fields.tie_word_embeddings else "none",

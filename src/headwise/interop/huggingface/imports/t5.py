@@ -36,6 +36,7 @@ from headwise.interop.huggingface.unigram import is_unigram, read_unigram, senti
 from headwise.models.build import build_model
 from headwise.text.tokens.numbering import open_processor
 from headwise.text.tokens.subwords import Subwords, read_file
+from headwise.text.tokens.tokenizer_json import MOST_UNUSED
 
 _ARCHITECTURES = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
 SHARED, OUTPUT = "shared.weight", "lm_head.weight"
@@ -231,9 +232,10 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
         pieces += [f"<extra_id_{number}>" for number in reversed(range(count))]
     else:
         raise CheckpointError(f"{source}: expected spiece.model or tokenizer.json, found neither")
-    if len(pieces) > fields.vocab_size:
+    if not fields.vocab_size - MOST_UNUSED <= len(pieces) <= fields.vocab_size:
         raise CheckpointError(
-            f"{file}: expected at most vocab_size={fields.vocab_size} pieces, found {len(pieces)}"
+            f"{file}: expected at most vocab_size={fields.vocab_size} pieces, and at most {MOST_UNUSED} fewer, "
+            f"found {len(pieces)}"
         )
     pieces += [f"<unused {number}>" for number in range(len(pieces), fields.vocab_size)]
     ordered, order = numbered(pieces, fields, file)
