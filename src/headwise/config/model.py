@@ -10,7 +10,7 @@ from headwise import bounds
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
 
 _WIDEST = 2**20  # heads times d_k or d_v
-_LARGEST_TABLE = 2**28  # elements of a position table: a gigabyte in float32
+LARGEST_TABLE = 2**28  # elements of a position table: a gigabyte in float32
 
 
 class MemoryEfficientConfig(Section):
@@ -189,7 +189,7 @@ class ModelConfig(Section):
     attention_bias: bool = False  # none in the paper's projections; Marian and torch.nn have them
     max_length: Length = 512  # maximum sequence length in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three matrices
-    logit_bias: bool = False  # a bias added to the logits (Marian)
+    logit_bias: bool = False  # a bias added to the logits (Marian); not for encoder-only models
     scale_embeddings: bool = True  # multiply embeddings by √d_model (section 3.4)
     embedding_norm: bool = False  # normalize embeddings + positions (BERT)
     segments: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = (
@@ -226,9 +226,9 @@ class ModelConfig(Section):
         for name, size in (("d_k", self.key_size), ("d_v", self.value_size)):
             if self.heads * size > _WIDEST:
                 raise ValueError(f"heads times {name} must be at most {_WIDEST}, found {self.heads * size}")
-        if self.max_length * self.d_model > _LARGEST_TABLE:
+        if self.max_length * self.d_model > LARGEST_TABLE:
             raise ValueError(
-                f"max_length times d_model must be at most {_LARGEST_TABLE}, "
+                f"max_length times d_model must be at most {LARGEST_TABLE}, "
                 f"found max_length={self.max_length} and d_model={self.d_model}"
             )
         return self

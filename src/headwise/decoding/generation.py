@@ -58,7 +58,15 @@ class GenerationOptions:
 
 def first_token(config: Config, vocabulary: Vocabulary) -> int:
     """Return the id from which a text's first token is predicted: the end of the document or line before it."""
+    if vocabulary.begin is not None:
+        return vocabulary.begin
     return EOS if config.language_model.lines_are_documents else vocabulary.line_end
+
+
+def read_prompt(config: Config, vocabulary: Vocabulary, text: str, origin: str) -> list[int]:
+    """Return the ids from which the continuation of a text is predicted; raises `DataError` for unknown characters."""
+    ids = refuse_unknown(vocabulary, text, origin)
+    return ids if ids and not vocabulary.opens else [first_token(config, vocabulary), *ids]
 
 
 def load_language_model(
@@ -168,18 +176,14 @@ class Generator:
         that aren't in the vocabulary.
         """
         documents = self.config.language_model.lines_are_documents
-        start = first_token(self.config, self.vocabulary)
-        ids = [start, *refuse_unknown(self.vocabulary, prompt, "prompt")]
-        # Special symbols never occur within a text; neither do line ends where each line is a document.
-        last = self.vocabulary.line_end
-        forbidden = [i for i in range(last + 1) if i != (EOS if documents else last)]
+        ids = read_prompt(self.config, self.vocabulary, prompt, "prompt")
         decoders = [TextDecoder(self.vocabulary) for _ in range(samples)]
         steps = generate_ids(
             self.model,
             ids,
             options or GenerationOptions(),
             samples=samples,
-            forbidden=forbidden,
+            forbidden=self.vocabulary.outside(documents),
             end=EOS if documents else None,
             prefix=self.config.model.prefix,
         )

@@ -10,13 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.images.prepared import ImageFormat
 from headwise.models.weights import Weights
 from headwise.text.tokens.subwords import Subwords
+from headwise.text.tokens.vocabulary import Vocabulary
 
 # Tensors by name: each is read, converted to float32 and released again when it is called.
 Tensors = Mapping[str, Callable[[], Tensor]]
@@ -41,31 +43,48 @@ class Imported:
         config: the configuration of the new run.
         build: builds an untrained model of this configuration, whose parameters the tensors must fit.
         tensors: the parameters by the names that they have in that model.
-        text: the tokenizer.
+        text: the tokenizer; None for a model without text.
         notes: sentences on what was found, and on what differs from the original.
+        files: further files of the run directory, such as labels.
     """
 
     config: Config
     build: Callable[[], nn.Module]
     tensors: Tensors
-    text: SavableText
+    text: SavableText | None
     notes: list[str] = field(default_factory=list)
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A trained translation run, to be exported."""
+class TrainedRun:
+    """A trained run, to be exported."""
 
     run: Path
     config: Config
     weights: Weights
-    subwords: Subwords
 
     def tensor(self, name: str) -> Tensor:
         """Return a parameter in float32; raises `CheckpointError` if it isn't finite."""
         tensor = self.weights.get(name)
         assert tensor is not None, name
         return tensor
+
+
+@dataclass(frozen=True)
+class Trained(TrainedRun):
+    """A trained translation run."""
+
+    subwords: Subwords
+
+
+@dataclass(frozen=True)
+class TrainedSingle(TrainedRun):
+    """A trained run of a task on single texts or images; it has a vocabulary or the format of its images."""
+
+    vocabulary: Vocabulary | None
+    labels: list[str]
+    form: ImageFormat | None
 
 
 class Importer(ABC):
@@ -85,12 +104,14 @@ class Importer(ABC):
 
 
 class Exporter(ABC):
-    """Writer of one format; `library` loads the result.
+    """Writer of one format.
 
-    `precisions` are those in which it writes matrices, the default first.
+    `library` loads the result; `tasks` are those whose runs it can express, and `precisions` those in which it writes
+    matrices, the default first.
     """
 
     library: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]] = ("translation",)
     precisions: ClassVar[tuple[str, ...]] = ("float32",)
 
     @abstractmethod
@@ -98,5 +119,9 @@ class Exporter(ABC):
         """Return why the format can't express a model, naming the keys; None where it can."""
 
     @abstractmethod
-    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:
-        """Write into an empty directory, in one of `precisions`; return notes for the user."""
+    def write(self, trained: Any, folder: Path, precision: str) -> list[str]:
+        """Write a run into an empty directory, in one of `precisions`; return notes for the user.
+
+        `trained` is a `Trained`, or a `TrainedSingle` for another task than translation. Raises `ConfigError` for
+        weights that the format can't express.
+        """

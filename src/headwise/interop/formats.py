@@ -14,10 +14,10 @@ from headwise.interop.base import Exporter, Importer
 
 # In the order in which a source is compared with them.
 IMPORTERS = {
-    "huggingface": "headwise.interop.huggingface.marian",
+    "huggingface": "headwise.interop.huggingface.importer",
 }
 EXPORTERS = {
-    "huggingface": "headwise.interop.huggingface.marian_export",
+    "huggingface": "headwise.interop.huggingface.exporter",
     "onnx": "headwise.interop.onnx.export",
 }
 

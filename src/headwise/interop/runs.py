@@ -12,6 +12,7 @@ from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import atomic_directory, write_bytes, write_text
 from headwise.interop.base import Exporter, Imported, Trained
+from headwise.interop.single import open_single
 from headwise.models.build import build_model, fitting, weightless
 from headwise.models.weights import check_finite, read_recipe
 from headwise.text.tokens.subwords import Subwords
@@ -38,14 +39,15 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
         tensors[name] = tensor
     if extra := sorted(imported.tensors.keys() - shapes.keys()):
         raise CheckpointError(f"{source}: found {extra[0]}, which the model has no place for")
-    recipe = {
-        "configuration": imported.config.digest(),
-        "imported": source,
-        "steps": [],
-        "subwords": imported.text.digest(),
-    }
+    recipe = {"configuration": imported.config.digest(), "imported": source, "steps": []}
+    if imported.text is not None:
+        name = "subwords" if imported.config.task == "translation" else "vocabulary"
+        recipe[name] = imported.text.digest()
     with atomic_directory(run) as folder:
-        imported.text.save(folder)
+        if imported.text is not None:
+            imported.text.save(folder)
+        for name, content in imported.files.items():
+            write_bytes(folder / name, content)
         write_text(folder / "config.yaml", imported.config.to_yaml())
         content = save(tensors, {"headwise": json.dumps(recipe, sort_keys=True)})
         write_bytes(folder / "model.safetensors", content)
@@ -76,8 +78,9 @@ def export_run(
         )
     if folder.exists():
         raise CheckpointError(f"{folder}: expected a new directory's name, found something there")
-    trained = open_trained(run)
-    if reason := exporter.refuses(trained.config):
+    config = Config.of_run(run, *exporter.tasks)
+    if reason := exporter.refuses(config):
         raise ConfigError(f"--to {name}: {exporter.library} can't express {run}: {reason}")
+    trained = open_trained(run) if config.task == "translation" else open_single(run, config)
     with atomic_directory(folder) as written:
         return exporter.write(trained, written, precision)

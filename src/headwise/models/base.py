@@ -35,7 +35,36 @@ class State(ABC):
         """Keep only these sentences, with all their beams, in this order."""
 
 
-class Seq2Seq(nn.Module, ABC):
+class Projecting(nn.Module, ABC):
+    """Base class of models that end in a projection to logits."""
+
+    @property
+    @abstractmethod
+    def output_weight(self) -> Tensor:
+        """Weight of the output projection, (size, d_model)."""
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """Bias of the output projection, (size,), if it has one."""
+        return None
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Return the logits (…, size) of hidden states (…, d_model)."""
+        bias = None if self.output_bias is None else self.output_bias.to(hidden.dtype)
+        return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype), bias)
+
+    def projection(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x (tokens, n) and W (size, n) such that x Wᵀ are the logits of hidden states (tokens, d_model).
+
+        Losses fused with the projection take them. A bias is a column of W, for an input that is always 1.
+        """
+        if self.output_bias is None:
+            return hidden, self.output_weight
+        weight = torch.cat([self.output_weight, self.output_bias[:, None]], dim=1)
+        return torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1), weight
+
+
+class Seq2Seq(Projecting):
     """Base class of sequence-to-sequence models, from source ids to target ids.
 
     `compute_dtype` is the dtype of the activations; parameters stay in float32. `unused` names the keys of the model
@@ -66,34 +95,9 @@ class Seq2Seq(nn.Module, ABC):
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:
         """Decode target_input (batch, target) with teacher forcing; returns hidden states (batch, target, d_model)."""
 
-    @property
-    @abstractmethod
-    def output_weight(self) -> Tensor:
-        """Weight of the output projection, (target_size, d_model)."""
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """Bias of the output projection, (target_size,), if it has one."""
-        return None
-
     def forward(self, source: Tensor, source_mask: Tensor, target_input: Tensor) -> Tensor:
         """Encode, and decode with teacher forcing; returns hidden states (batch, target, d_model)."""
         return self.decode(self.encode(source, source_mask), target_input)
-
-    def project(self, hidden: Tensor) -> Tensor:
-        """Return the logits (…, target_size) of hidden states (…, d_model)."""
-        bias = None if self.output_bias is None else self.output_bias.to(hidden.dtype)
-        return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype), bias)
-
-    def projection(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x (tokens, n) and W (target_size, n) such that x Wᵀ are the logits of hidden states (tokens, d_model).
-
-        Losses fused with the projection take them. A bias is a column of W, for an input that is always 1.
-        """
-        if self.output_bias is None:
-            return hidden, self.output_weight
-        weight = torch.cat([self.output_weight, self.output_bias[:, None]], dim=1)
-        return torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1), weight
 
     @property
     def device(self) -> torch.device:

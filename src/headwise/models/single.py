@@ -6,19 +6,19 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from headwise.config import ModelConfig
+from headwise.models.base import Projecting
 from headwise.models.transformer import InputEmbedding
 from headwise.nn.embedding import look_up
 
 
-class SingleText(nn.Module):
+class SingleText(Projecting):
     """Base class of models over ids of one vocabulary.
 
     `compute_dtype` is the dtype of the activations; parameters stay in float32. With `share_embeddings` none, the
-    output projection has its own weights, otherwise those of the embedding. `unused` names the keys of the model
-    configuration that have no effect on it.
+    output projection has its own weights, otherwise those of the embedding; with `logit_bias`, a bias. `unused` names
+    the keys of the model configuration that have no effect on it.
     """
 
     unused: ClassVar[tuple[str, ...]] = ()
@@ -33,17 +33,17 @@ class SingleText(nn.Module):
         if config.share_embeddings == "none":
             self.output_projection = nn.Linear(config.d_model, size, bias=False)
             nn.init.normal_(self.output_projection.weight, std=config.d_model**-0.5)
+        self.logit_bias = nn.Parameter(torch.zeros(size)) if config.logit_bias else None
 
     @property
-    def output_weight(self) -> Tensor:
-        """Weight of the output projection, (size, d_model), for losses fused with the projection."""
+    def output_weight(self) -> Tensor:  # noqa: D102
         if self.config.share_embeddings == "none":
             return self.output_projection.weight
         return self.embedding.weight
 
-    def project(self, hidden: Tensor) -> Tensor:
-        """Return the logits (…, size) of hidden states (…, d_model)."""
-        return functional.linear(hidden, self.output_weight.to(hidden.dtype))
+    @property
+    def output_bias(self) -> Tensor | None:  # noqa: D102
+        return self.logit_bias
 
     def look_up(self, tokens: Tensor) -> Tensor:
         """Return the embeddings (…, d_model) of tokens (…) in the activations' dtype, without scaling and positions."""

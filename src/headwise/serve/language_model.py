@@ -7,11 +7,9 @@ from typing import Any
 
 import torch
 
-from headwise.decoding.generation import GenerationOptions, Generator, first_token
+from headwise.decoding.generation import GenerationOptions, Generator, read_prompt
 from headwise.decoding.sampling import shaped
 from headwise.serve.requests import ContinueRequest, TextRequest
-from headwise.text.tokens.subwords import EOS
-from headwise.text.tokens.vocabulary import refuse_unknown
 
 SHOWN = 20  # most tokens of a distribution in an answer
 
@@ -25,14 +23,13 @@ def next_json(generator: Generator, request: TextRequest) -> dict[str, Any]:
     characters.
     """
     model, vocabulary = generator.model, generator.vocabulary
-    ids = [first_token(generator.config, vocabulary), *refuse_unknown(vocabulary, request.text, "text")]
+    ids = read_prompt(generator.config, vocabulary, request.text, "text")
     context = ids[-model.max_length :]
     device = next(model.parameters()).device
     tokens = torch.tensor([context], device=device)
     prefix = tokens.new_full((1,), len(context)) if generator.config.model.prefix else None
     log_probs, _ = model.step(tokens, model.start(len(context)), prefix)
-    documents, last = generator.config.language_model.lines_are_documents, vocabulary.line_end
-    log_probs[:, [i for i in range(last + 1) if i != (EOS if documents else last)]] = -torch.inf
+    log_probs[:, vocabulary.outside(generator.config.language_model.lines_are_documents)] = -torch.inf
     kept, kept_ids = shaped(log_probs, request.temperature, request.top_k, request.top_p)
     sampling = torch.zeros(log_probs.size(1), dtype=torch.float64).index_put_(
         (kept_ids[0].cpu(),), kept[0].cpu()

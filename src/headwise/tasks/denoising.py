@@ -195,7 +195,7 @@ def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens
 def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:
     """Return the text of ids as one line, with special symbols by their names."""
     pieces = [
-        vocabulary.piece(int(i)) if i < vocabulary.line_end else vocabulary.decode([int(i)]) for i in ids
+        vocabulary.piece(int(i)) if i < vocabulary.ordinary else vocabulary.decode([int(i)]) for i in ids
     ]
     return "".join(pieces).replace("\n", "\\n")
 

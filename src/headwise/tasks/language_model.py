@@ -61,7 +61,8 @@ def score_text(
     nll = 0.0
     for batch, scored in _scoring_batches(ids, first, length, stride, max(1, batch_tokens // length)):
         hidden = model(batch.inputs.to(device))[scored.to(device)]
-        nll += smoothed_cross_entropy(hidden, model.output_weight, batch.outputs[scored].to(device))[1].item()
+        targets = batch.outputs[scored].to(device)
+        nll += smoothed_cross_entropy(*model.projection(hidden), targets)[1].item()
     return TextScore(nll, len(ids), characters)
 
 
@@ -111,7 +112,7 @@ class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
             chosen = predicted.to(self.device)
             hidden, targets = self.model(inputs, batch.prefix.to(self.device))[chosen], outputs[chosen]
         smoothing = self.config.training.label_smoothing
-        total, nll = smoothed_cross_entropy(hidden, self.model.output_weight, targets, smoothing)
+        total, nll = smoothed_cross_entropy(*self.model.projection(hidden), targets, smoothing)
         return LossSum(total, nll, batch.target_tokens)
 
     def _scores(self) -> dict[str, float]:

@@ -34,7 +34,7 @@ from headwise.text.batches.masking import MASK, Masking, cut_documents, cut_runn
 from headwise.text.datasets.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Pieces, Vocabulary, load_vocabulary
+from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
 from headwise.training.loss import LossSum
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
@@ -260,9 +260,9 @@ def _read_files(
 
 
 def _around_masks(line: str, vocabulary: Vocabulary) -> list[str]:
-    """Split a line at <mask>; a space before it is removed if subwords begin with their space."""
+    """Split a line at <mask>; a space before it is removed if it belongs to the word after it."""
     *before, last = line.split(MASK)
-    if isinstance(vocabulary, Pieces):
+    if vocabulary.leads:
         before = [part.removesuffix(" ") for part in before]
     return [*before, last]
 
@@ -286,8 +286,9 @@ def _fill(line: str, ids: list[int], model: HeadedEncoder, vocabulary: Vocabular
     tokens = torch.tensor([ids], device=next(model.parameters()).device)
     hidden = model(tokens)[tokens == vocabulary.symbol(MASK)]
     logits = model.head(hidden, model.encoder.embedding.weight).float()
-    logits[:, : vocabulary.line_end + 1] = -torch.inf  # exclude special symbols
-    best = logits.softmax(dim=-1).topk(min(_CANDIDATES, vocabulary.size - vocabulary.line_end - 1))
+    excluded = [*range(vocabulary.ordinary), vocabulary.line_end]
+    logits[:, excluded] = -torch.inf
+    best = logits.softmax(dim=-1).topk(min(_CANDIDATES, vocabulary.size - len(set(excluded))))
     candidates = [
         [
             {"token": vocabulary.decode([i]), "probability": p}
@@ -296,7 +297,7 @@ def _fill(line: str, ids: list[int], model: HeadedEncoder, vocabulary: Vocabular
         for numbers, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     filled, *rest = _around_masks(line, vocabulary)
-    for mask_candidates, part in zip(candidates, rest, strict=True):
-        filled += mask_candidates[0]["token"] + part
+    for number, part in zip(best.indices[:, 0].tolist(), rest, strict=True):
+        filled = vocabulary.appended(filled, number) + part
     filled = filled.strip()
     return Prediction(filled, {"text": line, "filled": filled, "candidates": candidates})

@@ -69,8 +69,11 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
         ({"source": [*SPECIAL_PIECES, 4]}, "expected a list of pieces"),
         ({"source": None}, "expected a list of pieces"),
         ({"target": "abcde"}, "target: expected a list of pieces"),
-        ({"codes": 1}, "expected source, target and codes"),
-        ({"more": 1}, "expected source, target and codes"),
+        ({"codes": 1}, "expected source, target, codes and symbols"),
+        ({"symbols": ["b"]}, "symbols: expected a list of pieces"),
+        ({"symbols": ["</s>"]}, "symbols: expected a list of pieces"),
+        ({"symbols": "a"}, "symbols: expected a list of pieces"),
+        ({"more": 1}, "expected source, target, codes and symbols"),
     ],
 )
 def test_a_damaged_list_gets_a_sentence(changes: dict[str, Any], sentence: str) -> None:

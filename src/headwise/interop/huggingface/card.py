@@ -5,36 +5,67 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwise import __version__
-from headwise.interop.base import Trained
+from headwise.config import Config
+from headwise.interop.base import Trained, TrainedRun, TrainedSingle
 from headwise.models.weights import read_recipe
 from headwise.training.monitor import read_metrics
 
+# The Hub's names of the tasks.
+_TAGS = {
+    "translation": "translation",
+    "language_model": "text-generation",
+    "masked_language_model": "fill-mask",
+    "classification": "text-classification",
+    "tagging": "token-classification",
+    "question_answering": "question-answering",
+    "image_classification": "image-classification",
+}
 
-def model_card(trained: Trained, architecture: str) -> str:
+
+def model_card(trained: TrainedRun, architecture: str) -> str:
     """Return README.md with the metadata that the Hub reads."""
     config, recipe = trained.config, read_recipe(trained.run / "model.safetensors")
-    data = [Path(file).name for file in (*config.data.source, *config.data.target)]
+    data = [Path(file).name for file in (*config.data.source, *config.data.target, *config.data.text)]
+    tag = _TAGS[config.task]
     lines = [
         "---",
         "library_name: transformers",
-        "pipeline_tag: translation",
-        "tags: [headwise, translation]",
+        f"pipeline_tag: {tag}",
+        f"tags: [headwise, {tag}]",
         "---",
         "",
         f"# {trained.run.name}",
         "",
         f"A Transformer (Vaswani et al. 2017) trained with Headwise {__version__}, as `{architecture}`.",
         "",
-        f"- Model: {config.model.encoder_layers} encoder and {config.model.decoder_layers} decoder layers, "
-        f"d_model {config.model.d_model}, {config.model.heads} heads, norm={config.model.norm}",
-        f"- Vocabulary: {trained.subwords.source_size:,} source and {trained.subwords.target_size:,} target subwords"
-        f" (SentencePiece, {trained.subwords.digest()})",
+        f"- Model: {_layers(config)}, d_model {config.model.d_model}, {config.model.heads} heads, "
+        f"norm={config.model.norm}",
+        *_vocabulary(trained),
         f"- Training text: {', '.join(data) or 'not recorded'} (checksum {recipe.get('data', 'not recorded')})",
         f"- Configuration: {config.digest()}, seed {config.training.seed}",
         f"- Averaged checkpoints: {', '.join(map(str, recipe.get('steps') or [])) or 'not recorded'}",
         "",
     ]
     return "\n".join([*lines, *_scores(trained.run)])
+
+
+def _layers(config: Config) -> str:
+    encoder, decoder = f"{config.model.encoder_layers} encoder", f"{config.model.decoder_layers} decoder"
+    if config.task == "translation":
+        return f"{encoder} and {decoder} layers"
+    return f"{decoder if config.task == 'language_model' else encoder} layers"
+
+
+def _vocabulary(trained: TrainedRun) -> list[str]:
+    """Return the line on the vocabulary, if the run has one."""
+    if isinstance(trained, Trained):
+        subwords = trained.subwords
+        return [
+            f"- Vocabulary: {subwords.source_size:,} source and {subwords.target_size:,} target subwords"
+            f" (SentencePiece, {subwords.digest()})"
+        ]
+    vocabulary = trained.vocabulary if isinstance(trained, TrainedSingle) else None
+    return [] if vocabulary is None else [f"- Vocabulary: {vocabulary.size:,} units ({vocabulary.digest()})"]
 
 
 def _scores(run: Path) -> list[str]:

@@ -11,72 +11,56 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from headwise import bounds
-from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
+from headwise.config import Config, ModelConfig, SubwordConfig
 from headwise.errors import CheckpointError
-from headwise.interop import base
 from headwise.interop.base import Imported, Tensors
-from headwise.interop.huggingface.fields import MOST_BYTES, Fields, read_fields
+from headwise.interop.huggingface.fields import (
+    Fields,
+    find_activation,
+    make_config,
+    read_fields,
+    search_options,
+)
 from headwise.interop.huggingface.marian_text import Rows, read_text
-from headwise.interop.huggingface.names import ACTIVATIONS, layer_names
+from headwise.interop.huggingface.names import layer_names
+from headwise.interop.huggingface.tokenizer import NEVER
 from headwise.interop.residual import alternating, residual_dimension, sines_first
 from headwise.interop.tensors import folder_tensors
 from headwise.models.build import build_model
 from headwise.nn.positions import sinusoids
-from headwise.parsing.json_text import read_json
-
-_TYPES = ("marian", "pegasus")
-_NEVER = -1e4  # logit
 
 
-class Importer(base.Importer):
-    """Reader of Marian and Pegasus directories."""
-
-    def recognizes(self, source: Path) -> bool:  # noqa: D102
-        return _model_type(source) in _TYPES
-
-    def read(self, source: Path) -> Imported:  # noqa: D102
-        fields = read_fields(source)
-        tensors = dict(folder_tensors(source))
-        text, rows = read_text(source, fields)
-        model = _model(fields, source)
-        _drop_positions(tensors, fields, source)
-        biases = _logit_bias(tensors, rows)
-        model.logit_bias = biases is not None
-        model.attention_bias = _has_attention_bias(tensors, model)
-        parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
-        parameters |= _embeddings(tensors, model, rows, source)
-        for ours, theirs in layer_names(model).items():
-            if theirs not in tensors:
-                raise CheckpointError(f"{source}: expected tensor {theirs}, found none of that name")
-            parameters[ours] = partial(_alternating, tensors.pop(theirs), residual_dimension(ours))
-        if tensors:
-            raise CheckpointError(f"{source}: found tensor {min(tensors)}, which Headwise has no place for")
-        notes: list[str] = []
-        decoding = _decoding(fields, notes)
-        kind = "bpe" if text.numbering is None else "imported"
-        subwords = SubwordConfig(
-            kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases
-        )
-        return Imported(
-            Config(model=model, subwords=subwords, decoding=decoding),
-            lambda: build_model(model, text.source_size, text.target_size),
-            parameters,
-            text,
-            notes,
-        )
-
-
-def _model_type(source: Path) -> str | None:
-    file = source / "config.json"
-    if not file.is_file():
-        return None
-    content = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
-    found = content.get("model_type") if isinstance(content, dict) else None
-    return found if isinstance(found, str) else None
+def read(source: Path) -> Imported:
+    """Read a Marian or Pegasus directory; raises `CheckpointError` for what Headwise can't express."""
+    fields = read_fields(source)
+    tensors = dict(folder_tensors(source))
+    text, rows = read_text(source, fields)
+    model = _model(fields, source)
+    _drop_positions(tensors, fields, source)
+    biases = _logit_bias(tensors, rows)
+    model.logit_bias = biases is not None
+    model.attention_bias = _has_attention_bias(tensors, model)
+    parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
+    parameters |= _embeddings(tensors, model, rows, source)
+    for ours, theirs in layer_names(model).items():
+        if theirs not in tensors:
+            raise CheckpointError(f"{source}: expected tensor {theirs}, found none of that name")
+        parameters[ours] = partial(_alternating, tensors.pop(theirs), residual_dimension(ours))
+    if tensors:
+        raise CheckpointError(f"{source}: found tensor {min(tensors)}, which Headwise has no place for")
+    notes: list[str] = []
+    decoding = search_options(fields, fields.max_position_embeddings, notes)
+    kind = "bpe" if text.numbering is None else "imported"
+    subwords = SubwordConfig(kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases)
+    return Imported(
+        Config(model=model, subwords=subwords, decoding=decoding),
+        lambda: build_model(model, text.source_size, text.target_size),
+        parameters,
+        text,
+        notes,
+    )
 
 
 def _model(fields: Fields, source: Path) -> ModelConfig:
@@ -88,43 +72,24 @@ def _model(fields: Fields, source: Path) -> ModelConfig:
                 f"{source / 'config.json'}: expected encoder_{name} and decoder_{name} to be equal, "
                 f"found {encoder} and {decoder}"
             )
-    if fields.activation_function not in ACTIVATIONS:
-        raise CheckpointError(
-            f"{source / 'config.json'}: activation_function: expected one of {', '.join(ACTIVATIONS)}, "
-            f"found {fields.activation_function[:60]!r}"
-        )
     shared = "all" if fields.share_encoder_decoder_embeddings else "target"
-    try:
-        return ModelConfig(
-            encoder_layers=fields.encoder_layers,
-            decoder_layers=fields.decoder_layers,
-            d_model=fields.d_model,
-            d_ff=fields.encoder_ffn_dim,
-            heads=fields.encoder_attention_heads,
-            norm="post" if fields.model_type == "marian" else "pre",
-            activation=ACTIVATIONS[fields.activation_function],  # type: ignore[arg-type]
-            max_length=fields.max_position_embeddings,
-            share_embeddings=shared if fields.tie_word_embeddings else "none",
-            scale_embeddings=fields.scale_embedding,
-            dropout=fields.dropout,
-            attention_dropout=fields.attention_dropout,
-            activation_dropout=fields.activation_dropout,
-        )
-    except ValidationError as error:
-        raise CheckpointError(f"{source / 'config.json'}: {error.errors()[0]['msg']}") from None
-
-
-def _decoding(fields: Fields, notes: list[str]) -> DecodingConfig:
-    """Return the search options of the model's own generation."""
-    decoding = DecodingConfig(beam=fields.num_beams or 4)
-    decoding.extra_length = fields.max_length or fields.max_position_embeddings
-    penalty = 1.0 if fields.length_penalty is None else fields.length_penalty
-    decoding.alpha = min(max(penalty, 0.0), bounds.ALPHA)
-    notes.append(
-        f"decoding.alpha={decoding.alpha:g} for length_penalty {penalty:g}: "
-        "Headwise divides by ((5 + |Y|) / 6)^alpha, transformers by |Y|^length_penalty"
+    return make_config(
+        source,
+        ModelConfig,
+        encoder_layers=fields.encoder_layers,
+        decoder_layers=fields.decoder_layers,
+        d_model=fields.d_model,
+        d_ff=fields.encoder_ffn_dim,
+        heads=fields.encoder_attention_heads,
+        norm="post" if fields.model_type == "marian" else "pre",
+        activation=find_activation(source, "activation_function", fields.activation_function),
+        max_length=fields.max_position_embeddings,
+        share_embeddings=shared if fields.tie_word_embeddings else "none",
+        scale_embeddings=fields.scale_embedding,
+        dropout=fields.dropout,
+        attention_dropout=fields.attention_dropout,
+        activation_dropout=fields.activation_dropout,
     )
-    return decoding
 
 
 def _drop_positions(tensors: dict[str, Any], fields: Fields, source: Path) -> None:
@@ -154,7 +119,7 @@ def _logit_bias(tensors: dict[str, Any], rows: Rows) -> Tensor | None:
         )
     bias = bias[torch.tensor(rows.target)]
     if rows.copy is not None:
-        bias[rows.copy] = _NEVER
+        bias[rows.copy] = NEVER
     return bias if bool(bias.any()) else None
 
 

@@ -15,7 +15,7 @@ from headwise.files import write_bytes, write_text
 from headwise.interop import base
 from headwise.interop.base import Trained
 from headwise.interop.huggingface.card import model_card
-from headwise.interop.huggingface.names import ACTIVATIONS, layer_names
+from headwise.interop.huggingface.names import THEIR_ACTIVATIONS, layer_names
 from headwise.interop.limits import inexpressible
 from headwise.interop.residual import residual_dimension, sines_first
 from headwise.nn.positions import sinusoids
@@ -56,7 +56,6 @@ def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the contents of config.json and generation_config.json."""
     model, decoding, subwords = trained.config.model, trained.config.decoding, trained.subwords
     marian = model.norm == "post"
-    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     symbols = {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -76,7 +75,7 @@ def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
         "encoder_ffn_dim": model.d_ff,
         "decoder_ffn_dim": model.d_ff,
         "max_position_embeddings": model.max_length,
-        "activation_function": activations[model.activation],
+        "activation_function": THEIR_ACTIVATIONS[model.activation],
         "scale_embedding": model.scale_embeddings,
         "tie_word_embeddings": model.share_embeddings != "none",
         "dropout": model.dropout,

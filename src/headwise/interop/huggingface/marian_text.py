@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headwise.errors import CheckpointError
-from headwise.interop.huggingface.fields import MOST_BYTES, Fields
+from headwise.interop.huggingface.fields import MOST_BYTES, Fields, SymbolKeys
 from headwise.parsing.json_text import read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
@@ -27,6 +28,12 @@ class Rows:
     target: list[int]
     copy: int | None
 
+    @classmethod
+    def of(cls, source: list[int], target: list[int]) -> Rows:
+        """Find the target id that never is an output."""
+        copy = PAD if target[PAD] == target[BOS] else BOS if target[BOS] in target[len(SPECIAL) :] else None
+        return cls(source, target, copy)
+
 
 def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     """Read the tokenizer; raises `CheckpointError` where a file is missing or damaged."""
@@ -36,9 +43,10 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     separate = settings.get("separate_vocabs") is True
     sizes = fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size
     names = ("vocab.json", "target_vocab.json") if separate else ("vocab.json",)
-    lists, rows = [], []
+    lists: list[tuple[str, ...]] = []
+    rows: list[list[int]] = []
     for name, size in zip(names, sizes, strict=False):
-        pieces, order = _numbered(_vocabulary(source / name, size), fields, source / name)
+        pieces, order = numbered(_vocabulary(source / name, size), fields, source / name)
         lists.append(pieces)
         rows.append(order)
     if not separate and sizes[0] != sizes[1]:
@@ -49,23 +57,29 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     models = read_file(source / "source.spm"), read_file(source / "target.spm")
     target = rows[-1]
     _check_banned(fields, target, source)
-    copy = PAD if target[PAD] == target[BOS] else BOS if target[BOS] in target[len(SPECIAL) :] else None
-    return _subwords(models, lists, str(source)), Rows(rows[0], target, copy)
+    return subwords_of(models, lists, str(source)), Rows.of(rows[0], target)
 
 
-def _start(fields: Fields) -> int:
+def _start(fields: SymbolKeys) -> int:
     return fields.pad_token_id if fields.decoder_start_token_id is None else fields.decoder_start_token_id
 
 
-def _subwords(models: tuple[bytes, bytes], lists: list[tuple[str, ...]], origin: str) -> Subwords:
+def subwords_of(
+    models: tuple[bytes, bytes],
+    lists: Sequence[tuple[str, ...]],
+    origin: str,
+    *,
+    codes: bool = True,
+    symbols: tuple[str, ...] = (),
+) -> Subwords:
     """Return the subwords, without a numbering if the models number their pieces alike."""
     own = [_own_pieces(model, origin) for model in models]
     has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
-    if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0] and not has_codes:
+    if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0] and not has_codes and not symbols:
         return Subwords(models[0], origin=origin)
-    if len(lists) == 2 and own == lists and not has_codes:
+    if len(lists) == 2 and own == list(lists) and not has_codes:
         return Subwords(*models, origin=origin)
-    numbering = Numbering(lists[0], lists[1] if len(lists) == 2 else None, codes=True)
+    numbering = Numbering(lists[0], lists[1] if len(lists) == 2 else None, codes=codes, symbols=symbols)
     return Subwords(*models, numbering, origin=origin)
 
 
@@ -102,8 +116,8 @@ def _vocabulary(file: Path, size: int) -> list[str]:
     return [piece or f"<unused {number}>" for number, piece in enumerate(pieces)]
 
 
-def _numbered(pieces: list[str], fields: Fields, file: Path) -> tuple[tuple[str, ...], list[int]]:
-    """Return the pieces in Headwise's order and the rows that they have in the original."""
+def numbered(pieces: Sequence[str], fields: SymbolKeys, file: Path) -> tuple[tuple[str, ...], list[int]]:
+    """Return the pieces in Headwise's order and the rows that they have in the original; raises `CheckpointError`."""
     if _UNKNOWN not in pieces:
         raise CheckpointError(f"{file}: expected the piece {_UNKNOWN}, found none")
     padding = pieces.index(_PADDING) if _PADDING in pieces else fields.pad_token_id

@@ -27,6 +27,7 @@ ACTIVATIONS = {
     "swish": "silu",
     "silu": "silu",
 }
+THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 
 def layer_names(config: ModelConfig) -> dict[str, str]:

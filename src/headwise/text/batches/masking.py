@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
-
-MASK = "<mask>"
+from headwise.text.tokens.vocabulary import MASK, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Masking:
     @classmethod
     def of(cls, vocabulary: Vocabulary, *, share: float, masked: float, random: float) -> Masking:
         """Read the ids from a vocabulary with the symbol <mask>."""
-        return cls(vocabulary.symbol(MASK), vocabulary.line_end, vocabulary.size, share, masked, random)
+        return cls(vocabulary.symbol(MASK), vocabulary.ordinary, vocabulary.size, share, masked, random)
 
     def hide(
         self, ids: NDArray[Any], random: np.random.Generator

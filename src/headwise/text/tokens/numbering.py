@@ -22,6 +22,7 @@ from headwise.parsing.json_text import parse_object
 FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # pieces of the ids 0 to 3
 _UNK = 1
+_MOST_SYMBOLS = 10_000
 _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
@@ -34,28 +35,36 @@ class Numbering:
         source: pieces of the source language, or of both.
         target: pieces of the target language; None for one vocabulary of both languages.
         codes: whether a text may begin with a language code such as `>>deu<<`, which is one piece.
+        symbols: pieces that are found in a text before it is split, such as T5's `<extra_id_0>`.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...] | None = None
     codes: bool = False
+    symbols: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, content: bytes, origin: str) -> Numbering:
         """Parse the file; raises `CheckpointError` if it is damaged."""
         fields = parse_object(content, origin, error=CheckpointError)
-        if fields.keys() - {"source", "target", "codes"} or not isinstance(fields.get("codes", False), bool):
-            raise CheckpointError(f"{origin}: expected source, target and codes, found {', '.join(fields)}")
+        known = {"source", "target", "codes", "symbols"}
+        if fields.keys() - known or not isinstance(fields.get("codes", False), bool):
+            raise CheckpointError(
+                f"{origin}: expected source, target, codes and symbols, found {', '.join(fields)}"
+            )
         lists = [_pieces(fields.get("source"), f"{origin}: source")]
         if fields.get("target") is not None:
             lists.append(_pieces(fields["target"], f"{origin}: target"))
-        return cls(*lists, codes=fields.get("codes", False))
+        symbols = _symbols(fields.get("symbols", []), lists, f"{origin}: symbols")
+        return cls(*lists, codes=fields.get("codes", False), symbols=symbols)
 
     def content(self) -> bytes:
         """Return the bytes of the file."""
         fields: dict[str, Any] = {"codes": self.codes, "source": self.source}
         if self.target is not None:
             fields["target"] = self.target
+        if self.symbols:
+            fields["symbols"] = self.symbols
         return (json.dumps(fields, ensure_ascii=False, indent=0) + "\n").encode()
 
 
@@ -72,10 +81,21 @@ def _pieces(value: Any, place: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _symbols(value: Any, lists: Sequence[tuple[str, ...]], place: str) -> tuple[str, ...]:
+    ordinary = set.intersection(*(set(pieces[len(SPECIAL_PIECES) :]) for pieces in lists))
+    if not isinstance(value, list) or not all(isinstance(s, str) and s in ordinary for s in value):
+        raise CheckpointError(f"{place}: expected a list of pieces, found another value")
+    if len(value) > _MOST_SYMBOLS:
+        raise CheckpointError(f"{place}: expected at most {_MOST_SYMBOLS}, found {len(value)}")
+    return tuple(value)
+
+
 class NumberedProcessor:
     """A SentencePiece model with other ids; it has the methods of `SentencePieceProcessor` that Headwise uses."""
 
-    def __init__(self, model: bytes, pieces: Sequence[str], *, codes: bool, origin: str) -> None:
+    def __init__(
+        self, model: bytes, pieces: Sequence[str], *, codes: bool, symbols: Sequence[str], origin: str
+    ) -> None:
         """Read a serialized model; raises `CheckpointError` if it is damaged."""
         self._processor = open_processor(model, origin)
         self._pieces = list(pieces)
@@ -83,6 +103,7 @@ class NumberedProcessor:
         for special in SPECIAL_PIECES:  # the text `</s>` isn't the end of a sentence
             del self._ids[special]
         self._codes = codes
+        self._symbols = re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
 
     def vocab_size(self) -> int:
         """Return the number of ids."""
@@ -96,6 +117,21 @@ class NumberedProcessor:
         """Encode a text, or each of a list; a piece that has no id is unknown."""
         if isinstance(text, str):
             return self.encode([text], num_threads)[0]
+        if self._symbols is not None:
+            return [self._encode_around(self._symbols, each) for each in text]
+        return self._encode_parts(text, num_threads)
+
+    def _encode_around(self, symbols: re.Pattern[str], text: str) -> list[int]:
+        """Encode a text with symbols, which are every other part of it."""
+        parts = symbols.split(text)
+        encoded = iter(self._encode_parts(parts[::2], 1))
+        return [
+            number
+            for index, part in enumerate(parts)
+            for number in (next(encoded) if index % 2 == 0 else [self._ids[part]])
+        ]
+
+    def _encode_parts(self, text: list[str], num_threads: int) -> list[list[int]]:
         parts = [self._without_code(each) for each in text]
         split = self._processor.encode([rest for _, rest in parts], out_type=str, num_threads=num_threads)
         find = self._ids.get

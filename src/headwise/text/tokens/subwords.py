@@ -71,10 +71,14 @@ class Subwords:
         self.target_processor: Processor
         if numbering is not None:
             self.joint = numbering.target is None
-            codes, target_pieces = numbering.codes, numbering.target or numbering.source
-            self.source_processor = NumberedProcessor(source, numbering.source, codes=codes, origin=origin)
-            self.target_processor = NumberedProcessor(
-                self._target_bytes, target_pieces, codes=codes, origin=origin
+            self.source_processor, self.target_processor = (
+                NumberedProcessor(
+                    model, pieces, codes=numbering.codes, symbols=numbering.symbols, origin=origin
+                )
+                for model, pieces in (
+                    (source, numbering.source),
+                    (self._target_bytes, numbering.target or numbering.source),
+                )
             )
         else:
             self.joint = target is None

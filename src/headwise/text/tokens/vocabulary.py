@@ -1,8 +1,9 @@
-"""Vocabularies of monolingual text: characters, or subwords that preserve every space and line end.
+"""Vocabularies of monolingual text: characters, subwords that preserve every space and line end, or imported ones.
 
 Ids 0 to 3 are padding, unknown, beginning and end of a text, as everywhere; then come a task's own symbols (such as
-`<mask>`), the line end, and the learned units. Both kinds map each id to bytes, so that text can be decoded id by id
-(`TextDecoder`), even where a character is split over several ids.
+`<mask>`), the line end, and the learned units. All kinds map each id to bytes, so that text can be decoded id by id
+(`TextDecoder`), even where a character is split over several ids. `headwise.text.tokens.imported` has the vocabularies
+of other toolkits.
 """
 
 from __future__ import annotations
@@ -17,23 +18,44 @@ from pathlib import Path
 
 from headwise.characters import check_characters
 from headwise.config import SubwordConfig
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
 from headwise.parsing.json_text import read_json
-from headwise.text.tokens.subwords import JOINT_FILE, SPECIAL, UNK, read_file, read_processor, train_model
+from headwise.text.tokens.subwords import (
+    EOS,
+    JOINT_FILE,
+    SPECIAL,
+    UNK,
+    read_file,
+    read_processor,
+    train_model,
+)
 
 CHARACTERS_FILE = "characters.json"
+TOKENIZER_FILE = "tokenizer.json"
 LINE_END = "\n"
+MASK = "<mask>"
 _NAMES = ("<pad>", "<unk>", "<s>", "</s>")
 _SPACE = "\u2581"
 _UNKNOWN = "\ufffd"
 
 
 class Vocabulary(ABC):
-    """Mapping between text and ids; encoding adds no special ids but unknown."""
+    """Mapping between text and ids; encoding adds no special ids but unknown.
+
+    Attributes:
+        size: number of ids.
+        symbols: symbols of the task, with ids from 4 on.
+        leads: whether the space before a word is part of the word's first unit.
+        begin: id from which the first token of a text is predicted; None for the end of the document or line before it.
+        opens: whether the continuation of a text is predicted with that id before the text, too.
+    """
 
     size: int
-    symbols: tuple[str, ...]  # symbols of the task, with ids from 4 on
+    symbols: tuple[str, ...]
+    leads: bool = False
+    begin: int | None = None
+    opens: bool = True
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -64,9 +86,22 @@ class Vocabulary(ABC):
         return len(SPECIAL) + self.symbols.index(name)
 
     @property
+    def ordinary(self) -> int:
+        """Return the first id that is part of texts: from there on, all are."""
+        return len(SPECIAL) + len(self.symbols)
+
+    @property
     def line_end(self) -> int:
         """Return the id of the line end."""
-        return len(SPECIAL) + len(self.symbols)
+        return self.ordinary
+
+    def outside(self, documents: bool) -> list[int]:
+        """Return the ids that never occur within a text or at its end, where each line is a document or not."""
+        return [i for i in range(self.line_end + 1) if i != (EOS if documents else self.line_end)]
+
+    def appended(self, text: str, number: int) -> str:
+        """Return a text with that of an id after it."""
+        return text + self.decode([number])
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the vocabulary."""
@@ -128,19 +163,26 @@ class Pieces(Vocabulary):
     U+2581, which SentencePiece uses for a space, is decoded as one.
     """
 
+    leads = True
+
     def __init__(self, model: bytes, *, origin: str = "subword model") -> None:
         """Read a serialized model; raises `CheckpointError` where it wasn't created by `learn`."""
         self._model = model
-        self._processor = read_processor(model, origin)
-        self.size = self._processor.vocab_size()
+        self.processor = read_processor(model, origin)
+        self.size = self.processor.vocab_size()
         first = len(SPECIAL)
-        while first < self.size and self._processor.is_control(first):
+        while first < self.size and self.processor.is_control(first):
             first += 1
-        self.symbols = tuple(self._processor.id_to_piece(i) for i in range(len(SPECIAL), first))
-        if first == self.size or self._processor.id_to_piece(first) != LINE_END:
+        self.symbols = tuple(self.processor.id_to_piece(i) for i in range(len(SPECIAL), first))
+        if first == self.size or self.processor.id_to_piece(first) != LINE_END:
             raise CheckpointError(
                 f"{origin}: expected a subword model of single texts, found one of sentence pairs"
             )
+
+    @property
+    def lowercases(self) -> bool:
+        """Whether the model lower-cases what it encodes."""
+        return self.processor.normalize("A") == "a"
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Pieces:
@@ -150,16 +192,16 @@ class Pieces(Vocabulary):
         return cls(train_model(texts, config, **lossless, **learned))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:  # noqa: D102
-        return self._processor.encode(list(texts), num_threads=1)
+        return self.processor.encode(list(texts), num_threads=1)
 
     def piece(self, number: int) -> str:  # noqa: D102
-        return self._processor.id_to_piece(int(number))
+        return self.processor.id_to_piece(int(number))
 
     def spelled(self, number: int) -> bytes:  # noqa: D102
         if number < self.line_end:
             return _UNKNOWN.encode() if number == UNK else b""
         piece = self.piece(number)
-        if self._processor.is_byte(int(number)):
+        if self.processor.is_byte(int(number)):
             return bytes([int(piece[1:-1], 16)])  # <0xE2>
         return piece.replace(_SPACE, " ").encode()
 
@@ -185,6 +227,11 @@ class TextDecoder:
 
 def learn_vocabulary(texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Vocabulary:
     """Learn a vocabulary of the kind `subwords.kind`; raises `ConfigError` and `DataError` where that fails."""
+    if config.kind == "imported":
+        raise ConfigError(
+            "subwords.kind: expected characters or bpe to learn a vocabulary, found imported, which "
+            "training.initialize_from takes from a run of `headwise import`"
+        )
     kind = Characters if config.kind == "characters" else Pieces
     return kind.learn(texts, config, symbols)
 
@@ -192,6 +239,10 @@ def learn_vocabulary(texts: Iterable[str], config: SubwordConfig, symbols: Seque
 def load_vocabulary(directory: Path) -> Vocabulary:
     """Read the vocabulary of a run directory or prepared folder; raises `CheckpointError` if missing or damaged."""
     file = directory / CHARACTERS_FILE
+    if (directory / TOKENIZER_FILE).exists():
+        from headwise.text.tokens.imported import ImportedVocabulary
+
+        return ImportedVocabulary.load(directory / TOKENIZER_FILE)
     if not file.exists():
         return Pieces(read_file(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
     try:

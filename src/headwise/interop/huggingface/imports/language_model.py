@@ -1,0 +1,88 @@
+"""What the importers of decoder-only models have in common: task language_model, and the tokenizer's symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from headwise.config import Config, ModelConfig, SubwordConfig
+from headwise.config.base import Natural
+from headwise.interop.base import Imported
+from headwise.interop.huggingface.fields import Keys as AnyKeys
+from headwise.interop.huggingface.fields import VocabularySize, make_config, unexpected
+from headwise.interop.huggingface.parameters import Parameters, Read, changed
+from headwise.interop.huggingface.tokenizer import Original, read_original, take_over
+from headwise.models.build import build_decoder_only
+
+
+class Keys(AnyKeys):
+    """Keys that all decoder-only models have."""
+
+    architectures: list[str] = Field(default_factory=list)
+    vocab_size: VocabularySize
+    tie_word_embeddings: bool = True
+    bos_token_id: int | None = None
+    eos_token_id: Natural | list[Natural] | None = None
+    pad_token_id: int | None = None  # older versions write -1 where there is none
+
+    def check(self, source: Path, known: Sequence[str]) -> None:
+        """Raise `CheckpointError` for another architecture than those that are known."""
+        name = self.architectures[0] if self.architectures else ""
+        if name not in known:
+            raise unexpected(source, "architectures", f"one of {', '.join(known)}", name)
+
+    @property
+    def ends(self) -> list[int]:
+        """The ids that end a text."""
+        ids = self.eos_token_id
+        return ids if isinstance(ids, list) else [] if ids is None else [ids]
+
+
+def language_model(
+    source: Path,
+    fields: Keys,
+    model: ModelConfig,
+    parameters: Mapping[str, Read],
+    embeddings: Mapping[str, Read],
+    left: Parameters,
+) -> Imported:
+    """Return a language model from its parameters and its embeddings, which get Headwise's order of ids.
+
+    `left` must have no more tensors. Raises `CheckpointError` for what Headwise can't express.
+    """
+    left.finish()
+    original = read_original(source, fields.vocab_size)
+    pad, begin = (
+        None if number is None or number < 0 else _piece(original, [number], source, key)
+        for key, number in (("pad_token_id", fields.pad_token_id), ("bos_token_id", fields.bos_token_id))
+    )
+    end = _piece(original, fields.ends, source, "eos_token_id")
+    pad, begin = original.named("pad_token") or pad, original.named("bos_token") or begin
+    text, rows = take_over(original, [pad, original.unknown, begin, end])
+    model.logit_bias = bool(rows.missing)
+    found: dict[str, Any] = dict(parameters)
+    for name, read in embeddings.items():
+        found[name] = changed(read, rows.pick, f"{source}: {name}")
+    if rows.missing:
+        found["logit_bias"] = rows.bias
+    notes = [f"task language_model, from {fields.architectures[0]}"]
+    if len(fields.ends) > 1:
+        notes.append(f"a text ends with {end!r}, the first of {len(fields.ends)} symbols that end one there")
+    config = make_config(
+        source,
+        Config,
+        task="language_model",
+        model=model,
+        subwords=SubwordConfig(kind="imported", size=max(text.size, 8), lowercase=text.lowercases),
+        language_model={"lines_are_documents": True},
+    )
+    return Imported(config, lambda: build_decoder_only(model, text.size), found, text, notes)
+
+
+def _piece(original: Original, ids: Sequence[int], source: Path, key: str) -> str:
+    if not ids or not 0 <= ids[0] < len(original.pieces):
+        raise unexpected(source, key, f"an id from 0 to {len(original.pieces) - 1}", ids[0] if ids else None)
+    return original.pieces[ids[0]]

@@ -1,0 +1,143 @@
+"""Unigram tokenizers in tokenizer.json, as SentencePiece models, which Headwise splits text with."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise import bounds
+from headwise.errors import CheckpointError
+from headwise.interop.huggingface.fields import MOST_BYTES
+from headwise.parsing.json_text import read_json
+from headwise.text.tokens.tokenizer_json import parts_of
+
+_KNOWN = {
+    "normalizer": ("Precompiled", "Replace", "Sequence", "Strip"),
+    "pre_tokenizer": ("Metaspace", "Sequence", "WhitespaceSplit"),
+}
+# Types of pieces in SentencePiece's protocol buffer.
+_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
+_UNIGRAM = 1  # type of model
+_SENTINEL = "<extra_id_"
+
+
+@dataclass(frozen=True)
+class Unigram:
+    """The pieces of a tokenizer with their log-probabilities, and the table of its normalization."""
+
+    pieces: list[str]
+    scores: list[float]
+    unknown: int
+    table: bytes
+
+    def model(self) -> bytes:
+        """Return a serialized SentencePiece model that splits text in the same way."""
+        content = b"".join(
+            _bytes(1, _bytes(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind))
+            for piece, score, kind in zip(self.pieces, self.scores, self._kinds(), strict=True)
+        )
+        trainer = _number(3, _UNIGRAM) + _number(40, self.unknown)
+        trainer += b"".join(
+            _number(key, -1) for key in (41, 42, 43)
+        )  # begin, end, padding: `Numbering` has them
+        normalizer = _bytes(1, b"imported") + _bytes(2, self.table)
+        normalizer += b"".join(
+            _number(key, 1) for key in (3, 4, 5)
+        )  # a space before; no others twice; U+2581
+        return content + _bytes(2, trainer) + _bytes(3, normalizer)
+
+    def _kinds(self) -> Iterator[int]:
+        for number, piece in enumerate(self.pieces):
+            special = piece in ("<pad>", "<s>", "</s>") or piece.startswith(_SENTINEL)
+            yield _UNKNOWN if number == self.unknown else _CONTROL if special else _NORMAL
+
+
+def sentinels(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Return the pieces that stand for spans (Raffel et al. 2020)."""
+    return tuple(piece for piece in pieces if piece.startswith(_SENTINEL) and piece.endswith(">"))
+
+
+def is_unigram(file: Path) -> bool:
+    """Whether a tokenizer.json is of that kind; raises `CheckpointError` if it isn't JSON."""
+    tree = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+    model = tree.get("model") if isinstance(tree, dict) else None
+    return isinstance(model, dict) and model.get("type") == "Unigram"
+
+
+def read_unigram(file: Path) -> Unigram:
+    """Read a tokenizer.json; raises `CheckpointError` if it isn't a Unigram tokenizer, or is damaged."""
+    tree = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+    model = tree.get("model") if isinstance(tree, dict) else None
+    if not isinstance(model, dict) or model.get("type") != "Unigram" or model.get("byte_fallback"):
+        found = model.get("type") if isinstance(model, dict) else None
+        raise CheckpointError(
+            f"{file}: model: expected Unigram without byte_fallback, found {str(found)[:60]!r}"
+        )
+    for name, known in _KNOWN.items():
+        for part in parts_of(tree, name):
+            if part.get("type") not in known:
+                raise CheckpointError(
+                    f"{file}: {name}: expected one of {', '.join(known)}, found {str(part.get('type'))[:60]!r}"
+                )
+    pieces, scores = _vocabulary(model.get("vocab"), file)
+    unknown = model.get("unk_id")
+    if isinstance(unknown, bool) or not isinstance(unknown, int) or not 0 <= unknown < len(pieces):
+        raise CheckpointError(
+            f"{file}: model.unk_id: expected an id from 0 to {len(pieces) - 1}, found {str(unknown)[:60]!r}"
+        )
+    return Unigram(pieces, scores, unknown, _table(tree, file))
+
+
+def _vocabulary(vocabulary: Any, file: Path) -> tuple[list[str], list[float]]:
+    pairs = vocabulary if isinstance(vocabulary, list) else []
+    if not 0 < len(pairs) <= bounds.VOCABULARY or not all(_is_pair(pair) for pair in pairs):
+        raise CheckpointError(
+            f"{file}: model.vocab: expected pairs of a piece and a number, found other values"
+        )
+    pieces = [piece for piece, _ in pairs]
+    if len(set(pieces)) < len(pieces):
+        raise CheckpointError(f"{file}: model.vocab: expected different pieces, found one twice")
+    return pieces, [float(score) for _, score in pairs]
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str) or not pair[0]:
+        return False
+    number = isinstance(pair[1], int | float) and not isinstance(pair[1], bool)
+    return number and math.isfinite(pair[1]) and abs(pair[1]) < 1e30
+
+
+def _table(tree: Mapping[str, Any], file: Path) -> bytes:
+    """Return SentencePiece's table of the normalization; the library checks it before it follows it."""
+    for part in parts_of(tree, "normalizer"):
+        if part["type"] == "Precompiled":
+            try:
+                return base64.b64decode(part.get("precompiled_charsmap") or "", validate=True)
+            except (binascii.Error, TypeError, ValueError):
+                raise CheckpointError(
+                    f"{file}: normalizer: expected precompiled_charsmap in base 64, found other content"
+                ) from None
+    return b""
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    content = bytearray()
+    while number > 0x7F:
+        content.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*content, number])
+
+
+def _number(key: int, number: int) -> bytes:
+    return _varint(key << 3) + _varint(number)
+
+
+def _bytes(key: int, content: bytes) -> bytes:
+    return _varint(key << 3 | 2) + _varint(len(content)) + content

@@ -1,0 +1,255 @@
+"""Directories of single-text models, made by `transformers` itself: random weights, its tokenizers, some training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from headwise.cli.main import run as headwise
+from headwise.interop.formats import find_importer
+from headwise.models.build import load_filled
+from translator_run import ENGLISH, GERMAN
+
+TEXTS = [*ENGLISH, *GERMAN]
+# Texts that a tokenizer may treat in its own way.
+HARD = [
+    *TEXTS,
+    "Two  dogs,\tplaying (in the park)…",
+    "Straße ÉLÈVE naïve 東京 ☃ 🙂 e\u0301",
+    "don't_stop  1,234.5",
+    " leading and trailing ",
+    "first line\nsecond line\n",
+    "x" * 120,
+]
+
+
+def wordpiece(folder: Path, *, lowercase: bool = True) -> Any:
+    """Train a WordPiece tokenizer and save it; `[PAD]` and the like don't have Headwise's ids."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=150, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, special.index(name)) for name in ("[CLS]", "[SEP]")],
+    )
+    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return _saved(folder, tokenizer, names, model_input_names=inputs)
+
+
+def byte_level(folder: Path, pattern: str | None = None) -> Any:
+    """Train GPT-2's kind of tokenizer, whose one symbol is between documents, and save it.
+
+    With a pattern, it normalizes text and splits it by the pattern before, as those of Llama 3 and Qwen2 do.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if pattern is not None:
+        tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(pattern), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=330,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([f"{text}\n" for text in TEXTS] * 3, trainer)
+    return _saved(folder, tokenizer, dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"))
+
+
+def metaspace(folder: Path) -> Any:
+    """Train Llama 2's kind of tokenizer, with bytes for what it doesn't know and a symbol before texts, and save it."""
+    special = ["<unk>", "<s>", "</s>"]
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    all_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=special + all_bytes, show_progress=False)
+    tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    tree = json.loads(tokenizer.to_str())
+    tree["added_tokens"] = tree["added_tokens"][: len(special)]  # bytes are pieces, but not found in texts
+    tokenizer = Tokenizer.from_str(json.dumps(tree))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
+    )
+    return _saved(folder, tokenizer, {"bos": "<s>", "eos": "</s>", "unk": "<unk>"})
+
+
+def _saved(folder: Path, tokenizer: Tokenizer, names: dict[str, str], **more: Any) -> Any:
+    saved = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, **{f"{name}_token": piece for name, piece in names.items()}, **more
+    )
+    saved.save_pretrained(folder)
+    return saved
+
+
+def shaken(model: Any, scale: float = 0.2) -> Any:
+    """Randomize every parameter; the gains of normalizations are around 1."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            center = 1.0 if parameter.dim() == 1 and "weight" in name else 0.0
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale + center)
+    return model.eval()
+
+
+def trained(model: Any, batch: Callable[[], Any], steps: int = 20, rate: float = 0.003) -> Any:
+    """Train with the library's own loss."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    model.train()
+    for _ in range(steps):
+        model(**batch()).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def imported(source: Path, run: Path) -> Any:
+    """Import a directory by the command line; return the model that the run holds, in evaluation mode."""
+    assert headwise(["import", str(source), "-o", str(run)]) == 0
+    build = find_importer(source)[1].read(source).build
+    return load_filled(build, run / "model.safetensors").eval()
+
+
+def original_ids(run: Path, tokenizer: Any) -> list[int]:
+    """Return the original's id for each of a run's, by the names of the pieces; -1 for ids that it doesn't have."""
+    pieces = json.loads((run / "tokenizer.json").read_text())["model"]["vocab"]
+    known = tokenizer.get_vocab()
+    return [
+        known[piece] if piece in known else int(piece.split()[1][:-1]) if "unused" in piece else -1
+        for piece in sorted(pieces, key=pieces.__getitem__)
+    ]
+
+
+def refused(damage: Callable[[Path], Any], whole: Path, folder: Path, capsys: Any) -> str:
+    """Import a damaged copy of a directory, and check that it is refused with one sentence, which is returned."""
+    shutil.copytree(whole, folder)
+    damage(folder)
+    capsys.readouterr()
+    assert headwise(["import", str(folder), "-o", str(folder / "run")]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "boom" not in captured.out
+    assert not (folder / "run").exists()
+    return captured.err
+
+
+def edit(name: str, *path: str | int, **changes: Any) -> Callable[[Path], None]:
+    """Return a damage to a JSON file: keys of the object at `path` get other values; None removes one."""
+
+    def damage(folder: Path) -> None:
+        tree = json.loads((folder / name).read_text())
+        node = tree
+        for key in path:
+            node = node[key]
+        for key, value in changes.items():
+            node[key] = value
+            if value is None:
+                del node[key]
+        (folder / name).write_text(json.dumps(tree))
+
+    return damage
+
+
+def edit_tensors(**changes: Any) -> Callable[[Path], None]:
+    """Return a damage to model.safetensors: tensors, whose names have `__` for a point, or None to remove one."""
+
+    def damage(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        for name, tensor in changes.items():
+            tensors.pop(name.replace("__", "."), None)
+            if tensor is not None:
+                tensors[name.replace("__", ".")] = tensor
+        save_file(tensors, folder / "model.safetensors")
+
+    return damage
+
+
+class Bomb:
+    """What a hostile pickle holds."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (print, ("boom",))
+
+
+def pickled_code(folder: Path) -> None:
+    """Replace the tensors by a pickle that runs code."""
+    (folder / "model.safetensors").unlink()
+    torch.save({"tensor": Bomb()}, folder / "pytorch_model.bin")
+
+
+# Damages that every single-text model's directory may have, and what the sentence says.
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "code in a pickle": (pickled_code, "found a pickle that needs more"),
+    "no tensors": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 40), "damaged"),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "expected tokenizer.json"),
+    "a tokenizer that isn't": (
+        lambda folder: (folder / "tokenizer.json").write_text("[]"),
+        "expected a JSON object",
+    ),
+    "a vast vocabulary": (edit("config.json", vocab_size=10**12), "vocab_size: "),
+    "a larger vocabulary": (edit("config.json", vocab_size=2**22), "expected at most 65536 fewer pieces"),
+    "a small vocabulary": (edit("config.json", vocab_size=20), "expected a different id from 0 to 19"),
+    "an unknown model": (edit("tokenizer.json", "model", type="Unigram"), "expected one of BPE, WordPiece"),
+    "an unknown normalizer": (
+        edit("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        "normalizer: expected one of BertNormalizer",
+    ),
+    "a slow pattern": (
+        edit(
+            "tokenizer.json",
+            pre_tokenizer={
+                "type": "Split",
+                "pattern": {"Regex": "(a+)+$"},
+                "behavior": "Isolated",
+                "invert": False,
+            },
+        ),
+        "without repeated groups",
+    ),
+    "a pattern that isn't": (
+        edit(
+            "tokenizer.json",
+            pre_tokenizer={
+                "type": "Split",
+                "pattern": {"Regex": "((("},
+                "behavior": "Isolated",
+                "invert": False,
+            },
+        ),
+        "expected a tokenizer.json, found a damaged one",
+    ),
+    "a long replacement": (
+        edit(
+            "tokenizer.json",
+            normalizer={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 10**6},
+        ),
+        "expected at most 16 characters",
+    ),
+    "an id twice": (edit("tokenizer.json", "model", "vocab", extra=7), "found one twice"),
+    "an id too high": (edit("tokenizer.json", "model", "vocab", extra=10**9), "expected an id from 0 to"),
+    "an added token elsewhere": (edit("tokenizer.json", "added_tokens", 0, id=9), "added_tokens: expected"),
+    "added tokens that aren't": (edit("tokenizer.json", added_tokens=[3]), "added_tokens: expected objects"),
+}
