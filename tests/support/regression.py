@@ -1,4 +1,7 @@
-"""A training task of least squares, so small that each step can be compared with torch by hand."""
+"""A training task of least squares, so small that each step can be compared with torch by hand.
+
+As a program (`python -m regression`), a worker process of trials of it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headwise.config import Config
 from headwise.data.stream import StandIn
 from headwise.training.loss import LossSum
+from headwise.training.trial import take_part
+from headwise.training.workers import join, orders, report_ready
 
 
 @dataclass(frozen=True)
@@ -103,3 +109,23 @@ class Regression:
 
 def squares(model: nn.Module, batch: Numbers) -> Tensor:
     return (model(batch.x).squeeze(1) - batch.y).square().sum()
+
+
+def take_part_in_trials() -> None:
+    """Carry out orders; a `factor` in the job multiplies the losses of batch 2."""
+    received = orders()
+    job = next(received)
+    config = Config.from_tree(job["config"])
+    task = Regression()
+    task.at["batch 2"] = lambda: job.get("factor")
+    report_ready()
+    for order in received:
+        world = join(order)
+        try:
+            take_part(task, config, world, order)
+        finally:
+            world.leave()
+
+
+if __name__ == "__main__":
+    take_part_in_trials()
