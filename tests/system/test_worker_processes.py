@@ -20,6 +20,7 @@ from program import (
     call,
     finish,
     headwise,
+    metrics,
     press_ctrl_c,
     result,
     saved_step,
