@@ -42,6 +42,7 @@ class Imported:
         build: builds an untrained model of this configuration, whose parameters the tensors must fit.
         tensors: the parameters by the names that they have in that model.
         text: the tokenizer.
+        quantized: names of the matrices that were stored in int8 with a scale for each row, and stay so.
         notes: sentences on what was found, and on what differs from the original.
     """
 
@@ -49,17 +50,19 @@ class Imported:
     build: Callable[[], nn.Module]
     tensors: Tensors
     text: SavableText
+    quantized: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained translation run, to be exported."""
+    """A trained translation run, to be exported; `languages` are the codes of source and target, None if unknown."""
 
     run: Path
     config: Config
     weights: Weights
     subwords: Subwords
+    languages: tuple[str | None, str | None] = (None, None)
 
     def tensor(self, name: str) -> Tensor:
         """Return a parameter in float32; raises `CheckpointError` if it isn't finite."""
@@ -85,14 +88,20 @@ class Importer(ABC):
 
 
 class Exporter(ABC):
-    """Writer of one format; `library` loads the result."""
+    """Writer of one format; `library` loads the result.
+
+    `precisions` are those in which it writes matrices, the default first. With a `suffix`, the
+    directory that it writes is packed as a zip file whose name ends so.
+    """
 
     library: ClassVar[str]
+    precisions: ClassVar[tuple[str, ...]] = ("float32",)
+    suffix: ClassVar[str | None] = None
 
     @abstractmethod
     def refuses(self, config: Config) -> str | None:
         """Return why the format can't express a model, naming the keys; None where it can."""
 
     @abstractmethod
-    def write(self, trained: Trained, folder: Path) -> list[str]:
-        """Write into an empty directory; return notes for the user."""
+    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:
+        """Write into an empty directory, in one of `precisions`; return notes for the user."""

@@ -15,9 +15,13 @@ from headwise.interop.base import Exporter, Importer
 # In the order in which a source is compared with them.
 IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian",
+    "ctranslate2": "headwise.interop.ctranslate2.importer",
+    "argos": "headwise.interop.argos",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian_export",
+    "ctranslate2": "headwise.interop.ctranslate2.exporter",
+    "argos": "headwise.interop.argos",
 }
 
 

@@ -16,8 +16,8 @@ from headwise.interop import base
 from headwise.interop.base import Trained
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.names import ACTIVATIONS, layer_names
-from headwise.interop.limits import inexpressible
 from headwise.interop.residual import residual_dimension, sines_first
+from headwise.models.limits import inexpressible
 from headwise.nn.positions import sinusoids
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 
@@ -36,7 +36,7 @@ class Exporter(base.Exporter):
         problems = inexpressible(config.model, _EXPRESSIBLE)
         return f"it has no {', '.join(problems)}" if problems else None
 
-    def write(self, trained: Trained, folder: Path) -> list[str]:  # noqa: D102
+    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         config, generation = _configurations(trained)
         for name, content in (("config.json", config), ("generation_config.json", generation)):
             write_text(folder / name, _json(content))
