@@ -16,12 +16,12 @@ from headwise.interop.base import Exporter, Importer
 IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian",
     "ctranslate2": "headwise.interop.ctranslate2.importer",
-    "argos": "headwise.interop.argos",
+    "argos": "headwise.interop.argos.importer",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian_export",
     "ctranslate2": "headwise.interop.ctranslate2.exporter",
-    "argos": "headwise.interop.argos",
+    "argos": "headwise.interop.argos.exporter",
 }
 
 

@@ -70,15 +70,17 @@ def starts_empty(file: ModelFile) -> bool:
 
 
 def shape_of(file: ModelFile, name: str, dimensions: int) -> tuple[int, ...]:
-    """Return the shape of a variable; raises `CheckpointError` where it is missing or has other dimensions."""
+    """Return the shape of a parameter; raises `CheckpointError` where it is missing or isn't one of that kind."""
     if name not in file.variables:
         raise CheckpointError(f"{file.path}: expected a variable {name}, found none of that name")
-    shape = file.variables[name].shape
-    if len(shape) != dimensions:
+    variable = file.variables[name]
+    if len(variable.shape) != dimensions:
         raise CheckpointError(
-            f"{file.path}: expected {name} with {dimensions} dimensions, found shape {shape}"
+            f"{file.path}: expected {name} with {dimensions} dimensions, found shape {variable.shape}"
         )
-    return shape
+    if variable.type == "int32" or (dimensions == 1 and variable.type.startswith("int")):
+        raise CheckpointError(f"{file.path}: expected {name} in floating point, found {variable.type}")
+    return variable.shape
 
 
 def read_model(

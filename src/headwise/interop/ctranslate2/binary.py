@@ -83,6 +83,7 @@ class ModelFile:
             self.variables[alias], self._origins[alias] = self.variables[origin], origin
         if self._position != len(self._content):
             raise self._error("its end", f"{len(self._content) - self._position:,} more bytes")
+        self._check_scales()
 
     def _error(self, expected: str, found: str) -> CheckpointError:
         return CheckpointError(
@@ -175,34 +176,36 @@ class ModelFile:
     def tensor(self, name: str, rows: slice = slice(None)) -> Tensor:
         """Return a variable, or some of its rows, in float32; int8 and int16 are divided by their scales.
 
-        Raises `CheckpointError` for a scale that is missing, doesn't fit, or isn't positive.
+        Of integers only matrices have scales; see `attributes.shape_of`.
         """
         kind, array = self.variables[name].type, self.array(name)
         array = array[rows] if array.ndim else array
         if kind == "bfloat16":
             array = (array.astype(np.uint32) << 16).view(np.float32)
-        elif kind == "int32":
-            raise CheckpointError(
-                f"{self.path}: expected {name} in {', '.join(t for t in _TYPES if t != kind)}, found {kind}"
-            )
         numbers = array.astype(np.float32)
         if kind in ("int8", "int16"):
-            scales = self._scales(name)
+            scales = self.array(self.scale(name)).reshape(-1, 1)
             numbers /= scales[rows] if len(scales) > 1 else scales
         return torch.from_numpy(numbers)
 
-    def _scales(self, name: str) -> NDArray[np.float32]:
-        """Return the scale of each row, or of the whole, so that it divides a matrix."""
-        shape, scale = self.variables[name].shape, self.scale(name)
-        if scale not in self.variables:
-            raise CheckpointError(f"{self.path}: expected a variable {scale}, found none of that name")
-        found = self.variables[scale]
-        if len(shape) != 2 or found.type != "float32" or found.shape not in ((), (1,), shape[:1]):
-            raise CheckpointError(
-                f"{self.path}: expected {scale} in float32, one for each row of {name} of shape {shape}, "
-                f"found {found.type} of shape {found.shape}"
-            )
-        scales = self.array(scale).astype(np.float32)
-        if not bool(np.all(np.isfinite(scales) & (scales > 0))):
-            raise CheckpointError(f"{self.path}: expected {scale} to be positive numbers, found others")
-        return scales.reshape(-1, 1)
+    def _check_scales(self) -> None:
+        """Raise `CheckpointError` for a quantized matrix whose scale is missing, doesn't fit, or isn't positive."""
+        for name, variable in self.variables.items():
+            if variable.type not in ("int8", "int16") or len(variable.shape) < 2:
+                continue
+            scale = self.variables.get(self.scale(name))
+            if scale is None:
+                raise CheckpointError(
+                    f"{self.path}: expected a variable {self.scale(name)}, found none of that name"
+                )
+            rows = variable.shape[:1]
+            if len(variable.shape) != 2 or scale.type != "float32" or scale.shape not in ((), (1,), rows):
+                raise CheckpointError(
+                    f"{self.path}: expected {self.scale(name)} in float32, one for each row of {name} of shape "
+                    f"{variable.shape}, found {scale.type} of shape {scale.shape}"
+                )
+            numbers = self.array(self.scale(name))
+            if not bool(np.all(np.isfinite(numbers) & (numbers > 0))):
+                raise CheckpointError(
+                    f"{self.path}: expected {self.scale(name)} to be positive numbers, found others"
+                )

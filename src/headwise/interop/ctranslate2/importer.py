@@ -175,8 +175,11 @@ class _Parameters:
             self._take(ours, theirs, partial(self._ordered, theirs, order))
         if self._model.logit_bias:
             bias = f"{PROJECTION}/bias"
-            if bias in self._file.variables:
-                shape_of(self._file, bias, 1)
+            most = max(row or 0 for row in rows.target)
+            if bias in self._file.variables and (found := shape_of(self._file, bias, 1)[0]) <= most:
+                raise CheckpointError(
+                    f"{self._file.path}: expected {bias} with a number for each of {most + 1} tokens, found {found}"
+                )
             self._used.add(bias)
             self.tensors["logit_bias"] = partial(self._logit_bias, bias, rows)
 
@@ -197,13 +200,7 @@ class _Parameters:
         """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
         bias = torch.zeros(len(rows.target))
         if name in self._file.variables:
-            stored = self._file.tensor(name)
-            known = torch.tensor([row for row in rows.target if row is not None])
-            if len(stored) <= int(known.max()):
-                raise CheckpointError(
-                    f"{self._file.path}: expected {name} of {int(known.max()) + 1} numbers, found {len(stored)}"
-                )
-            bias[[number for number, row in enumerate(rows.target) if row is not None]] = stored[known]
+            bias = self._file.tensor(name)[torch.tensor([row or 0 for row in rows.target])]
         bias[rows.never] = _NEVER
         return bias
 

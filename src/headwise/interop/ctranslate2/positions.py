@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import CheckpointError
+from headwise.interop.ctranslate2.attributes import shape_of
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.nn.positions import sinusoids
 
@@ -25,11 +26,11 @@ def read_positions(file: ModelFile, names: list[str], d_model: int) -> tuple[str
         return "learned", made_sinusoids(_MADE, d_model)
     if len(present) < len(names):
         raise CheckpointError(f"{file.path}: expected {' and '.join(names)}, found only {present[0]}")
-    for name in names:
-        shape = file.variables[name].shape
-        if len(shape) != 2 or shape[1] != d_model or not shape[0]:
+    shapes = [shape_of(file, name, 2) for name in names]
+    for name, shape in zip(names, shapes, strict=True):
+        if shape[1] != d_model or not shape[0]:
             raise CheckpointError(f"{file.path}: expected {name} of shape (…, {d_model}), found {shape}")
-    length = min(file.variables[name].shape[0] for name in names)
+    length = min(shape[0] for shape in shapes)
     tables = [file.tensor(name, slice(length)) for name in names]
     if not torch.equal(*tables):
         raise CheckpointError(f"{file.path}: expected {' and '.join(names)} to be equal, found other numbers")
