@@ -42,16 +42,16 @@ class Imported:
         build: builds an untrained model of this configuration, whose parameters the tensors must fit.
         tensors: the parameters by the names that they have in that model.
         text: the tokenizer.
-        quantized: names of the matrices that were stored in int8 with a scale for each row, and stay so.
         notes: sentences on what was found, and on what differs from the original.
+        quantized: names of the matrices that were stored in int8 with a scale for each row, and stay so.
     """
 
     config: Config
     build: Callable[[], nn.Module]
     tensors: Tensors
     text: SavableText
-    quantized: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
+    quantized: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -142,7 +143,7 @@ class ModelFile:
             )
         return Variable(self._take(size), shape, element)
 
-    def array(self, name: str) -> NDArray[np.generic]:
+    def array(self, name: str) -> NDArray[Any]:
         """Return a variable as it is stored, mapped; bfloat16 as uint16."""
         variable = self.variables[name]
         dtype = np.dtype("uint16" if variable.type == "bfloat16" else variable.type).newbyteorder("<")

@@ -87,8 +87,8 @@ def read_directory(source: Path, models: tuple[bytes, bytes] | None = None) -> I
         lambda: build_model(model, text.source_size, text.target_size),
         parameters.tensors,
         text,
-        frozenset(parameters.quantized),
         _notes(file, model, stored_positions=tables[0] in file.variables),
+        frozenset(parameters.quantized),
     )
 
 
@@ -109,8 +109,8 @@ def _equal(file: ModelFile, *names: str) -> bool:
     if shapes[0] != shapes[1] or first.type != second.type:
         return False
     scales = [file.scale(name) for name in names]
-    pairs = [names, tuple(scales)] if all(scale in file.variables for scale in scales) else [names]
-    return all(np.array_equal(*(file.array(name) for name in pair)) for pair in pairs)
+    pairs = [names, scales] if all(scale in file.variables for scale in scales) else [names]
+    return all(np.array_equal(file.array(one), file.array(other)) for one, other in pairs)
 
 
 def _notes(file: ModelFile, model: ModelConfig, *, stored_positions: bool) -> list[str]:

@@ -192,7 +192,7 @@ def _numbered(
         places[settings.eos_token],
     ]
     rows = [*special, *sorted(set(range(len(tokens))) - set(special))]
-    pieces = list(SPECIAL_PIECES)
+    pieces: list[str] = [*SPECIAL_PIECES]
     for row in rows[len(special) :]:
         assert row is not None
         token = tokens[row]
