@@ -18,7 +18,9 @@ MoreRuns = Annotated[
 OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Engine = Annotated[str, typer.Option(help="native, pytorch, or auto for the faster.")]
+Engine = Annotated[
+    str, typer.Option(help="native, pytorch, ctranslate2, or auto for the faster of the first two.")
+]
 # For models that only PyTorch computes.
 Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")]
 # For models that the native engine computes, too; a run may be stored in its own precision.

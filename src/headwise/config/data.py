@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -41,6 +43,19 @@ class DataConfig(Section):
     target_field: str = "target"
     cleaning: CleaningConfig = CleaningConfig()
     workers: Processes = 0  # processes that encode text; 0: one per core
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """Language codes in the extensions of the files (`train.en`, `train.de.gz`), None if unknown."""
+        return _language(self.source), _language(self.target)
+
+
+def _language(files: Sequence[str]) -> str | None:
+    for file in files:
+        extension = Path(file.removesuffix(".gz")).suffix[1:]
+        if extension.isascii() and extension.isalpha() and extension.islower() and len(extension) == 2:
+            return extension
+    return None
 
 
 class SubwordConfig(Section):

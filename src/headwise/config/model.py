@@ -190,6 +190,7 @@ class ModelConfig(Section):
     max_length: Length = 512  # maximum sequence length in subwords, special symbols included
     share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three matrices
     logit_bias: bool = False  # a bias added to the logits (Marian); not for encoder-only models
+    source_end: bool = True  # the encoder reads the end symbol of the source (OpenNMT-py's doesn't)
     scale_embeddings: bool = True  # multiply embeddings by √d_model (section 3.4)
     embedding_norm: bool = False  # normalize embeddings + positions (BERT)
     segments: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = (

@@ -46,6 +46,7 @@ class Imported:
         text: the tokenizer; None for a model without text.
         notes: sentences on what was found, and on what differs from the original.
         files: further files of the run directory, such as labels.
+        quantized: names of the matrices that were stored in int8 with a scale for each row, and stay so.
     """
 
     config: Config
@@ -54,6 +55,7 @@ class Imported:
     text: SavableText | None
     notes: list[str] = field(default_factory=list)
     files: Mapping[str, bytes] = field(default_factory=dict)
+    quantized: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,10 @@ class TrainedRun:
 
 @dataclass(frozen=True)
 class Trained(TrainedRun):
-    """A trained translation run."""
+    """A trained translation run; `languages` are the codes of source and target, None if unknown."""
 
     subwords: Subwords
+    languages: tuple[str | None, str | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,14 @@ class Exporter(ABC):
     """Writer of one format.
 
     `library` loads the result; `tasks` are those whose runs it can express, and `precisions` those in which it writes
-    matrices, the default first.
+    matrices, the default first. With a `suffix`, the directory that it writes is packed as a zip file whose name ends
+    so.
     """
 
     library: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]] = ("translation",)
     precisions: ClassVar[tuple[str, ...]] = ("float32",)
+    suffix: ClassVar[str | None] = None
 
     @abstractmethod
     def refuses(self, config: Config) -> str | None:

@@ -15,9 +15,13 @@ from headwise.interop.base import Exporter, Importer
 # In the order in which a source is compared with them.
 IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.importer",
+    "ctranslate2": "headwise.interop.ctranslate2.importer",
+    "argos": "headwise.interop.argos.importer",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.exporter",
+    "ctranslate2": "headwise.interop.ctranslate2.exporter",
+    "argos": "headwise.interop.argos.exporter",
     "onnx": "headwise.interop.onnx.export",
 }
 

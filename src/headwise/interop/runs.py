@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from safetensors.torch import save
@@ -10,11 +16,11 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
-from headwise.files import atomic_directory, write_bytes, write_text
+from headwise.files import atomic_directory, atomic_file, write_bytes, write_text
 from headwise.interop.base import Exporter, Imported, Trained
 from headwise.interop.single import open_single
 from headwise.models.build import build_model, fitting, weightless
-from headwise.models.weights import check_finite, read_recipe
+from headwise.models.weights import check_finite, quantized, read_recipe
 from headwise.text.tokens.subwords import Subwords
 
 
@@ -36,7 +42,7 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
                 f"{source}: expected {name} of shape {tuple(shape)}, found {tuple(tensor.shape)}"
             )
         check_finite(f"{source}: {name}", tensor)
-        tensors[name] = tensor
+        tensors |= quantized(name, tensor, "int8" if name in imported.quantized else "float32")
     if extra := sorted(imported.tensors.keys() - shapes.keys()):
         raise CheckpointError(f"{source}: found {extra[0]}, which the model has no place for")
     recipe = {"configuration": imported.config.digest(), "imported": source, "steps": []}
@@ -51,7 +57,7 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
         write_text(folder / "config.yaml", imported.config.to_yaml())
         content = save(tensors, {"headwise": json.dumps(recipe, sort_keys=True)})
         write_bytes(folder / "model.safetensors", content)
-    return sum(tensor.numel() for tensor in tensors.values())
+    return sum(shape.numel() for shape in shapes.values())
 
 
 def open_trained(run: Path) -> Trained:
@@ -64,23 +70,47 @@ def open_trained(run: Path) -> Trained:
 
 
 def export_run(
-    run: Path, exporter: Exporter, name: str, folder: Path, precision: str | None = None
+    run: Path,
+    exporter: Exporter,
+    name: str,
+    out: Path,
+    precision: str | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
 ) -> list[str]:
     """Write a run in a format, in one of its precisions, the first unless given; return notes for the user.
 
-    Raises `ConfigError` if the format can't express the model or the precision, and `CheckpointError` if `folder`
-    exists.
+    `languages` are the codes of source and target; without them, those in the names of the training files. Raises
+    `ConfigError` if the format can't express the model or the precision, and `CheckpointError` if `out` exists.
     """
     precision = precision or exporter.precisions[0]
     if precision not in exporter.precisions:
         raise ConfigError(
             f"--precision: expected {' or '.join(exporter.precisions)} for --to {name}, found {precision!r}"
         )
-    if folder.exists():
-        raise CheckpointError(f"{folder}: expected a new directory's name, found something there")
+    if exporter.suffix is not None and not out.name.endswith(exporter.suffix):
+        raise ConfigError(f"--out: expected a name that ends with {exporter.suffix}, found {str(out)!r}")
+    if out.exists():
+        kind = "directory" if exporter.suffix is None else "file"
+        raise CheckpointError(f"{out}: expected a new {kind}'s name, found something there")
     config = Config.of_run(run, *exporter.tasks)
     if reason := exporter.refuses(config):
         raise ConfigError(f"--to {name}: {exporter.library} can't express {run}: {reason}")
-    trained = open_trained(run) if config.task == "translation" else open_single(run, config)
-    with atomic_directory(folder) as written:
+    if config.task == "translation":
+        known = config.data.languages
+        trained = replace(open_trained(run), languages=(languages[0] or known[0], languages[1] or known[1]))
+    else:
+        trained = open_single(run, config)
+    with atomic_directory(out) if exporter.suffix is None else _packed(out) as written:
         return exporter.write(trained, written, precision)
+
+
+@contextmanager
+def _packed(file: Path) -> Iterator[Path]:
+    """Yield an empty directory that is packed as a zip file when the block ends without an exception."""
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Path(scratch)
+        with atomic_file(file) as packed, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for folder, _, names in sorted(os.walk(scratch)):
+                for name in sorted(names):
+                    path = Path(folder, name)
+                    archive.write(path, path.relative_to(scratch))

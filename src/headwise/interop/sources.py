@@ -17,14 +17,29 @@ _WANTED = ("*.json", "*.safetensors", "*.bin", "*.spm", "*.model", "*.txt", "*.y
 
 @contextmanager
 def located(source: str) -> Iterator[Path]:
-    """Yield the path of a source; raises `CheckpointError` if there is none, and `ConfigError` for a malformed name."""
+    """Yield the path of a source.
+
+    Raises `CheckpointError` if there is none or it holds links to other places, and `ConfigError` for a malformed name.
+    """
     if source.startswith(_HUB):
         yield _download(source.removeprefix(_HUB))
         return
     path = Path(source)
     if not path.exists():
         raise CheckpointError(f"{source}: expected a model's directory or file, found none")
+    _check_links(path)
     yield path
+
+
+def _check_links(source: Path) -> None:
+    """Raise `CheckpointError` for a link out of a directory; in the Hub's cache, files are links to its blobs."""
+    inside = source.resolve()
+    blobs = inside.parent.parent / "blobs" if inside.parent.name == "snapshots" else inside
+    for pattern in ("*", "*/*"):
+        for file in source.glob(pattern):
+            target = file.resolve()
+            if not target.is_relative_to(inside) and not target.is_relative_to(blobs):
+                raise CheckpointError(f"{file}: expected a file inside {source}, found a link to {target}")
 
 
 def _download(name: str) -> Path:

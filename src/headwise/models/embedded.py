@@ -22,6 +22,7 @@ TRANSFORMER_ONLY = (
     "activation",
     "gated",
     "feed_forward_bias",
+    "source_end",
     "scale_embeddings",
     "embedding_norm",
     "segments",

@@ -24,7 +24,7 @@ from headwise.models.blocks import (
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.cache import Cache
 from headwise.nn.dropout import dropout
-from headwise.nn.masks import padding_mask
+from headwise.nn.masks import padding_mask, without_end
 from headwise.nn.mixing import Role
 from headwise.nn.positions import AttentionPositions, Positions, attention_positions
 
@@ -164,6 +164,8 @@ class Transformer(EmbeddedSeq2Seq):
         self._init_embeddings(config.d_model**-0.5)
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
+        if not self.config.source_end:
+            mask = without_end(mask)
         attendable = padding_mask(mask)
         x = self._embed(self.source_embedding, source)  # (batch, source, d_model)
         for layer in self.encoder:

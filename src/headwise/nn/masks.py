@@ -14,6 +14,12 @@ def padding_mask(keep: Tensor) -> Tensor:
     return keep[:, None, None, :]
 
 
+def without_end(keep: Tensor) -> Tensor:
+    """Return keep (batch, key) without the last real token of each row, except where it is the only one."""
+    followed = torch.cat([keep[:, 1:], torch.zeros_like(keep[:, :1])], dim=1)
+    return keep & (followed | (keep.sum(1, keepdim=True) == 1))
+
+
 def causal_mask(queries: int, keys: int | None = None, *, device: torch.device | None = None) -> Tensor:
     """Return the causal mask (1, 1, query, key): query i attends to keys 0..i.
 

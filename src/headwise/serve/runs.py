@@ -120,7 +120,7 @@ class Run:
             "task": self.config.task,
             "architecture": self.config.model.architecture,
             "can": {"translate": False, "products": False, "language_model": False, "vision": False},
-            "languages": _languages(self.config),
+            "languages": dict(zip(("source", "target"), self.config.data.languages, strict=True)),
         }
         if not self.ready:
             return description
@@ -229,16 +229,3 @@ def _unique_name(name: str, taken: dict[str, Run]) -> str:
         number += 1
         unique = f"{name}-{number}"
     return unique
-
-
-def _languages(config: Config) -> dict[str, str | None]:
-    """Return the language codes in the training files' extensions (`train.en`, `train.de.gz`), None if unknown."""
-    return {"source": _language(config.data.source), "target": _language(config.data.target)}
-
-
-def _language(files: Sequence[str]) -> str | None:
-    for file in files:
-        extension = Path(file.removesuffix(".gz")).suffix[1:]
-        if extension.isascii() and extension.isalpha() and extension.islower() and len(extension) == 2:
-            return extension
-    return None

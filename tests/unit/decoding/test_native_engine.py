@@ -111,6 +111,14 @@ def test_float32_steps_give_the_readable_log_probabilities(library: Library, sha
         tokens = torch.randint(4, VOCABULARY, (rows,), generator=generator)
 
 
+def test_without_source_end_the_end_symbol_is_dropped(library: Library) -> None:
+    model = readable(source_end=False)
+    sources = [*sentences(23, VOCABULARY, seed=5), [EOS]]
+    options = SearchOptions(length_factor=1.5, extra_length=2)
+    fast = native(model, library)
+    assert_same(fast.search(sources, options, SYMBOLS, sentences=5), readable_search(model, sources, options))
+
+
 SEARCHES = {
     "greedy": SearchOptions(beam=1),
     "beam": SearchOptions(),

@@ -44,7 +44,7 @@ def build(positions: str = "none") -> NativeTransformer:
 
 
 def job(engine: NativeTransformer, options: SearchOptions = ENDLESS, sentences: int = 9) -> SearchJob:
-    return SearchJob(engine, [[5, 6, 3]] * sentences, options, SYMBOLS, None)
+    return SearchJob(engine, [[5, 6, 3]] * sentences, [options.limit(3)] * sentences, options, SYMBOLS, None)
 
 
 def threads() -> int:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.nn.masks import causal_mask, combine, padding_mask
+from headwise.nn.masks import causal_mask, combine, padding_mask, without_end
 
 
 def test_padding_mask_lets_every_query_see_the_real_tokens() -> None:
@@ -28,6 +28,14 @@ def test_causal_mask(queries: int, earlier: int) -> None:
         assert mask[0, 0, query].tolist() == [key <= earlier + query for key in range(keys)]
     if not earlier:
         assert torch.equal(mask, causal_mask(queries))
+
+
+def test_without_end_drops_the_last_real_token_unless_it_is_the_only_one() -> None:
+    keep = torch.tensor(
+        [[True, True, True], [True, True, False], [True, False, False], [False, False, False]]
+    )
+    expected = [[True, True, False], [True, False, False], [True, False, False], [False, False, False]]
+    assert without_end(keep).tolist() == expected
 
 
 def test_causal_mask_is_made_on_the_device_asked_for() -> None:

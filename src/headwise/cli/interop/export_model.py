@@ -12,10 +12,25 @@ from headwise.cli.arguments import TrainedRun
 
 def command(
     run: TrainedRun,
-    to: Annotated[str, typer.Option("--to", help="The format, such as huggingface or onnx.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="A new directory.")],
+    to: Annotated[str, typer.Option("--to", help="The format, such as huggingface, ctranslate2 or onnx.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="A new directory; for argos a new .argosmodel file.")
+    ],
     precision: Annotated[
-        str | None, typer.Option(help="Of the matrices: float32, or int8 where the format has it.")
+        str | None,
+        typer.Option(help="Of the matrices: float32, float16 or int8, where the format has it."),
+    ] = None,
+    from_language: Annotated[
+        str | None,
+        typer.Option(
+            help="Code of the source language, such as en.", show_default="the training files' extension"
+        ),
+    ] = None,
+    to_language: Annotated[
+        str | None,
+        typer.Option(
+            help="Code of the target language, such as de.", show_default="the training files' extension"
+        ),
     ] = None,
 ) -> None:
     """Write a run's model for another toolkit.
@@ -27,7 +42,7 @@ def command(
     from headwise.interop.formats import find_exporter
     from headwise.interop.runs import export_run
 
-    notes = export_run(run, find_exporter(to), to, out, precision)
+    notes = export_run(run, find_exporter(to), to, out, precision, (from_language, to_language))
     for note in notes:
         typer.echo(f"headwise: {note}", err=True)
     typer.echo(f"headwise: {out}: {run} as {to}", err=True)

@@ -40,19 +40,18 @@ class SearchJob:
         self,
         engine: Engine,
         sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
         options: SearchOptions,
         symbols: Symbols,
         lists: Sequence[NDArray[np.int32]] | None,
     ) -> None:
-        """Copy the arguments to the library."""
+        """Copy the arguments to the library; `limits` are the maximum output lengths, end symbol included."""
         self._engine, self._library = engine, engine.library
         self._options, self._count = options, len(sources)
         self._handle = ctypes.c_void_p()
         offsets = _offsets(sources)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
-        limits = np.asarray(
-            [min(options.limit(len(source)), _MAX_OUTPUT) for source in sources], dtype=np.int32
-        )
+        most = np.asarray([min(limit, _MAX_OUTPUT) for limit in limits], dtype=np.int32)
         list_ids = np.concatenate([np.zeros(0, np.int32), *(lists or [])])
         list_offsets = None if lists is None else _offsets(lists)
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
@@ -63,7 +62,7 @@ class SearchJob:
                 ids.ctypes.data,
                 len(ids),
                 offsets.ctypes.data,
-                limits.ctypes.data,
+                most.ctypes.data,
                 len(sources),
             ),
             native.Options(options.beam, options.n_best, options.min_length, options.alpha, options.patience),

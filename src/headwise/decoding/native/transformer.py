@@ -24,6 +24,7 @@ from headwise.decoding.native.job import SearchJob
 from headwise.decoding.native.packing import ACTIVATIONS, Packing
 from headwise.decoding.options import SearchOptions
 from headwise.models.base import Memory, Seq2Seq, State
+from headwise.nn.masks import without_end
 from headwise.nn.positions import position_encoding
 
 _ATTENTION_KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
@@ -54,6 +55,7 @@ _SUPPORTED_KEYS = {
         "share_embeddings",
         "scale_embeddings",
         "logit_bias",
+        "source_end",
         "max_length",
     ),
     *("attention", "cross_attention", "attention_options", "positions", "position_options"),
@@ -157,6 +159,8 @@ class NativeTransformer(Seq2Seq):
         return torch.device("cpu")
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
+        if not self.config.source_end:
+            mask = without_end(mask)
         lengths = mask.sum(1).to(torch.int32)
         check_tensor(source[mask], self.source_size, "source")
         ids = source[mask].to(torch.int32)
@@ -217,10 +221,13 @@ class NativeTransformer(Seq2Seq):
         check_ids(sources, self.source_size, "source")
         if lists is not None:
             check_lists(lists, len(sources), self.target_size, symbols.eos)
+        limits = [options.limit(len(source)) for source in sources]
+        if not self.config.source_end:
+            sources = [source[:-1] or source for source in sources]
         # Divide the sentences among the workers, but give none so few that reading the weights dominates.
         sentences = min(sentences, max(_MIN_SENTENCES, math.ceil(len(sources) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))
-        with SearchJob(self, sources, options, symbols, lists) as job:
+        with SearchJob(self, sources, limits, options, symbols, lists) as job:
             job.start(sentences, workers)
             return job.results()
 

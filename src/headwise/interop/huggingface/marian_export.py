@@ -16,8 +16,8 @@ from headwise.interop import base
 from headwise.interop.base import Trained
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS, layer_names
-from headwise.interop.limits import inexpressible
 from headwise.interop.residual import residual_dimension, sines_first
+from headwise.models.limits import inexpressible
 from headwise.nn.positions import sinusoids
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 

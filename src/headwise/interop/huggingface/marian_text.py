@@ -9,8 +9,9 @@ from typing import Any
 
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES, Fields, SymbolKeys
+from headwise.interop.subwords import numbered_subwords
 from headwise.parsing.json_text import read_json
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, open_processor
+from headwise.text.tokens.numbering import SPECIAL_PIECES
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
 
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
@@ -57,37 +58,11 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     models = read_file(source / "source.spm"), read_file(source / "target.spm")
     target = rows[-1]
     _check_banned(fields, target, source)
-    return subwords_of(models, lists, str(source)), Rows.of(rows[0], target)
+    return numbered_subwords(models, lists, str(source), codes=True), Rows.of(rows[0], target)
 
 
 def _start(fields: SymbolKeys) -> int:
     return fields.pad_token_id if fields.decoder_start_token_id is None else fields.decoder_start_token_id
-
-
-def subwords_of(
-    models: tuple[bytes, bytes],
-    lists: Sequence[tuple[str, ...]],
-    origin: str,
-    *,
-    codes: bool = True,
-    symbols: tuple[str, ...] = (),
-) -> Subwords:
-    """Return the subwords, without a numbering if the models number their pieces alike."""
-    own = [_own_pieces(model, origin) for model in models]
-    has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
-    if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0] and not has_codes and not symbols:
-        return Subwords(models[0], origin=origin)
-    if len(lists) == 2 and own == list(lists) and not has_codes:
-        return Subwords(*models, origin=origin)
-    numbering = Numbering(lists[0], lists[1] if len(lists) == 2 else None, codes=codes, symbols=symbols)
-    return Subwords(*models, numbering, origin=origin)
-
-
-def _own_pieces(model: bytes, origin: str) -> tuple[str, ...]:
-    """Return the pieces of a SentencePiece model with Headwise's special ids; none for another model."""
-    processor = open_processor(model, origin)
-    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    return tuple(processor.id_to_piece(list(range(processor.vocab_size())))) if ids == SPECIAL else ()
 
 
 def _object(file: Path) -> dict[str, Any]:

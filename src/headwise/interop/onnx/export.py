@@ -14,10 +14,10 @@ from headwise.config import Config
 from headwise.files import write_text
 from headwise.interop import base
 from headwise.interop.base import Trained
-from headwise.interop.limits import inexpressible
 from headwise.interop.onnx.positions import EXPRESSIBLE as POSITIONS
 from headwise.interop.onnx.transformer import EMBEDDING, decoder_graph, encoder_graph
 from headwise.models.build import load_model
+from headwise.models.limits import inexpressible
 from headwise.models.transformer import Transformer
 from headwise.text.tokens.numbering import FILE as VOCABULARY
 from headwise.text.tokens.numbering import Numbering

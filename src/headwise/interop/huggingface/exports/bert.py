@@ -17,8 +17,8 @@ from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.exports.tokenizer import ExportedTokenizer, as_json
 from headwise.interop.huggingface.imports.bert import PREDICTIONS, TASKS, WORDS, parameter_names
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS
-from headwise.interop.limits import inexpressible
 from headwise.interop.single import ENCODER_TASKS
+from headwise.models.limits import inexpressible
 from headwise.nn.positions import sinusoids
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 

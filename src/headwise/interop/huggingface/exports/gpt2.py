@@ -20,7 +20,7 @@ from headwise.interop.huggingface.exports.bert import needed, position_table
 from headwise.interop.huggingface.exports.tokenizer import ExportedTokenizer, as_json
 from headwise.interop.huggingface.imports.gpt2 import JOINED, MATRICES, NORMS, PARTS
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS
-from headwise.interop.limits import inexpressible
+from headwise.models.limits import inexpressible
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 
 _EXPRESSIBLE = (

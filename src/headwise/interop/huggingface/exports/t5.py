@@ -25,7 +25,7 @@ from headwise.interop.huggingface.exports.bert import needed
 from headwise.interop.huggingface.exports.tokenizer import as_json, byte_pairs, sentence_steps
 from headwise.interop.huggingface.imports.t5 import OUTPUT, SHARED, layer_names
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS
-from headwise.interop.limits import inexpressible
+from headwise.models.limits import inexpressible
 from headwise.text.tokens.numbering import SPECIAL_PIECES, open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 from headwise.text.tokens.tokenizer_json import renumbered

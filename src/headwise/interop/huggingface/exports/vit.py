@@ -18,7 +18,7 @@ from headwise.interop.huggingface.exports.bert import label_keys, needed, positi
 from headwise.interop.huggingface.exports.tokenizer import as_json
 from headwise.interop.huggingface.imports.vit import PATCHES, PROCESSOR, parameter_names
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS
-from headwise.interop.limits import inexpressible
+from headwise.models.limits import inexpressible
 
 _EXPRESSIBLE = (
     *("encoder_layers", "d_model", "d_ff", "heads", "norm_epsilon", "activation", "positions", "max_length"),

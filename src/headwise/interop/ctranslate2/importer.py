@@ -1,0 +1,215 @@
+"""Import of CTranslate2 directories of a Transformer, in any of its precisions; CTranslate2 isn't needed.
+
+int8 matrices stay in int8, as they have one scale for each row there, too. Other types become float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headwise.config import Config, ModelConfig, SubwordConfig
+from headwise.decoding.ctranslate2.layout import (
+    POSITIONS,
+    PROJECTION,
+    SIDES,
+    TARGET_EMBEDDING,
+    embeddings,
+    linear_layers,
+    norms,
+)
+from headwise.errors import CheckpointError
+from headwise.interop import base
+from headwise.interop.base import Imported
+from headwise.interop.ctranslate2.attributes import (
+    IGNORED,
+    check_specification,
+    read_model,
+    shape_of,
+    source_embedding,
+    starts_empty,
+)
+from headwise.interop.ctranslate2.binary import ModelFile
+from headwise.interop.ctranslate2.positions import read_positions
+from headwise.interop.ctranslate2.vocabulary import Rows, read_settings, read_text
+from headwise.models.build import build_model
+
+_NEVER = -1e4  # logit
+
+
+class Importer(base.Importer):
+    """Reader of CTranslate2 directories."""
+
+    def recognizes(self, source: Path) -> bool:  # noqa: D102
+        return (source / "model.bin").is_file()
+
+    def read(self, source: Path) -> Imported:  # noqa: D102
+        return read_directory(source)
+
+
+def read_directory(source: Path, models: tuple[bytes, bytes] | None = None) -> Imported:
+    """Read a CTranslate2 directory; `models` are its SentencePiece models, those in the directory unless given.
+
+    Raises `CheckpointError` as `Importer.read`.
+    """
+    file = ModelFile(source / "model.bin")
+    check_specification(file)
+    settings = read_settings(source, file)
+    empty = starts_empty(file)
+    text, rows = read_text(source, settings, models, starts_empty=empty)
+    tables = [POSITIONS.format(side=side) for side in SIDES]
+    positions, table = read_positions(file, tables, shape_of(file, TARGET_EMBEDDING, 2)[1])
+    model = read_model(
+        file,
+        share=_shared(file, joint=text.joint),
+        positions=positions,
+        max_length=len(table),
+        # Marian reads the end symbol of the source, which the tokenizer of transformers adds.
+        source_end=settings.add_source_eos or empty,
+        epsilon=settings.layer_norm_epsilon,
+    )
+    model.logit_bias = model.logit_bias or bool(rows.never)
+    parameters = _Parameters(file, model)
+    parameters.take_layers()
+    parameters.take_embeddings(rows)
+    if positions == "learned":
+        parameters.tensors["positions.table"] = lambda: table
+    parameters.check_rest({*tables} & file.variables.keys())
+    kind = "bpe" if text.numbering is None else "imported"
+    subwords = SubwordConfig(kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases)
+    return Imported(
+        Config(model=model, subwords=subwords),
+        lambda: build_model(model, text.source_size, text.target_size),
+        parameters.tensors,
+        text,
+        _notes(file, model, stored_positions=tables[0] in file.variables),
+        quantized=frozenset(parameters.quantized),
+    )
+
+
+def _shared(file: ModelFile, *, joint: bool) -> str:
+    """Return which embeddings are the same matrix; all can be where there is one vocabulary."""
+    output = f"{PROJECTION}/weight"
+    if not _equal(file, TARGET_EMBEDDING, output):
+        return "none"
+    return "all" if joint and _equal(file, TARGET_EMBEDDING, source_embedding(file)) else "target"
+
+
+def _equal(file: ModelFile, *names: str) -> bool:
+    """Whether two matrices, with their scales if they have some, are the same."""
+    shapes = [shape_of(file, name, 2) for name in names]
+    first, second = (file.variables[name] for name in names)
+    if first is second:
+        return True
+    if shapes[0] != shapes[1] or first.type != second.type:
+        return False
+    scales = [file.scale(name) for name in names]
+    pairs = [names, scales] if all(scale in file.variables for scale in scales) else [names]
+    return all(np.array_equal(file.array(one), file.array(other)) for one, other in pairs)
+
+
+def _notes(file: ModelFile, model: ModelConfig, *, stored_positions: bool) -> list[str]:
+    notes = [
+        "decoding.alpha=0.6: Headwise divides by ((5 + |Y|) / 6)^alpha, CTranslate2 by |Y|^length_penalty"
+    ]
+    if not stored_positions:
+        notes.append(
+            f"model.max_length={model.max_length}: CTranslate2 makes this model's sinusoids for any length; "
+            "here they are a learned table"
+        )
+    return notes
+
+
+class _Parameters:
+    """Collector of the parameters of a model, which marks the variables that it has used.
+
+    Attributes:
+        tensors: the parameters by name.
+        quantized: names of those that are stored in int8.
+    """
+
+    def __init__(self, file: ModelFile, model: ModelConfig) -> None:
+        self._file, self._model = file, model
+        self._used: set[str] = set()
+        self.tensors: dict[str, Callable[[], Tensor]] = {}
+        self.quantized: set[str] = set()
+
+    def take_layers(self) -> None:
+        """Take the linear layers and normalizations; raises `CheckpointError` where one is missing or too small."""
+        for scope, modules in linear_layers(self._model).items():
+            ours = self._model.feed_forward_bias if "/ffn/" in scope else self._model.attention_bias
+            for part, dimensions in (("weight", 2), *([("bias", 1)] if ours else [])):
+                name = f"{scope}/{part}"
+                length = shape_of(self._file, name, dimensions)[0] // len(modules)
+                for number, module in enumerate(modules):
+                    rows = slice(number * length, (number + 1) * length)
+                    self._take(f"{module}.{part}", name, partial(self._file.tensor, name, rows))
+        parts = {"gamma": "weight"} | ({"beta": "bias"} if self._model.normalization == "layer" else {})
+        for scope, module in norms(self._model).items():
+            for theirs, ours in parts.items():
+                name = f"{scope}/{theirs}"
+                shape_of(self._file, name, 1)
+                self._take(f"{module}.{ours}", name, partial(self._file.tensor, name))
+
+    def take_embeddings(self, rows: Rows) -> None:
+        """Take the embeddings and the output projection with rows in Headwise's order, and the bias of the logits."""
+        source, target, output = embeddings(self._model)
+        names = {
+            source: source_embedding(self._file),
+            target: TARGET_EMBEDDING,
+            output: f"{PROJECTION}/weight",
+        }
+        self._used |= {source_embedding(self._file), TARGET_EMBEDDING, f"{PROJECTION}/weight"}
+        for ours, theirs in names.items():
+            order = rows.source if ours == source else rows.target
+            found, most = shape_of(self._file, theirs, 2)[0], max(row or 0 for row in order)
+            if found <= most:
+                raise CheckpointError(
+                    f"{self._file.path}: expected {theirs} with a row for each of {most + 1} tokens, found {found}"
+                )
+            self._take(ours, theirs, partial(self._ordered, theirs, order))
+        if self._model.logit_bias:
+            bias = f"{PROJECTION}/bias"
+            most = max(row or 0 for row in rows.target)
+            if bias in self._file.variables and (found := shape_of(self._file, bias, 1)[0]) <= most:
+                raise CheckpointError(
+                    f"{self._file.path}: expected {bias} with a number for each of {most + 1} tokens, found {found}"
+                )
+            self._used.add(bias)
+            self.tensors["logit_bias"] = partial(self._logit_bias, bias, rows)
+
+    def _take(self, ours: str, theirs: str, read: Callable[[], Tensor]) -> None:
+        self.tensors[ours] = read
+        self._used.add(theirs)
+        if self._file.variables[theirs].type == "int8":
+            self.quantized.add(ours)
+
+    def _ordered(self, name: str, order: list[int | None]) -> Tensor:
+        """Return the rows of a matrix in an order, with zeros for None."""
+        tensor = self._file.tensor(name)
+        chosen = tensor[torch.tensor([row or 0 for row in order])]
+        chosen[[number for number, row in enumerate(order) if row is None]] = 0
+        return chosen
+
+    def _logit_bias(self, name: str, rows: Rows) -> Tensor:
+        """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
+        bias = torch.zeros(len(rows.target))
+        if name in self._file.variables:
+            bias = self._file.tensor(name)[torch.tensor([row or 0 for row in rows.target])]
+        bias[rows.never] = _NEVER
+        return bias
+
+    def check_rest(self, used: set[str]) -> None:
+        """Raise `CheckpointError` for a variable that has an effect and wasn't used."""
+        used = used | self._used
+        scales = {self._file.scale(name) for name in used if name in self._file.variables}
+        for name in sorted(self._file.variables.keys() - used - scales):
+            if name not in IGNORED and name.partition("/")[2] not in IGNORED:
+                raise CheckpointError(
+                    f"{self._file.path}: found the variable {name}, which Headwise has no place for"
+                )

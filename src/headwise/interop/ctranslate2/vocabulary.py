@@ -1,0 +1,203 @@
+"""The tokens of a CTranslate2 directory: config.json with the special ones, vocabularies, and SentencePiece models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headwise import bounds
+from headwise.config.base import Epsilon
+from headwise.errors import CheckpointError
+from headwise.interop.ctranslate2.binary import ModelFile
+from headwise.interop.subwords import numbered_subwords
+from headwise.parsing.bounds import Malformed, decode, read_bounded
+from headwise.parsing.json_text import parse_object, read_json
+from headwise.text.tokens.numbering import SPECIAL_PIECES
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords, read_file
+
+_MOST_BYTES = 64 << 20  # of config.json or a vocabulary
+_PADDING = ("<pad>", "<blank>")  # Headwise's and OpenNMT-py's
+# Names under which SentencePiece models of source and target lie in such a directory.
+_MODELS = (
+    ("source.spm", "target.spm"),
+    ("spm.source.model", "spm.target.model"),
+    ("spm.model", "spm.model"),
+    ("sentencepiece.model", "sentencepiece.model"),
+    ("sentencepiece.bpe.model", "sentencepiece.bpe.model"),
+)
+
+_Token = Annotated[str, Field(max_length=1000)]
+
+
+class Settings(BaseModel):
+    """What config.json says of the tokens; other keys don't affect a Transformer."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    unk_token: _Token = "<unk>"
+    bos_token: _Token = "<s>"
+    eos_token: _Token = "</s>"
+    decoder_start_token: _Token | None = None
+    add_source_bos: bool = False
+    add_source_eos: bool = False
+    layer_norm_epsilon: Epsilon | None = None
+
+
+def read_settings(source: Path, file: ModelFile) -> Settings:
+    """Read config.json or, before binary version 6, the variables in its place.
+
+    Raises `CheckpointError` for a damaged file, and for tokens that a user would have to give.
+    """
+    place = source / "config.json"
+    if file.version < 6:
+        settings = _settings_of_variables(file)
+    else:
+        content = read_bounded(place, _MOST_BYTES, CheckpointError, "a JSON object")
+        tree = parse_object(content, place, error=CheckpointError, finite=False)
+        try:
+            settings = Settings.model_validate(tree)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            key = ".".join(map(str, problem["loc"]))
+            raise CheckpointError(
+                f"{place}: {key}: {problem['msg'].lower()}, found {str(problem['input'])[:60]!r}"
+            ) from None
+    if settings.decoder_start_token is None:
+        raise CheckpointError(
+            f"{place}: decoder_start_token: expected the token that begins every translation, "
+            "found none, as in models for many languages"
+        )
+    if settings.add_source_bos:
+        raise CheckpointError(f"{place}: add_source_bos: expected false, found true")
+    return settings
+
+
+def _settings_of_variables(file: ModelFile) -> Settings:
+    names = {key: file.text(key) for key in ("unk_token", "bos_token", "eos_token")}
+    settings = Settings.model_validate({key: value for key, value in names.items() if value is not None})
+    begins = file.number("with_target_bos") != 0
+    if not file.number("user_decoder_start_tokens"):
+        settings.decoder_start_token = settings.bos_token if begins else settings.eos_token
+    settings.add_source_bos = bool(file.number("with_source_bos"))
+    settings.add_source_eos = bool(file.number("with_source_eos"))
+    return settings
+
+
+@dataclass(frozen=True)
+class Rows:
+    """For each of Headwise's ids the row of CTranslate2's embeddings, None where it has none.
+
+    `never` are the target ids that can't be an output: those without a row, and the beginning where its row is that
+    of another id, too.
+    """
+
+    source: list[int | None]
+    target: list[int | None]
+    never: list[int]
+
+
+def read_text(
+    source: Path, settings: Settings, models: tuple[bytes, bytes] | None, *, starts_empty: bool
+) -> tuple[Subwords, Rows]:
+    """Read the tokenizer; `models` are serialized SentencePiece models, those in the directory unless given.
+
+    With `starts_empty` the first input of the decoder is a vector of zeros. Raises `CheckpointError` where a file is
+    missing or damaged.
+    """
+    models = models or _read_models(source)
+    shared = _vocabulary(source, "shared_vocabulary")
+    lists = [shared] if shared else [_needed(source, f"{side}_vocabulary") for side in ("source", "target")]
+    numbered = [_numbered(tokens, settings, source, starts_empty=starts_empty) for tokens in lists]
+    target = numbered[-1][1]
+    never = [number for number in (PAD, BOS) if target[number] is None]
+    if target[BOS] is not None and target[BOS] in (target[EOS], target[PAD], target[UNK]):
+        never.append(BOS)
+    subwords = numbered_subwords(models, [pieces for pieces, _ in numbered], str(source))
+    return subwords, Rows(numbered[0][1], target, never)
+
+
+def _read_models(source: Path) -> tuple[bytes, bytes]:
+    for names in _MODELS:
+        if all((source / name).is_file() for name in names):
+            return read_file(source / names[0]), read_file(source / names[1])
+    expected = " or ".join(" and ".join(dict.fromkeys(names)) for names in _MODELS)
+    raise CheckpointError(
+        f"{source}: expected the SentencePiece models that split text into its tokens, {expected}, found none"
+    )
+
+
+def _vocabulary(source: Path, name: str) -> list[str] | None:
+    """Return the tokens of a vocabulary in the order of their ids, None if there is no such file."""
+    readers: dict[str, Callable[[Path], object]] = {".json": _json_lines, ".txt": _text_lines}
+    for suffix, read in readers.items():
+        file = source / f"{name}{suffix}"
+        if not file.is_file():
+            continue
+        tokens = read(file)
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise CheckpointError(f"{file}: expected a list of tokens, found another value")
+        if not len(SPECIAL_PIECES) < len(tokens) <= bounds.VOCABULARY:
+            raise CheckpointError(
+                f"{file}: expected {len(SPECIAL_PIECES) + 1} to {bounds.VOCABULARY} tokens, found {len(tokens)}"
+            )
+        return tokens
+    return None
+
+
+def _json_lines(file: Path) -> object:
+    return read_json(file, expected="a list of tokens", error=CheckpointError, most=_MOST_BYTES)
+
+
+def _text_lines(file: Path) -> object:
+    content = read_bounded(file, _MOST_BYTES, CheckpointError, "a list of tokens")
+    try:
+        text = decode(content)
+    except Malformed as problem:
+        raise CheckpointError(problem.sentence(file, "a list of tokens")) from None
+    lines = text.removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines] if all(line[-1:] == "\r" for line in lines) else lines
+
+
+def _needed(source: Path, name: str) -> list[str]:
+    tokens = _vocabulary(source, name)
+    if tokens is None:
+        raise CheckpointError(f"{source}: expected shared_vocabulary.json or {name}.json, found neither")
+    return tokens
+
+
+def _numbered(
+    tokens: list[str], settings: Settings, source: Path, *, starts_empty: bool
+) -> tuple[tuple[str, ...], list[int | None]]:
+    """Return the tokens as pieces in Headwise's order, and their rows."""
+    places = {token: row for row, token in reversed(list(enumerate(tokens)))}
+    start = settings.decoder_start_token
+    assert start is not None
+    for key, token in (("unk_token", settings.unk_token), ("eos_token", settings.eos_token)):
+        if token not in places:
+            raise CheckpointError(
+                f"{source}: {key}: expected a token of the vocabulary, found {token[:40]!r}"
+            )
+    if start not in places and not starts_empty:
+        raise CheckpointError(
+            f"{source}: decoder_start_token: expected a token of the vocabulary, found {start[:40]!r}"
+        )
+    special: list[int | None] = [
+        next((places[token] for token in _PADDING if token in places), None),
+        places[settings.unk_token],
+        None if starts_empty else places[start],
+        places[settings.eos_token],
+    ]
+    rows = [*special, *sorted(set(range(len(tokens))) - set(special))]
+    pieces: list[str] = [*SPECIAL_PIECES]
+    for row in rows[len(special) :]:
+        assert row is not None
+        token = tokens[row]
+        unusable = not token or token in SPECIAL_PIECES or places[token] != row
+        pieces.append(f"<unused {row}>" if unusable else token)
+    if len(set(pieces)) != len(pieces):
+        raise CheckpointError(f"{source}: expected tokens other than <unused …>, found some of that name")
+    return tuple(pieces), rows

@@ -1,0 +1,246 @@
+"""Argos packages in and out; the model inside is compared with `ctranslate2`, the package with Argos's own layout."""
+
+from __future__ import annotations
+
+import json
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from safetensors.torch import load_file
+
+from headwise.cli.main import run as headwise
+from headwise.decoding.translator import Translator
+from translator_run import ENGLISH, make_run
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra 'ctranslate2'")
+
+from ctranslate2_models import write_opennmt, write_package  # noqa: E402 - needs ctranslate2
+
+LANGUAGES = ["--from-language", "en", "--to-language", "de"]
+
+
+def exported(run: Path, file: Path, *more: str) -> Path:
+    assert headwise(["export", str(run), "--to", "argos", "-o", str(file), *LANGUAGES, *more]) == 0
+    return file
+
+
+def unpacked(file: Path, folder: Path) -> Path:
+    """Unpack a package as Argos Translate installs it; return the folder in which it lies."""
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(folder)
+    (package,) = folder.iterdir()
+    return package
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_an_exported_package_has_what_argos_translate_loads(precision: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="all", norm="pre")
+    package = unpacked(
+        exported(run, tmp_path / "en_de.argosmodel", "--precision", precision), tmp_path / "installed"
+    )
+    assert package.name == "translate-en_de-1_0"
+    metadata = json.loads((package / "metadata.json").read_text())
+    assert (metadata["from_code"], metadata["from_name"]) == ("en", "English")
+    assert (metadata["to_code"], metadata["to_name"]) == ("de", "German")
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(package / "sentencepiece.model"))
+    model = ctranslate2.Translator(str(package / "model"), compute_type="float32")
+    tokens = tokenizer.encode(ENGLISH, out_type=str)
+    results = model.translate_batch(
+        tokens, beam_size=1, max_decoding_length=20, disable_unk=True, suppress_sequences=[["<pad>"], ["<s>"]]
+    )
+    texts = [tokenizer.decode_pieces(result.hypotheses[0]) for result in results]
+    back = tmp_path / "back"
+    assert headwise(["import", str(tmp_path / "en_de.argosmodel"), "-o", str(back)]) == 0
+    ours = Translator.load(back, engine="pytorch", device="cpu", precision="float32")
+    found = ours.translate(ENGLISH, beam=1, max_length=20, extra_length=50)
+    assert [each.text for each in found] == [text.strip() for text in texts]
+
+
+def test_export_and_import_change_no_bit(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="all")
+    file = exported(run, tmp_path / "en_de.argosmodel")
+    for name, source in (("zipped", file), ("unpacked", unpacked(file, tmp_path / "installed"))):
+        assert headwise(["import", str(source), "-o", str(tmp_path / name)]) == 0
+        before, after = (load_file(each / "model.safetensors") for each in (run, tmp_path / name))
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.fixture(scope="module")
+def opennmt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of an OpenNMT-py model in int8, as packages hold it."""
+    return write_opennmt(tmp_path_factory.mktemp("argos") / "model", "int8")
+
+
+def test_a_package_of_an_opennmt_model(
+    opennmt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_package(tmp_path / "translate-en_de-1_0.argosmodel", opennmt, target_prefix="__de__")
+    assert headwise(["import", str(file), "-o", str(tmp_path / "zipped")]) == 0
+    notes = capsys.readouterr().err
+    assert "translates from en to de" in notes
+    assert "begins every translation with '__de__'" in notes
+    assert headwise(["import", str(opennmt), "-o", str(tmp_path / "plain")]) == 0
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("zipped", "plain"))
+    assert one.keys() == other.keys()
+    assert any(tensor.dtype == torch.int8 for tensor in one.values())
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out", "sentence"),
+    [
+        ([], "a.argosmodel", "expected --from-language, a code such as en or de"),
+        (["--from-language", "en"], "a.argosmodel", "expected --to-language"),
+        (
+            ["--from-language", "../x", "--to-language", "de"],
+            "a.argosmodel",
+            "--from-language: expected a language code",
+        ),
+        (
+            ["--from-language", "en", "--to-language", "en"],
+            "a.argosmodel",
+            "expected two languages, found en twice",
+        ),
+        (LANGUAGES, "a", "expected a name that ends with .argosmodel"),
+        ([*LANGUAGES, "--precision", "int4"], "a.argosmodel", "--precision: expected float32 or float16"),
+    ],
+)
+def test_wrong_options_of_an_export(
+    arguments: list[str], out: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="all")
+    assert headwise(["export", str(run), "--to", "argos", "-o", str(tmp_path / out), *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / out).exists()
+
+
+def test_languages_are_told_by_the_names_of_the_training_files(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="all")
+    files = "  source: [a.fr.gz]\n  target: [a.it]"
+    config = (run / "config.yaml").read_text().replace("  source: []\n  target: []", files)
+    (run / "config.yaml").write_text(config)
+    file = tmp_path / "a.argosmodel"
+    assert headwise(["export", str(run), "--to", "argos", "-o", str(file)]) == 0
+    assert unpacked(file, tmp_path / "installed").name == "translate-fr_it-1_0"
+
+
+def test_two_subword_models_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="none")
+    config = (run / "config.yaml").read_text().replace("joint: true", "joint: false")
+    (run / "config.yaml").write_text(config)
+    for side in ("source", "target"):
+        (run / f"spm.{side}.model").write_bytes((run / "spm.model").read_bytes())
+    out = tmp_path / "a.argosmodel"
+    assert headwise(["export", str(run), "--to", "argos", "-o", str(out), *LANGUAGES]) == 2
+    assert "one SentencePiece model for both languages, found subwords.joint=false" in capsys.readouterr().err
+
+
+def rewritten(change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> Callable[[Path], None]:
+    """Change the members of a package."""
+
+    def edit(file: Path) -> None:
+        with zipfile.ZipFile(file) as archive:
+            content = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in change(content).items():
+                archive.writestr(name, data)
+
+    return edit
+
+
+def linked(file: Path) -> None:
+    with zipfile.ZipFile(file, "a") as archive:
+        entry = zipfile.ZipInfo("translate-en_de-1_0/model/vmap.txt")
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(entry, "/etc/passwd")
+
+
+def bomb(file: Path) -> None:
+    rewritten(lambda files: files | {f"{FOLDER}/model/model.bin": b"\0" * (200 << 20)})(file)
+
+
+def understated(file: Path) -> None:
+    """State a smaller size of model.bin than it has, in both headers."""
+    content = file.read_bytes()
+    with zipfile.ZipFile(file) as archive:
+        size = archive.getinfo(f"{FOLDER}/model/model.bin").file_size
+    file.write_bytes(content.replace(size.to_bytes(4, "little"), (1000).to_bytes(4, "little")))
+
+
+FOLDER = "translate-en_de-1_0"
+
+
+def without(name: str) -> Callable[[Path], None]:
+    return rewritten(lambda files: {each: data for each, data in files.items() if not each.endswith(name)})
+
+
+def with_metadata(**changes: Any) -> Callable[[Path], None]:
+    def change(files: dict[str, bytes]) -> dict[str, bytes]:
+        name = f"{FOLDER}/metadata.json"
+        return files | {name: json.dumps(json.loads(files[name]) | changes).encode()}
+
+    return rewritten(change)
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "zip-slip": (
+        rewritten(lambda files: files | {"translate-en_de-1_0/../../evil": b"x"}),
+        "expected names inside the package, found 'translate-en_de-1_0/../../evil'",
+    ),
+    "an absolute name": (rewritten(lambda files: files | {"/tmp/evil": b"x"}), "found '/tmp/evil'"),
+    "a Windows name": (
+        rewritten(lambda files: files | {"a\\..\\evil": b"x"}),
+        "expected names inside the package",
+    ),
+    "a drive": (rewritten(lambda files: files | {"C:/evil": b"x"}), "expected names inside the package"),
+    "a link": (linked, "model/vmap.txt', which is a link"),
+    "a bomb": (bomb, "expected a package that unpacks to at most"),
+    "an understated size": (understated, "damaged zip file"),
+    "two packages": (
+        rewritten(lambda files: files | {"other/metadata.json": b"{}"}),
+        "expected one package, found metadata.json twice",
+    ),
+    "no model": (without("model.bin"), "expected model/model.bin in the folder of the package"),
+    "no metadata": (without("metadata.json"), "expected metadata.json in the folder of the package"),
+    "no subwords": (without("sentencepiece.model"), "expected sentencepiece.model, found none"),
+    "Moses": (
+        rewritten(
+            lambda files: {
+                name.replace("sentencepiece.model", "bpe.model"): data for name, data in files.items()
+            }
+        ),
+        "expected sentencepiece.model, found bpe.model, which needs Moses' tokenizer",
+    ),
+    "another type": (with_metadata(type="sbd"), "type: expected translate, found 'sbd'"),
+    "a code that isn't": (with_metadata(from_code=[1]), "metadata.json: from_code"),
+    "a damaged model": (
+        rewritten(lambda files: files | {f"{FOLDER}/model/model.bin": b"x" * 100}),
+        "model/model.bin: expected a model of CTranslate2",
+    ),
+    "no zip file": (lambda file: file.write_bytes(b"x" * 1000), "damaged zip file"),
+    "half a zip file": (lambda file: file.write_bytes(file.read_bytes()[:-400]), "damaged zip file"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_package_gets_a_sentence(
+    name: str, opennmt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_package(tmp_path / "en_de.argosmodel", opennmt)
+    damage, sentence = HOSTILE[name]
+    damage(file)
+    assert headwise(["import", str(file), "-o", str(tmp_path / "run")]) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert str(file) in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "evil").exists()

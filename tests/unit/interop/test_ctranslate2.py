@@ -1,0 +1,418 @@
+"""CTranslate2 directories in and out, against `ctranslate2` itself; nothing is downloaded."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from safetensors.torch import load_file, save_file
+
+from headwise.cli.main import run as headwise
+from headwise.config import Config
+from headwise.decoding.native.transformer import unsupported
+from headwise.decoding.translator import Translator
+from headwise.models.build import build_model
+from headwise.models.weights import Weights
+from headwise.text.tokens.subwords import Subwords
+from translator_run import ENGLISH, GERMAN, make_run
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra 'ctranslate2'")
+
+from ctranslate2_models import write_older, write_opennmt, write_without_table  # noqa: E402 - needs ctranslate2
+
+TEXTS = [*ENGLISH, "The dogs ☃ straße", "a < b >> c"]
+
+
+def opened(folder: Path) -> Any:
+    return ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+
+
+def splitters(folder: Path) -> list[sentencepiece.SentencePieceProcessor]:
+    names = ["source.spm", "target.spm"] if (folder / "source.spm").is_file() else ["sentencepiece.model"] * 2
+    return [sentencepiece.SentencePieceProcessor(model_file=str(folder / name)) for name in names]
+
+
+def imported(folder: Path, run: Path) -> Path:
+    assert headwise(["import", str(folder), "-o", str(run)]) == 0
+    return run
+
+
+# Of log-probabilities. Sinusoids that a file has in 16 bits are the paper's again in Headwise.
+TOLERANCE = {"float16": 1e-3, "int8_float16": 1e-3, "bfloat16": 2e-2}
+
+
+def check_same(
+    run: Path, folder: Path, precision: str | None = None, *, engine: str = "pytorch", end: bool = False
+) -> None:
+    """Compare forced log-probabilities and greedy translations; with `end` the caller ends a source."""
+    tolerance = TOLERANCE.get(precision or "float32", 1e-4)
+    ours = Translator.load(run, engine=engine, device="cpu", precision="float32")
+    theirs = opened(folder)
+    source, target = splitters(folder)
+    sources = [[*source.encode(text, out_type=str), *(["</s>"] if end else [])] for text in TEXTS]
+    targets = target.encode(GERMAN, out_type=str)
+    scored = theirs.score_batch(sources[: len(targets)], targets)
+    for output, expected in zip(ours.score(ENGLISH, GERMAN), scored, strict=True):
+        assert list(output.token_log_probabilities) == pytest.approx(expected.log_probs, abs=tolerance)
+    found = ours.translate(TEXTS, beam=1, max_length=20, extra_length=50, allow_unknown=True)
+    banned = [[token] for token in ("<pad>", "<blank>", "<s>") if token in vocabulary(folder)]
+    expected = theirs.translate_batch(sources, beam_size=1, max_decoding_length=20, suppress_sequences=banned)
+    assert [list(each.outputs[0].pieces[:-1]) for each in found] == [each.hypotheses[0] for each in expected]
+
+
+def vocabulary(folder: Path) -> list[str]:
+    shared = folder / "shared_vocabulary.json"
+    file = shared if shared.is_file() else folder / "target_vocabulary.json"
+    tokens: list[str] = json.loads(file.read_text())
+    return tokens
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "paper": {"share_embeddings": "all"},
+    "pre-norm": {"share_embeddings": "all", "norm": "pre"},
+    "biases": {"share_embeddings": "all", "attention_bias": True, "logit_bias": True, "activation": "silu"},
+    "unscaled": {"share_embeddings": "all", "scale_embeddings": False, "activation": "gelu"},
+    "target": {"share_embeddings": "target", "activation": "gelu_tanh", "norm_epsilon": 0.01},
+    "untied": {"share_embeddings": "none", "feed_forward_bias": False},
+    "learned": {"positions": "learned", "norm": "pre", "normalization": "rms", "gated": True},
+    "none": {"positions": "none", "source_end": False},
+}
+
+
+@pytest.fixture(params=MODELS)
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A run of each kind that can be exported."""
+    run = make_run(tmp_path / "run", **MODELS[request.param])
+    tensors = load_file(run / "model.safetensors")
+    for name, tensor in tensors.items():
+        if name.endswith("bias"):  # initially zero
+            tensors[name] = torch.randn_like(tensor) / 10
+    save_file(tensors, run / "model.safetensors")
+    return run
+
+
+def exported(run: Path, folder: Path, *more: str) -> Path:
+    assert headwise(["export", str(run), "--to", "ctranslate2", "-o", str(folder), *more]) == 0
+    return folder
+
+
+def test_an_exported_model_computes_the_same(run: Path, tmp_path: Path) -> None:
+    folder = exported(run, tmp_path / "out")
+    check_same(run, folder)
+    if unsupported(Config.load(run / "config.yaml").model) is None:
+        check_same(run, folder, engine="native")
+
+
+def test_export_and_import_change_no_bit(run: Path, tmp_path: Path) -> None:
+    back = imported(exported(run, tmp_path / "out"), tmp_path / "back")
+    before, after = (load_file(each / "model.safetensors") for each in (run, back))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert len({Translator.load(each).subwords.digest() for each in (run, back)}) == 1
+
+
+def test_two_vocabularies_stay_two(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="target")
+    tree = (
+        (run / "config.yaml")
+        .read_text()
+        .replace("joint: true", "joint: false")
+        .replace("size: 150", "size: 90")
+    )
+    (run / "config.yaml").write_text(tree)
+    (run / "spm.model").unlink()
+    config = Config.load(run / "config.yaml")
+    subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, run)
+    model = build_model(config.model, subwords.source_size, subwords.target_size)
+    save_file(dict(model.named_parameters()), run / "model.safetensors")
+    folder = exported(run, tmp_path / "out")
+    assert (folder / "source_vocabulary.json").is_file()
+    check_same(run, folder)
+    back = imported(folder, tmp_path / "back")
+    assert Translator.load(back).subwords.digest() == subwords.digest()
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
+def test_low_precision_survives_the_way_back(precision: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="all", norm="pre")
+    folder = exported(run, tmp_path / "out", "--precision", precision)
+    back = imported(folder, tmp_path / "back")
+    check_same(back, folder, precision)  # CTranslate2 computes in float32 with the stored numbers
+    weights, original = (Weights(each / "model.safetensors") for each in (back, run))
+    assert weights.precision == ("int8" if precision == "int8" else "float32")
+    again = imported(exported(back, tmp_path / "out2", "--precision", precision), tmp_path / "back2")
+    stored, restored = (load_file(each / "model.safetensors") for each in (back, again))
+    assert stored.keys() == restored.keys()
+    assert all(torch.equal(stored[name], restored[name]) for name in stored)
+    for name in weights.names:
+        found, expected = weights.get(name), original.get(name)
+        assert found is not None
+        assert expected is not None
+        if precision == "int8" and expected.dim() == 2:
+            step = expected.abs().amax(1, keepdim=True) / 127
+            assert bool(((found - expected).abs() <= 0.501 * step).all())
+        else:
+            dtype = torch.float32 if precision == "int8" else getattr(torch, precision)
+            assert torch.equal(found, expected.to(dtype).float())
+
+
+@pytest.mark.parametrize("quantization", [None, "float16", "bfloat16", "int16", "int8", "int8_float16"])
+def test_a_converted_opennmt_model_computes_the_same(quantization: str | None, tmp_path: Path) -> None:
+    folder = write_opennmt(tmp_path / "model", quantization)
+    run = imported(folder, tmp_path / "run")
+    check_same(run, folder, quantization)
+    check_same(run, folder, quantization, engine="native")
+    assert "source_end: false" in (run / "config.yaml").read_text()
+    assert "positions: sinusoidal" in (run / "config.yaml").read_text()
+
+
+def test_sinusoids_that_ctranslate2_makes_become_a_table(tmp_path: Path) -> None:
+    folder = write_without_table(tmp_path / "model")
+    check_same(imported(folder, tmp_path / "run"), folder)
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+def test_a_converted_marian_model_computes_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
+    from marian_models import write_marian
+
+    marian = write_marian(tmp_path / "marian")
+    folder = tmp_path / "model"
+    converter = ctranslate2.converters.TransformersConverter(
+        str(marian), copy_files=["source.spm", "target.spm"]
+    )
+    converter.convert(str(folder))
+    check_same(imported(folder, tmp_path / "run"), folder, end=True)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_older_binary_versions(version: int, tmp_path: Path) -> None:
+    folder = write_opennmt(tmp_path / "model", "int8")
+    write_older(folder, version)
+    text = "\n".join(vocabulary(folder)) + "\n"
+    (folder / "shared_vocabulary.txt").write_text(text)
+    run = imported_without_json(folder, tmp_path / "run")
+    check_same(run, folder)
+
+
+def imported_without_json(folder: Path, run: Path) -> Path:
+    kept = (folder / "shared_vocabulary.json").read_bytes()
+    (folder / "shared_vocabulary.json").unlink()
+    imported(folder, run)
+    (folder / "shared_vocabulary.json").write_bytes(kept)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"positions": "rotary"}, "model.positions=rotary"),
+        ({"key_value_heads": 1}, "model.key_value_heads=1"),
+        ({"final_norm": True}, "model.final_norm=true"),
+        ({"attention": "window", "cross_attention": "fused"}, "model.attention=window"),
+    ],
+)
+def test_a_model_beyond_the_format_is_refused_by_its_keys(
+    changes: dict[str, Any], key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run", **changes)
+    assert headwise(["export", str(run), "--to", "ctranslate2", "-o", str(tmp_path / "out")]) == 2
+    assert f"CTranslate2 can't express {run}: it has no {key}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_the_library_an_export_names_the_extra_and_an_import_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="all")
+    folder = exported(run, tmp_path / "out")
+    version = importlib.metadata.version
+
+    def absent(name: str) -> str:
+        if name == "ctranslate2":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    imported(folder, tmp_path / "back")
+    capsys.readouterr()
+    for to, out in (("ctranslate2", "out2"), ("argos", "out2.argosmodel")):
+        languages = ["--from-language", "en", "--to-language", "de"] if to == "argos" else []
+        assert headwise(["export", str(run), "--to", to, "-o", str(tmp_path / out), *languages]) == 2
+        assert "pip install headwise[ctranslate2]" in capsys.readouterr().err
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[Path], None]:
+    """Replace bytes of model.bin, which must be there."""
+
+    def edit(folder: Path) -> None:
+        content = (folder / "model.bin").read_bytes()
+        assert old in content
+        (folder / "model.bin").write_bytes(content.replace(old, new, 1))
+
+    return edit
+
+
+def named(name: str, shape: tuple[int, ...], kind: int, size: int) -> bytes:
+    """Return the header of a variable in model.bin."""
+    header = struct.pack(f"<B{len(shape)}IBI", len(shape), *shape, kind, size)
+    return struct.pack("<H", len(name) + 1) + name.encode() + b"\0" + header
+
+
+def cut(folder: Path) -> None:
+    content = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(content[: len(content) // 2])
+
+
+def more(folder: Path) -> None:
+    with open(folder / "model.bin", "ab") as file:
+        file.write(b"\0" * 9)
+
+
+def link(name: str) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        secret = folder.parent / "secret"
+        (folder / name).rename(secret)
+        (folder / name).symlink_to(secret)
+
+    return edit
+
+
+def edit_json(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(change(content)))
+
+    return edit
+
+
+def not_a_number(folder: Path) -> None:
+    content = (folder / "model.bin").read_bytes()
+    begin = content.index(HEADER) + len(HEADER)
+    content = content[:begin] + struct.pack("<f", float("nan")) + content[begin + 4 :]
+    (folder / "model.bin").write_bytes(content)
+
+
+def alias_of(name: bytes) -> Callable[[Path], None]:
+    """Let the file's last alias, the position table of the encoder, be one of another variable."""
+
+    def edit(folder: Path) -> None:
+        content = (folder / "model.bin").read_bytes()
+        old = b"decoder/position_encodings/encodings\0"
+        assert content.endswith(old)
+        (folder / "model.bin").write_bytes(content[: -len(old)] + name + b"\0")
+
+    return edit
+
+
+NORM = "encoder/layer_norm/beta"
+HEADER = named(NORM, (24,), 0, 96)
+HEADS = named("decoder/num_heads", (), 2, 2)
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "half a file": (cut, "more bytes at byte"),
+    "an empty file": (
+        lambda folder: (folder / "model.bin").write_bytes(b""),
+        "expected a model of CTranslate2",
+    ),
+    "another file": (
+        lambda folder: (folder / "model.bin").write_bytes(b"x" * 400),
+        "in binary version 2 to 6",
+    ),
+    "more than a model": (more, "expected its end at byte"),
+    "10^12 elements": (
+        replaced(HEADER, named(NORM, (10**6, 10**6), 0, 96)),
+        "of shape (1000000, 1000000) in float32 to have 4,000,000,000,000 bytes",
+    ),
+    "a size beyond the file": (
+        replaced(HEADER, named(NORM, (10**9,), 0, 4 * 10**9)),
+        "4,000,000,000 more bytes",
+    ),
+    "a size that wraps around": (
+        replaced(HEADER, named(NORM, (2**31, 2**31, 4), 0, 0)),
+        "expected encoder/layer_norm/beta of shape",
+    ),
+    "many dimensions": (replaced(HEADER, named(NORM, (1,) * 200, 0, 4)), "at most 8 dimensions"),
+    "no such type": (replaced(HEADER, named(NORM, (24,), 9, 96)), "a type from 0 to 5"),
+    "another shape": (
+        replaced(HEADER, named(NORM, (12, 2), 0, 96)),
+        "with 1 dimensions, found shape (12, 2)",
+    ),
+    "a norm of integers": (replaced(HEADER, named(NORM, (24,), 3, 96)), "in floating point, found int32"),
+    "a name that isn't text": (replaced(NORM.encode(), b"\xff" * len(NORM)), "expected a printable name"),
+    "a name twice": (replaced(b"encoder/layer_norm/gamma", b"decoder/layer_norm/gamma"), "different names"),
+    "another variable": (
+        replaced(NORM.encode(), NORM[:-1].encode() + b"x"),
+        "variable encoder/layer_norm/beta",
+    ),
+    "numbers that aren't": (not_a_number, "expected finite numbers"),
+    "unequal heads": (
+        replaced(HEADS + b"\4", HEADS + b"\2"),
+        "num_heads: expected the same of encoder and decoder",
+    ),
+    "an alias of nothing": (
+        alias_of(b"decoder/position_encodings/encodingz"),
+        "encoder/position_encodings/encodings to be an alias of a variable at byte",
+    ),
+    "an alias of itself": (
+        alias_of(b"encoder/position_encodings/encodings"),
+        "encoder/position_encodings/encodings to be an alias of a variable at byte",
+    ),
+    "no vocabulary": (lambda folder: (folder / "shared_vocabulary.json").unlink(), "shared_vocabulary.json"),
+    "a small vocabulary": (edit_json("shared_vocabulary.json", lambda tokens: tokens[:3]), "tokens, found 3"),
+    "a large vocabulary": (
+        edit_json("shared_vocabulary.json", lambda tokens: [*tokens, *map(str, range(10**5))]),
+        "with a row for each of",
+    ),
+    "tokens that aren't": (edit_json("shared_vocabulary.json", lambda tokens: {"a": 1}), "a list of tokens"),
+    "no unknown": (edit_json("shared_vocabulary.json", lambda tokens: ["x", *tokens[1:]]), "unk_token"),
+    "no start": (
+        edit_json("config.json", lambda config: config | {"decoder_start_token": None}),
+        "decoder_start_token: expected the token that begins every translation",
+    ),
+    "a start elsewhere": (
+        edit_json("config.json", lambda config: config | {"decoder_start_token": "x"}),
+        "decoder_start_token: expected a token of the vocabulary",
+    ),
+    "a vast epsilon": (
+        edit_json("config.json", lambda config: config | {"layer_norm_epsilon": 1e9}),
+        "layer_norm_epsilon",
+    ),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
+    "no subwords": (lambda folder: (folder / "sentencepiece.model").unlink(), "the SentencePiece models"),
+    "damaged subwords": (
+        lambda folder: (folder / "sentencepiece.model").write_bytes(b"x"),
+        "expected a SentencePiece model",
+    ),
+    "a link out of the directory": (link("model.bin"), "expected a file inside"),
+    "a linked vocabulary": (link("shared_vocabulary.json"), "expected a file inside"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An undamaged directory."""
+    return write_opennmt(tmp_path_factory.mktemp("ctranslate2") / "whole")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_directory_gets_a_sentence(
+    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in whole.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    damage, sentence = HOSTILE[name]
+    damage(folder)
+    assert headwise(["import", str(folder), "-o", str(tmp_path / "run")]) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
