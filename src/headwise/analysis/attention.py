@@ -97,13 +97,19 @@ def _by_words(
 def overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
     """Return how many bytes each word shares with each subword, (words, pieces); a space belongs to the next word."""
     text = " " + " ".join(sentence.text.split())
+    return shared_bytes(sentence, _byte_lengths(pieces, text.encode()))
+
+
+def shared_bytes(sentence: Sentence, lengths: Sequence[int]) -> NDArray[np.float64]:
+    """Return `overlap` with units that cover these numbers of bytes of the text, in which a space is before it."""
+    text = " " + " ".join(sentence.text.split())
     ends, end = [], 0
     for word in sentence.words:
         end = text.index(word, end) + len(word)
         ends.append(len(text[:end].encode()))
     word_ends, piece_ends = (
         np.array(ends, np.int64),
-        np.cumsum(_byte_lengths(pieces, text.encode()), dtype=np.int64),
+        np.cumsum(lengths, dtype=np.int64),
     )
     word_starts, piece_starts = np.r_[0, word_ends[:-1]], np.r_[0, piece_ends[:-1]]
     first = np.maximum(word_starts[:, None], piece_starts)

@@ -196,7 +196,9 @@ class MaskedLanguageModeling(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Score a trained run on plain-text files, or on its development text: perplexity and accuracy."""
         config = request.config
-        model, vocabulary = _load(request.run, config, device=request.device, precision=request.precision)
+        model, vocabulary = load_masked_model(
+            request.run, config, device=request.device, precision=request.precision
+        )
         prepared = PreparedText.open(request.run / "prepared") if not request.files else None
         if prepared is not None:
             ids, offsets = prepared.dev.ids, prepared.dev.table.offsets
@@ -214,7 +216,7 @@ class MaskedLanguageModeling(TaskKind):
 
     def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
         """Load a trained run that fills in `<mask>`; several masks in a line are predicted independently."""
-        model, vocabulary = _load(run, config, device=device, precision=precision)
+        model, vocabulary = load_masked_model(run, config, device=device, precision=precision)
 
         def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
             texts = [_with_masks(line, place, vocabulary, config.model.max_length) for line, place in lines]
@@ -236,7 +238,9 @@ def _build(config: Config, size: int) -> HeadedEncoder:
     return HeadedEncoder(build_encoder_only(config.model, size), MaskedTokenHead(config.model, size))
 
 
-def _load(run: Path, config: Config, *, device: str, precision: str) -> tuple[HeadedEncoder, Vocabulary]:
+def load_masked_model(
+    run: Path, config: Config, *, device: str, precision: str
+) -> tuple[HeadedEncoder, Vocabulary]:
     """Load a trained run, in evaluation mode; raises `CheckpointError` if it is damaged."""
     torch_device, vocabulary = find_device(device), load_vocabulary(run)
     check_vocabulary(run, vocabulary)

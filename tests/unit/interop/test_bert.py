@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -358,3 +359,11 @@ def test_a_damaged_tokenizer_in_a_run(whole: Path, tmp_path: Path) -> None:
     edit("tokenizer.json", "model", "vocab", extra=1)(tmp_path / "run")
     with pytest.raises(CheckpointError, match="expected a different id for each piece"):
         load_vocabulary(tmp_path / "run")
+
+
+def test_without_the_library_a_sentence_says_what_to_install(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    assert headwise(["import", str(whole), "-o", str(tmp_path / "run")]) == 2
+    assert "pip install headwise[tokenizers]" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from headwise.nn.multihead import recording
 from headwise.text.reading.conllu import Tree
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
-_BATCH_TOKENS = 2048
+BATCH_TOKENS = 2048
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,32 @@ class PartReport:
     sentences: int
 
 
+class Measured:
+    """Counts of one part while sentences are read: its tokens, syntactic links, and pronouns."""
+
+    def __init__(self, causal: bool) -> None:
+        self.tokens = TokenCounts(causal)
+        self.links, self.pronouns = LinkCounts(causal=causal), LinkCounts(causal=causal)
+
+    def add_words(self, weights: NDArray[np.float32], annotated: Annotated) -> None:
+        """Count the links of a sentence; weights (layers, heads, words, words)."""
+        self.links.add(weights, annotated.edges)
+        antecedents = [(pronoun, noun, "coreference") for pronoun, noun in annotated.coreference]
+        self.pronouns.add(weights, antecedents, both=False)
+
+    def report(self, part: Part) -> PartReport:
+        """Return the measurements."""
+        relations = [self.links.relation(key) for key in self.links.relations()]
+        coreference = [self.pronouns.relation(key) for key in self.pronouns.relations()]
+        return PartReport(
+            part,
+            tuple(head_roles(self.tokens, self.links, self.pronouns)),
+            tuple(rate for rate in relations if rate is not None),
+            tuple(rate for rate in coreference if rate is not None),
+            self.links.sentences or self.tokens.sentences,
+        )
+
+
 def measure_heads(
     translator: Translator,
     sources: Sequence[Annotated],
@@ -89,20 +115,18 @@ def measure_heads(
         Counter(token for ids in source_ids for token in ids),
         Counter(token for ids in target_ids for token in [BOS, *ids]),
     )
-    counts: dict[Part, tuple[TokenCounts, LinkCounts, LinkCounts]] = {}
+    counts: dict[Part, Measured] = {}
     for index, attention in _recorded(translator, source_ids, target_ids, kept):
         source, target = sources[index], targets[index]
         for part, weights in attention.items():
             causal = part == "decoder"
-            if part not in counts:
-                counts[part] = (TokenCounts(causal), LinkCounts(causal=causal), LinkCounts(causal=causal))
-            tokens, links, pronouns = counts[part]
+            measured = counts.setdefault(part, Measured(causal))
             if causal:
-                tokens.add(weights, [target_counts[i] for i in [BOS, *target_ids[index]]], end=0)
+                measured.tokens.add(weights, [target_counts[i] for i in [BOS, *target_ids[index]]], end=0)
             else:
                 key_frequencies = [source_counts[i] for i in source_ids[index]]
                 query_rows = weights[:, :, :-1] if part == "encoder" else weights
-                tokens.add(query_rows, [*key_frequencies[:-1], np.inf], end=-1)
+                measured.tokens.add(query_rows, [*key_frequencies[:-1], np.inf], end=-1)
             if part == "cross":
                 continue
             annotated = target if causal else source
@@ -110,23 +134,8 @@ def measure_heads(
             token_weights = weights[:, :, 1:, 1:] if causal else weights[:, :, :-1, :-1]
             ids = target_ids[index] if causal else source_ids[index][:-1]
             pieces = (subwords.target_pieces if causal else subwords.source_pieces)(ids)
-            word_weights = _by_words(token_weights, annotated.sentence, pieces)
-            links.add(word_weights, annotated.edges)
-            antecedents = [(pronoun, noun, "coreference") for pronoun, noun in annotated.coreference]
-            pronouns.add(word_weights, antecedents, both=False)
-    return [_report(part, *counts[part]) for part in PARTS if part in counts]
-
-
-def _report(part: Part, tokens: TokenCounts, links: LinkCounts, pronouns: LinkCounts) -> PartReport:
-    relations = [links.relation(key) for key in links.relations()]
-    coreference = [pronouns.relation(key) for key in pronouns.relations()]
-    return PartReport(
-        part,
-        tuple(head_roles(tokens, links, pronouns)),
-        tuple(rate for rate in relations if rate is not None),
-        tuple(rate for rate in coreference if rate is not None),
-        links.sentences or tokens.sentences,
-    )
+            measured.add_words(by_words(token_weights, overlap(annotated.sentence, pieces)), annotated)
+    return [counts[part].report(part) for part in PARTS if part in counts]
 
 
 @torch.inference_mode()
@@ -137,7 +146,7 @@ def _recorded(
     model = translator.model
     device = next(model.parameters()).device
     lengths = [max(len(sources[n]), len(targets[n]) + 1) for n in kept]
-    for positions in batches(lengths, _BATCH_TOKENS):
+    for positions in batches(lengths, BATCH_TOKENS):
         indices = [kept[position] for position in positions]
         source, mask = padded([sources[n] for n in indices], PAD, device)
         inputs, _ = padded([[BOS, *targets[n]] for n in indices], PAD, device)
@@ -159,9 +168,8 @@ def _recorded(
             )
 
 
-def _by_words(weights: NDArray[np.float32], sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float32]:
-    """Aggregate token weights into words: sum over columns, mean over rows."""
-    shared = overlap(sentence, pieces)  # (words, pieces)
+def by_words(weights: NDArray[np.float32], shared: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Aggregate token weights into words, sum over columns, mean over rows; `shared` is `overlap` (words, pieces)."""
     columns = shared / np.maximum(shared.sum(axis=0), 1)
     rows = (shared > 0) / np.maximum((shared > 0).sum(axis=1, keepdims=True), 1)
     return (rows @ weights @ columns.T).astype(np.float32)

@@ -77,14 +77,19 @@ def command(
 ) -> None:
     """Measure every head: position, syntax, coreference, rare words, entropy; optionally importance and pruning.
 
+    A model of single texts, such as a language model, reads --source alone.
+
     Example: headwise heads runs/demo --miniature -o heads.png
 
     Example: headwise heads runs/de --source en.conllu.gz --target de.conllu.gz --importance --prune gradient
     """
     from headwise.analysis.heads.measuring import Annotated as Sentence
     from headwise.analysis.heads.measuring import measure_heads
+    from headwise.analysis.heads.single import TASKS as SINGLE
+    from headwise.analysis.heads.single import measure_single
     from headwise.cli.annotated import read_sentences
     from headwise.cli.tables import heads_table, relations_table
+    from headwise.config import Config
     from headwise.decoding.translator import Translator
 
     if out is not None and out.suffix != ".png":
@@ -95,6 +100,18 @@ def command(
     sentences = read_sentences(
         source, target, miniature=subset, seed=seed, tokenized=tokenized, lowercase=lowercase, limit=limit
     )
+    config = Config.of_run(run, "translation", *SINGLE)
+    if config.task != "translation":
+        options = {"--target": target, "--prune": prune, "--gates": gates, "--importance": importance or None}
+        given = [name for name, value in options.items() if value is not None]
+        if given or train_source or train_target:
+            raise ConfigError(
+                f"{(given or ['--train-source'])[0]}: expected nothing here, as {run} is a run of task {config.task}, "
+                "found a value"
+            )
+        report = measure_single(run, config, sentences.sources, device=device)
+        _show([report], run, out, as_json=as_json)
+        return
     translator = Translator.load(run, device=device)
     sources = [one.sentence.text for one in sentences.sources]
     if sentences.targets is None:
@@ -122,6 +139,19 @@ def command(
         from headwise.analysis.heads.summary import draw_heads
 
         draw_heads(reports, out, importances.get("masking"))
+    typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
+
+
+def _show(reports: list[PartReport], run: Path, out: Path | None, *, as_json: bool) -> None:
+    """Print the measurements of a model of single texts, and draw them."""
+    from headwise.cli.tables import heads_table, relations_table
+
+    if out is not None:
+        from headwise.analysis.heads.summary import draw_heads
+
+        draw_heads(reports, out)
+    record = {"run": str(run), "parts": [_part_json(report) for report in reports]}
+    lines = [line for report in reports for line in (*heads_table(report, {}), *relations_table(report))]
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
 
 
