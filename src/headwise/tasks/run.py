@@ -28,7 +28,7 @@ from headwise.training.monitor import read_metrics
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
-from headwise.training.trial import Trial, candidates, choose_processes, time_steps
+from headwise.training.trial import candidates, choose_processes, take_part
 from headwise.training.workers import Workers, join, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
@@ -177,7 +177,7 @@ def work(config: Config, run: Path, received: Iterator[dict[str, Any]]) -> None:
                 config = Config.from_tree(order["config"])
                 _fit(task, config, run, device, world, lambda: None, quiet=True)
                 return
-            time_steps(task, config, world, Trial(order["fraction"], order["seconds"]))
+            take_part(task, config, world, order)
         finally:
             world.leave()
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from headwise.errors import DataError, TrainingError
-from headwise.training.trial import candidates
 from headwise.training.workers import Workers
 
 
@@ -24,11 +23,3 @@ def test_workers_that_are_not_needed_end() -> None:
         workers.keep(2)
         assert workers.gather(1, 4, {}).size == 1
         assert workers.failure() is None
-
-
-@pytest.mark.parametrize(
-    ("threads", "numbers"),
-    [(1, [1]), (2, [1, 2]), (3, [1, 3]), (4, [1, 2, 4]), (16, [1, 4, 8, 16]), (6, [1, 3, 6])],
-)
-def test_numbers_of_processes_to_try(threads: int, numbers: list[int]) -> None:
-    assert candidates(threads) == numbers

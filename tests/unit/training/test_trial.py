@@ -1,0 +1,100 @@
+"""Trials of numbers of processes, with a small task and real worker processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed
+
+from headwise.config import Config
+from headwise.errors import TrainingError
+from headwise.training import trial
+from headwise.training import workers as workers_module
+from headwise.training.loop import Trainer
+from headwise.training.trial import candidates, choose_processes
+from headwise.training.workers import Workers
+from regression import Regression
+
+CONFIG = Config.from_tree(
+    {
+        "batch": {"accumulate": 2},
+        "optimizer": {"weight_decay": 0.1},
+        "training": {"max_steps": 10_000_000},  # so long that workers may pay off
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Shorten trials; also undo changes of the number of threads."""
+    monkeypatch.setattr(trial, "_SECONDS", 0.01)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def choose(task: Regression, say: Callable[[str], None], workers: Workers) -> int:
+    """Choose between one process of two threads and two processes of one."""
+    torch.set_num_threads(2)
+    return choose_processes(task, CONFIG, 2, [1, 2], workers, say)
+
+
+def trial_workers(**job: Any) -> Workers:
+    return Workers("regression", {"config": CONFIG.model_dump(mode="json"), **job})
+
+
+def test_a_trial_leaves_parameters_gradients_and_threads_as_they_were() -> None:
+    task, lines = Regression(), []
+    before = {name: value.clone() for name, value in task.model.state_dict().items()}
+    with trial_workers() as workers:
+        number = choose(task, lines.append, workers)
+    (line,) = lines
+    assert line.startswith(f"training.processes={number}: target tokens/s in a trial: ")
+    assert line.count(" with ") == 2
+    after = task.model.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert all(parameter.grad is None for parameter in task.model.parameters())
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_is_reported_by_the_training(value: float, tmp_path: Path) -> None:
+    task, lines = Regression(), []
+    task.at["batch 2"] = lambda: value
+    with trial_workers() as workers:
+        assert choose(task, lines.append, workers) == 1
+    assert lines == [f"training.processes=1: the trial ended early, because the loss is {value} for batch 2"]
+    assert all(parameter.grad is None for parameter in task.model.parameters())  # batch 1 had some
+    trainer = Trainer(task, CONFIG, tmp_path, device=torch.device("cpu"), quiet=True)
+    with pytest.raises(
+        TrainingError, match=rf"^step 1: the loss is {value} for batch 2; there is no checkpoint"
+    ):
+        trainer.fit()
+
+
+def test_a_loss_that_is_not_finite_in_a_worker_ends_the_trial_without_a_traceback(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, lines = Regression(), []
+    monkeypatch.setattr(workers_module, "_EXIT_TIMEOUT", 2.0)
+    with trial_workers(factor=math.nan) as workers:
+        assert choose(task, lines.append, workers) == 1
+        assert workers.failure() is None  # it waits for its next order
+    assert lines == ["training.processes=1: the trial ended early, because the loss is nan for batch 2"]
+    assert all(parameter.grad is None for parameter in task.model.parameters())
+    assert not distributed.is_initialized()
+    assert torch.get_num_threads() == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("threads", "numbers"),
+    [(1, [1]), (2, [1, 2]), (3, [1, 3]), (4, [1, 2, 4]), (16, [1, 4, 8, 16]), (6, [1, 3, 6])],
+)
+def test_numbers_of_processes_to_try(threads: int, numbers: list[int]) -> None:
+    assert candidates(threads) == numbers
