@@ -22,6 +22,7 @@ from typing import Any
 
 from headwise import errors
 from headwise.errors import HeadwiseError, TrainingError
+from headwise.files import disk_errors
 from headwise.processes import child_environment, python_command
 from headwise.training.parallel import World
 
@@ -34,7 +35,7 @@ class Workers:
     def __init__(self, module: str, job: Mapping[str, Any]) -> None:
         """Start no process yet; each gets `job` as its first line."""
         self._module, self._job = module, job
-        self._folder = tempfile.TemporaryDirectory(prefix="headwise-workers-")
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # of the rendezvous files
         self._meetings = 0
         self._started: list[subprocess.Popen[str]] = []
 
@@ -66,7 +67,8 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         self._end(self._started)
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _end(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         for process in processes:
@@ -85,15 +87,25 @@ class Workers:
     def meet(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
         """Send an order to the first `size` - 1 workers, which must be ready, and join a process group with them.
 
-        The CPU `threads` are divided among the processes.
+        The CPU `threads` are divided among the processes. Raises `TrainingError` if the temporary directory
+        can't be written.
         """
-        self._meetings += 1
-        meeting = Path(self._folder.name) / str(self._meetings)
+        meeting = self._new_meeting()
         threads_each = max(1, threads // size)
         world = {"size": size, "threads": threads_each, "meeting": str(meeting)}
         for rank, process in enumerate(self._started[: size - 1], start=1):
             self._send(process, {**order, **world, "rank": rank})
         return World.join_local(0, size, threads_each, meeting)
+
+    def _new_meeting(self) -> Path:
+        """Return the path of a new rendezvous file."""
+        if self._folder is None:
+            with disk_errors(Path("TMPDIR")):
+                parent = tempfile.gettempdir()
+            with disk_errors(Path(parent)):
+                self._folder = tempfile.TemporaryDirectory(prefix="headwise-workers-", dir=parent)
+        self._meetings += 1
+        return Path(self._folder.name) / str(self._meetings)
 
     def gather(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
         """Return a world of `size` processes, among which the CPU threads are divided; stop the other workers."""

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from headwise.errors import DataError, TrainingError
@@ -18,8 +21,27 @@ def test_a_worker_that_ends_without_a_word() -> None:
         workers.keep(1)
 
 
-def test_workers_that_are_not_needed_end() -> None:
+def test_workers_that_are_not_needed_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Workers("bad_worker", {"way": "ready"}) as workers:
         workers.keep(2)
         assert workers.gather(1, 4, {}).size == 1
         assert workers.failure() is None
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_temporary_directory_that_can_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    expected = rf"^{tmp_path}/missing: can't be written \(No such file or directory\)$"
+    with Workers("bad_worker", {}) as workers, pytest.raises(TrainingError, match=expected):
+        workers.meet(2, 1, {})
+
+
+def test_no_temporary_directory_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "missing")])
+    expected = r"^TMPDIR: can't be written \(No usable temporary directory found in .*missing'\]\)$"
+    with Workers("bad_worker", {}) as workers, pytest.raises(TrainingError, match=expected):
+        workers.meet(2, 1, {})
