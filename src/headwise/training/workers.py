@@ -41,12 +41,18 @@ class Workers:
 
     def keep(self, count: int) -> None:
         """Start or stop workers so that there are `count`, and wait until all are ready; raises the error of one."""
-        new = [self._start() for _ in range(count - len(self._started))]
-        self._started += new
-        for process in new:
-            assert process.stdout is not None
-            if (line := process.stdout.readline()) != f"{READY}\n":
-                raise self._failure(process, line)
+        before = len(self._started)
+        try:
+            while len(self._started) < count:
+                self._started.append(self._start())
+            for process in self._started[before:]:
+                assert process.stdout is not None
+                if (line := process.stdout.readline()) != f"{READY}\n":
+                    raise self._failure(process, line)
+        except BaseException:  # also Ctrl-C
+            for process in self._started[before:]:
+                process.kill()  # during its imports, a worker doesn't notice the end of its input
+            raise
         self._end(self._started[count:])
         del self._started[count:]
 

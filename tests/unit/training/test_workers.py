@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from headwise.errors import DataError, TrainingError
+from headwise.training import workers as workers_module
 from headwise.training.workers import Workers
 
 
@@ -45,3 +50,12 @@ def test_no_temporary_directory_at_all(tmp_path: Path, monkeypatch: pytest.Monke
     expected = r"^TMPDIR: can't be written \(No usable temporary directory found in .*missing'\]\)$"
     with Workers("bad_worker", {}) as workers, pytest.raises(TrainingError, match=expected):
         workers.meet(2, 1, {})
+
+
+def test_ctrl_c_ends_workers_that_still_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "_EXIT_TIMEOUT", 100.0)
+    began = time.monotonic()
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), Workers("bad_worker", {"way": "imports"}) as workers:
+        workers.keep(2)
+    assert time.monotonic() - began < 90
