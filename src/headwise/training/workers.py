@@ -93,9 +93,12 @@ class Workers:
     def meet(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
         """Send an order to the first `size` - 1 workers, which must be ready, and join a process group with them.
 
-        The CPU `threads` are divided among the processes. Raises `TrainingError` if the temporary directory
-        can't be written.
+        The CPU `threads` are divided among the processes. Raises the error of a worker that has exited, or
+        `TrainingError` if the temporary directory can't be written.
         """
+        for process in self._started[: size - 1]:
+            if process.poll() is not None:
+                raise self._failure(process)  # the others would wait for it
         meeting = self._new_meeting()
         threads_each = max(1, threads // size)
         world = {"size": size, "threads": threads_each, "meeting": str(meeting)}

@@ -35,6 +35,15 @@ def test_workers_that_are_not_needed_end(tmp_path: Path, monkeypatch: pytest.Mon
         assert not list(tmp_path.iterdir())
 
 
+def test_a_worker_that_has_exited_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "_EXIT_TIMEOUT", 600.0)
+    with Workers("bad_worker", {"way": "ready"}) as workers:
+        workers.keep(1)
+        assert workers.failure() is None  # it has exited, without an error
+        with pytest.raises(TrainingError, match=r"^worker process 1 was ended with exit code 0 "):
+            workers.meet(2, 1, {})
+
+
 def test_a_temporary_directory_that_can_not_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
