@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from headwise.bench.workload import Workload
@@ -11,19 +13,18 @@ from headwise.text.batches.pairs import Batch
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 
-def training_batches(
-    workload: Workload, tokens: int, count: int, *, seed: int = 1, rank: int = 0, size: int = 1
-) -> list[Batch]:
-    """Return the first `count` batches of an epoch, of at most `tokens` tokens per side; fewer if text is short.
-
-    Of each batch, every `size`-th example from example `rank` on.
-    """
+def training_batches(workload: Workload, tokens: int, count: int, *, seed: int = 1) -> list[Batch]:
+    """Return the first `count` batches of an epoch, of at most `tokens` tokens per side; fewer if text is short."""
     lengths = [
         np.array([len(sentence) for sentence in side]) for side in (workload.sources, workload.targets)
     ]
     plan = plan_batches(lengths[0], lengths[1] + 1, tokens, seed=seed, epoch=0)
-    shares = [examples[rank::size] for examples in plan[:count]]
-    return [_batch(workload, examples.tolist()) for examples in shares]
+    return [_batch(workload, examples.tolist()) for examples in plan[:count]]
+
+
+def shares(workload: Workload, batches: Sequence[Batch], rank: int, size: int) -> list[Batch]:
+    """Return, of each batch, every `size`-th example from example `rank` on."""
+    return [_batch(workload, batch.rows[rank::size]) for batch in batches]
 
 
 def _batch(workload: Workload, examples: list[int]) -> Batch:

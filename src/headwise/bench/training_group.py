@@ -12,11 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.bench.batches import training_batches
+from headwise.bench.batches import shares, training_batches
 from headwise.bench.peer import Peer, Setting, Trainee
 from headwise.bench.peers import find_peer
 from headwise.bench.workload import Workload
-from headwise.training.parallel import World
 from headwise.training.workers import Workers, join, orders, report_ready
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class TrainingGroup:
         whole_batches = training_batches(workload, tokens, batches)
         self._first, self._tokens = whole_batches[0], sum(batch.target_tokens for batch in whole_batches)
         self._trainee = peer.open_training(workload, setting, device, self._world)
-        self._batches = _shares(workload, tokens, batches, self._world)
+        self._batches = shares(workload, whole_batches, self._world.rank, self._world.size)
 
     def loss(self) -> float:
         """Return the smoothed loss per target token of the first batch, without dropout."""
@@ -64,11 +63,6 @@ class TrainingGroup:
         return own * self._world.size
 
 
-def _shares(workload: Workload, tokens: int, batches: int, world: World) -> list[Batch]:
-    """Return a rank's share of each batch."""
-    return training_batches(workload, tokens, batches, rank=world.rank, size=world.size)
-
-
 def _train(trainee: Trainee, batches: Sequence[Batch]) -> None:
     for batch in batches:
         trainee.step(batch)
@@ -79,7 +73,8 @@ def _rank(job: dict[str, Any], order: dict[str, Any], peer: Peer) -> None:
     world = join(order)
     workload, setting = Workload.open(Path(job["workload"])), Setting(**job["setting"])
     trainee = peer.open_training(workload, setting, job["device"], world)
-    batches = _shares(workload, job["tokens"], job["batches"], world)
+    whole_batches = training_batches(workload, job["tokens"], job["batches"])
+    batches = shares(workload, whole_batches, world.rank, world.size)
     while True:
         world.sum(0.0)
         _train(trainee, batches)
