@@ -17,11 +17,13 @@ from torch import Tensor, nn
 
 from headwise.analysis.heads.importance import HeadPlace, Pairs, gated, head_places, without
 from headwise.analysis.interventions import PARTS, Part, attention_parts, heads_of
+from headwise.config import OptimizerConfig
 from headwise.decoding.translator import Translator
 from headwise.errors import TrainingError
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.training.loss import smoothed_cross_entropy
+from headwise.training.optimizer import Adam
 
 _TEMPERATURE, _LOW, _HIGH = 2 / 3, -0.1, 1.1  # β, γ and ζ of Louizos et al. 2018, section 4
 
@@ -93,7 +95,8 @@ def fine_tune(model: Seq2Seq, pairs: Pairs, tuning: Tuning, gates: HardConcreteG
     """
     generator = Random(tuning.seed)
     parameters = [*model.parameters(), *([] if gates is None else gates.parameters())]
-    optimizer = torch.optim.Adam(model.parameters(), lr=tuning.rate, betas=(0.9, 0.98), eps=1e-9)
+    optimizer = Adam(model.parameters(), OptimizerConfig())
+    optimizer.param_groups[0]["lr"] = tuning.rate
     if gates is not None:
         optimizer.add_param_group({"params": list(gates.parameters()), "lr": gates.rate})
     indices = range(len(pairs.sources))
