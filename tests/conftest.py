@@ -11,6 +11,8 @@ from headwise.decoding.native import library
 from paths import ROOT
 from toy import Toy, toy_pairs, write_toy
 
+pytest.register_assert_rewrite("program")  # its assertions then show what they compared, as those of tests do
+
 # No deadlines: a test that is slow on a busy machine has not failed.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from headwise.cli.main import run as run_program
 
@@ -95,6 +97,46 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         assert process.poll() is None, f"the process ended too early:\n{finish(process).err}"
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.001)
+
+
+def wait_for_steps(run: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until a training has recorded three steps; fails where it ends before."""
+    wait_for(lambda: (run / "metrics.jsonl").exists() and len(metrics(run, "train")) > 2, process)
+
+
+def assert_stopped(outcome: Outcome, run: Path, steps: int, *, launcher: bool = False) -> None:
+    """Assert that training was stopped after at least three and fewer than `steps` steps, and saved the last one.
+
+    Under a `launcher`, torchrun, the exit code and the last lines are the launcher's.
+    """
+    stopped = f"stopped after step {saved_step(run)}; saved. Run the same command again to go on."
+    if launcher:
+        assert outcome.code != 0
+        assert stopped in outcome.err.splitlines()
+    else:
+        assert outcome.code == 130
+        assert outcome.err.splitlines()[-2:] == [stopped, "headwise: interrupted"]
+    assert 3 <= saved_step(run) < steps
+
+
+def assert_stopped_at_once(outcome: Outcome) -> None:
+    """Assert that training was stopped in the middle of a step."""
+    assert outcome.code == 130
+    assert outcome.err.splitlines()[-1] == "headwise: interrupted"
+    assert "stopped after" not in outcome.err
+
+
+def assert_same_training(ours: Path, expected: Path) -> None:
+    """Assert that two runs have the same losses and, in their last checkpoints, parameters, except for rounding."""
+    losses = [[record["loss"] for record in metrics(run)] for run in (ours, expected)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    parameters, expected_parameters = (
+        load_file(run / "checkpoints" / (run / "latest").read_text().strip() / "model.safetensors")
+        for run in (ours, expected)
+    )
+    assert parameters.keys() == expected_parameters.keys()
+    for name, tensor in parameters.items():
+        torch.testing.assert_close(tensor, expected_parameters[name], rtol=1e-4, atol=1e-6)
 
 
 def metrics(run: Path, kind: str | None = None) -> list[dict[str, Any]]:

@@ -24,6 +24,13 @@ _WORDS = {
 }
 
 
+# Options of `headwise train`. With these, nothing in training is random except the order of the batches:
+NOTHING_RANDOM = ("model.dropout=0", "model.attention_dropout=0", "subwords.dropout=0")
+# With these, the update is proportional to the gradient; Adam's first steps would turn a rounding error into a whole
+# step.
+PLAIN_STEPS = ("optimizer.epsilon=1", "optimizer.beta1=0", "optimizer.beta2=0")
+
+
 @dataclass(frozen=True)
 class Toy:
     """The two text files of a toy corpus, and a configuration that trains on them in milliseconds per step."""

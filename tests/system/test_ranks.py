@@ -8,11 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
-from program import Outcome, call, environment, finish, metrics, result, saved_step, wait_for
-from toy import Toy
+from program import (
+    Outcome,
+    assert_same_training,
+    assert_stopped,
+    call,
+    environment,
+    finish,
+    result,
+    wait_for_steps,
+)
+from toy import NOTHING_RANDOM, PLAIN_STEPS, Toy
 
 
 def start_two(*arguments: object) -> subprocess.Popen[str]:
@@ -42,12 +49,9 @@ def test_two_processes_stop_and_resume_exactly(toy: Toy, undisturbed: Path, tmp_
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "--max-steps", 30, "-o", run)
     process = start_two(*command)
-    wait_for(lambda: (run / "metrics.jsonl").exists() and len(metrics(run)) > 2, process)
+    wait_for_steps(run, process)
     process.send_signal(signal.SIGTERM)  # torchrun passes it on
-    stopped = finish(process)
-    assert stopped.code != 0
-    assert f"stopped after step {saved_step(run)}; saved." in stopped.err
-    assert 3 <= saved_step(run) < 30
+    assert_stopped(finish(process), run, 30, launcher=True)
     again = two(*command)
     assert again.code == 0, again.err
     assert again.err.count("resuming from") == 1  # printed by one rank only
@@ -58,28 +62,12 @@ def test_two_processes_compute_what_one_does_with_twice_the_batches(
     toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The loss is divided once, by the tokens of all ranks. Dropout is off, because it differs between ranks."""
-    changes = [
-        *("model.dropout=0", "model.attention_dropout=0", "subwords.dropout=0"),
-        *(
-            "optimizer.epsilon=1",
-            "optimizer.beta1=0",
-            "optimizer.beta2=0",
-        ),  # so that the update is proportional to the gradient
-        *(
-            "--max-steps=4",
-            "batch.tokens=190",
-        ),  # an even number of batches per epoch: none is halved for two ranks
-    ]
+    # Of 190 tokens there is an even number of batches per epoch: none is halved for two ranks.
+    changes = [*NOTHING_RANDOM, *PLAIN_STEPS, "--max-steps=4", "batch.tokens=190"]
     one, both = tmp_path / "one", tmp_path / "both"
     assert call(capsys, "train", "-c", toy.config, *changes, "batch.accumulate=4", "-o", one).code == 0
     assert two("train", "-c", toy.config, *changes, "batch.accumulate=2", "-o", both).code == 0
-    losses = [[record["loss"] for record in metrics(run)] for run in (both, one)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    before, after = (
-        load_file(run / "checkpoints" / "step-00000004" / "model.safetensors") for run in (both, one)
-    )
-    for name, tensor in before.items():
-        torch.testing.assert_close(tensor, after[name], rtol=1e-4, atol=1e-6)
+    assert_same_training(both, one)
 
 
 def test_a_mistake_ends_both_processes(toy: Toy, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from headwise.cli.main import run as run_program
 from program import (
+    assert_stopped,
+    assert_stopped_at_once,
     call,
     finish,
     headwise,
@@ -23,6 +25,7 @@ from program import (
     snapshot,
     start,
     wait_for,
+    wait_for_steps,
 )
 from toy import Toy, toy_pairs, write_toy
 
@@ -84,15 +87,9 @@ def test_an_interruption_finishes_the_step_and_saves(
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, *OFTEN, "--max-steps", STEPS, "-o", run)
     process = start(*command, "training.checkpoint_every=1000")  # only the interruption saves a checkpoint
-    wait_for(lambda: (run / "metrics.jsonl").exists() and len(metrics(run)) > 2, process)
+    wait_for_steps(run, process)
     interrupt(process)
-    stopped = finish(process)
-    assert stopped.code == 130
-    assert stopped.err.splitlines()[-2:] == [
-        f"stopped after step {saved_step(run)}; saved. Run the same command again to go on.",
-        "headwise: interrupted",
-    ]
-    assert 3 <= saved_step(run) < STEPS
+    assert_stopped(finish(process), run, STEPS)
     assert [record["step"] for record in metrics(run, "train")] == list(range(1, saved_step(run) + 1))
     assert not (run / "model.safetensors").exists()
     assert call(capsys, *command).code == 0
@@ -109,10 +106,7 @@ def test_a_second_interruption_stops_at_once_and_harms_nothing(toy: Toy, tmp_pat
     press_ctrl_c(process)  # in the second step, which takes most of a second
     time.sleep(0.1)
     press_ctrl_c(process)
-    stopped = finish(process)
-    assert stopped.code == 130
-    assert stopped.err.splitlines()[-1] == "headwise: interrupted"
-    assert "stopped after" not in stopped.err
+    assert_stopped_at_once(finish(process))
     assert snapshot(run / "checkpoints") == saved
     assert headwise(*command, "--max-steps", 1).code == 0
     assert snapshot(run / "checkpoints") == saved
