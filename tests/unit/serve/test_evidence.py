@@ -13,8 +13,6 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
-from test_heads import Planted, antecedent, subject
-
 from headwise.analysis.attention import Sentence
 from headwise.analysis.heads.measuring import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
@@ -25,6 +23,7 @@ from headwise.errors import DataError
 from headwise.serve import evidence
 from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.runs import open_runs
+from planted_heads import Planted, antecedent, subject
 from translator_run import ENGLISH, make_run
 
 PAIRS = 200
