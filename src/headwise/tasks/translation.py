@@ -213,6 +213,14 @@ class Translation(TaskKind):
     scores = ("bleu",)
     after = 'try `echo "…" | headwise translate {run}`'
 
+    def check(self, config: Config) -> None:  # noqa: D102
+        super().check(config)
+        if config.training.add_subwords and config.subwords.kind != "bpe":
+            raise ConfigError(
+                "training.add_subwords: expected the byte-pair encoding of a run that Headwise trained, "
+                f"found subwords.kind={config.subwords.kind}"
+            )
+
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
     ) -> PreparedData:
