@@ -77,15 +77,6 @@ class Config(Section):
             )
         return self
 
-    @model_validator(mode="after")
-    def _grown_is_own(self) -> Config:
-        if self.subwords.kind == "imported" and self.training.add_subwords:
-            raise ValueError(
-                "training.add_subwords needs an own BPE vocabulary, "
-                f"found subwords.kind=imported and training.add_subwords={self.training.add_subwords}"
-            )
-        return self
-
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
         """Read a YAML file and apply `key.sub=value` overrides.

@@ -26,6 +26,7 @@ _LORA_RATE = 2.5  # times as high, as few parameters are trained, which begin at
 _SHORT_WARM_UP = 100
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 4096  # tokens
 _LEAST_STEPS = 20  # between validations, and in an epoch if batches can be small enough for it
+_MOST_STEPS = 1000  # between validations
 _EPOCHS = 40  # at most
 _PATIENCE = 4
 _DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
@@ -195,7 +196,7 @@ def adapt(
     while tokens > _SMALLEST_BATCH and size.target_tokens < _LEAST_STEPS * _FILLED * tokens:
         tokens //= 2
     epoch = max(1, math.ceil(size.target_tokens / (_FILLED * tokens)))
-    every = max(_LEAST_STEPS, epoch)
+    every = max(_LEAST_STEPS, min(epoch, _MOST_STEPS))
     peak = _RATE * min(1.0, (_RATE_WIDTH / start.model.d_model) ** 2)
     if given.lora.rank:
         peak *= _LORA_RATE

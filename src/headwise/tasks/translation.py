@@ -231,6 +231,11 @@ class Translation(TaskKind):
                 f"subwords.copy_from: expected nothing beside training.initialize_from, whose subwords are used, "
                 f"found {copied!r}"
             )
+        if config.training.add_subwords and config.subwords.kind != "bpe":
+            raise ConfigError(
+                "training.add_subwords: expected the byte-pair encoding of a run that Headwise trained, "
+                f"found subwords.kind={config.subwords.kind}"
+            )
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]

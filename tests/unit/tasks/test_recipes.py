@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.config import Config, DataConfig
-from headwise.tasks.recipes import CorpusSize, choose, measure, subword_count
+from headwise.config import Config, DataConfig, TrainingConfig
+from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
 from paths import CONFIGS
 
 
@@ -87,3 +87,36 @@ def test_the_size_of_multi30k_gets_the_shipped_configuration_but_for_rounding_an
     assert chosen.training.average_last == shipped.training.average_last
     assert chosen.training.max_steps == pytest.approx(shipped.training.max_steps, rel=0.15)
     assert chosen.subwords.size == pytest.approx(shipped.subwords.size, rel=0.1)
+
+
+@given(
+    pairs=st.integers(1, 5_000_000), width=st.sampled_from([16, 128, 256, 512, 1024]), rank=st.integers(0, 8)
+)
+def test_every_adaptation_keeps_the_model_and_can_end_early(pairs: int, width: int, rank: int) -> None:
+    start = choose(size(30_000), DataConfig()).config
+    start.model.d_model, start.model.d_ff = width, 2 * width
+    given = TrainingConfig.model_validate({"initialize_from": "run", "lora": {"rank": rank}, "seed": 3})
+    recipe = adapt(size(pairs), start, DataConfig(), given)
+    config = recipe.config
+    assert (config.model, config.subwords, config.decoding) == (start.model, start.subwords, start.decoding)
+    assert (config.training.lora, config.training.seed) == (given.lora, 3)
+    assert 1024 <= config.batch.tokens <= start.batch.tokens
+    assert config.schedule.peak is not None
+    assert config.schedule.peak <= 2e-3 * (2.5 if rank else 1)
+    training = config.training
+    assert training.validate_every == training.checkpoint_every >= 20
+    assert training.average_last == training.patience + 1
+    assert training.max_steps >= 10 * training.validate_every
+    assert any(f"schedule.peak={config.schedule.peak:g}" in reason for reason in recipe.reasons)
+
+
+def test_wider_models_are_adapted_at_lower_rates() -> None:
+    start = choose(size(30_000), DataConfig()).config
+    peaks = []
+    for width in (128, 256, 512, 1024):
+        start.model.d_model = width
+        peak = adapt(
+            size(1000), start, DataConfig(), TrainingConfig(initialize_from="run")
+        ).config.schedule.peak
+        peaks.append(peak)
+    assert peaks == pytest.approx([2e-3, 5e-4, 1.25e-4, 3.1e-5], rel=0.05)

@@ -125,6 +125,24 @@ def test_the_split_keeps_equal_pairs_together(tmp_path: Path, seed: int) -> None
     assert set(zip(other.dev_source, other.dev_target, strict=True)) != set(dev)
 
 
+def test_the_split_leaves_replayed_files_alone(tmp_path: Path) -> None:
+    distinct = list(dict.fromkeys(sentences(400)))
+    new, old = distinct[:200], distinct[100:]  # a hundred pairs are in both
+    files = [corpus(tmp_path, new, "new"), corpus(tmp_path, old, "old")]
+    config = DataConfig(
+        source=files[0]["source"] + files[1]["source"],
+        target=files[0]["target"] + files[1]["target"],
+        dev_files=1,
+        workers=1,
+    )
+    prepared = prepare(config, SMALL, tmp_path / "prepared")
+    dev = rows(prepared, "dev")
+    assert len(dev) == 10  # one in twenty of the new pairs
+    assert set(dev) <= set(new)
+    assert rows(prepared) == [pair for pair in [*new, *old] if pair not in set(dev)]
+    assert f"10 pairs split off the {files[0]['source'][0]} (seed 1)" in prepared.report[1]
+
+
 def test_a_small_corpus_gives_at_most_a_twentieth_to_development(tmp_path: Path) -> None:
     pairs = list(dict.fromkeys(sentences(250)))[:200]
     prepared = prepare(DataConfig(**corpus(tmp_path, pairs)), SMALL, tmp_path / "prepared")
