@@ -246,7 +246,25 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
             "tokenizer.json",
             normalizer={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 10**6},
         ),
-        "expected at most 16 characters",
+        "expected at most 4 characters",
+    ),
+    "many replacements": (
+        edit(
+            "tokenizer.json",
+            normalizer={
+                "type": "Sequence",
+                "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}] * 40,
+            },
+        ),
+        "normalizer: expected at most 4 parts that make a text longer, found 40",
+    ),
+    "a long added token": (
+        edit("tokenizer.json", added_tokens=[{"id": 9, "content": "a" * 10**6, "special": False}]),
+        "added_tokens: expected at most 256 characters",
+    ),
+    "long words": (
+        edit("tokenizer.json", "model", max_input_chars_per_word=10**9),
+        "max_input_chars_per_word: expected a number from 1 to 1000",
     ),
     "an id twice": (edit("tokenizer.json", "model", "vocab", extra=7), "found one twice"),
     "an id too high": (edit("tokenizer.json", "model", "vocab", extra=10**9), "expected an id from 0 to"),

@@ -65,7 +65,7 @@ def _shards(index: Path, opened: Callable[[Path], Tensors]) -> Tensors:
 
 def safetensors_file(path: Path) -> Tensors:
     """Return the tensors of a safetensors file; raises `CheckpointError` if it is damaged."""
-    weights = Weights(path)
+    weights = Weights(path, lenient=True)
 
     def read(name: str) -> Tensor:
         tensor = weights.get(name)

@@ -34,9 +34,13 @@ class Weights:
     with those of a model, for every engine and every task (see `headwise.models.build.fitting`).
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open the file; raises `CheckpointError` if it is missing or damaged, or its tensors aren't weights."""
+    def __init__(self, path: Path, *, lenient: bool = False) -> None:
+        """Open the file; raises `CheckpointError` if it is missing or damaged, or its tensors aren't weights.
+
+        With `lenient`, a tensor of another type is an error only when it is read, as others' files have counters.
+        """
         self.path = path
+        self._lenient = lenient
         with _reading(path):
             self._file = safe_open(path, "pt").__enter__()
             stored = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118 - no dictionary
@@ -47,7 +51,8 @@ class Weights:
                 raise CheckpointError(f"{path}: expected names of tensors in print, found {name[:60]!r}")
         self.names = frozenset(name for name in stored if not self._is_scale(name))
         for name in sorted(self.names):
-            self._check_type(name)
+            if not lenient:
+                self._check_type(name)
 
     def _is_scale(self, name: str) -> bool:
         return name.endswith(_SCALE) and self._types.get(name.removesuffix(_SCALE)) == "I8"
@@ -87,6 +92,8 @@ class Weights:
         """
         if name not in self.names:
             return None
+        if self._lenient:
+            self._check_type(name)
         with _reading(self.path):
             tensor = self._file.get_tensor(name)
             if tensor.dtype == torch.int8:

@@ -254,7 +254,7 @@ def test_files_of_older_versions(tmp_path: Path) -> None:
         ): tensor
         for name, tensor in load_file(new / "model.safetensors").items()
     }
-    tensors["bert.embeddings.position_ids"] = torch.arange(64)[None].float()
+    tensors["bert.embeddings.position_ids"] = torch.arange(64)[None]
     save_file(tensors, old / "model.safetensors")
     imported(old, tmp_path / "run")
     before, after = (load_file(tmp_path / run / "model.safetensors") for run in ("expected", "run"))
@@ -325,6 +325,10 @@ OWN_HOSTILE = {
     "an untied output": (
         edit_tensors(cls__predictions__decoder__weight=torch.zeros(153, 24)),
         "expected cls.predictions.decoder.weight to equal",
+    ),
+    "a tensor of counters": (
+        edit_tensors(**{WORDS: torch.zeros(153, 24, dtype=torch.int64)}),
+        "expected bert.embeddings.word_embeddings.weight in int8 or one of F32",
     ),
     "a tensor too many": (edit_tensors(boom=torch.zeros(3)), "found tensor boom"),
 }

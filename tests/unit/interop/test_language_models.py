@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from headwise.cli.main import run as headwise
@@ -23,6 +24,7 @@ from headwise.text.tokens.vocabulary import TextDecoder, load_vocabulary
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
+from test_bert import write_bert  # noqa: E402 - needs transformers
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX  # noqa: E402
 
 from transformers_models import (  # noqa: E402 - needs transformers
@@ -230,16 +232,39 @@ def test_evaluation_gives_their_loss(directory: Path, tmp_path: Path) -> None:
     assert find_task("language_model").evaluate(request).record["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("write", [write_gpt2, lambda folder: write_bert(folder, "BertForMaskedLM")])
+def test_a_tokenizer_of_before_2020_does_not_name_its_model(write: Any, tmp_path: Path) -> None:
+    folder = write(tmp_path / "model")
+    imported(folder, tmp_path / "expected")
+    edit("tokenizer.json", "model", type=None)(folder)
+    tree = json.loads((folder / "tokenizer.json").read_text())
+    if "merges" in tree["model"]:
+        tree["model"]["merges"] = [" ".join(pair) for pair in tree["model"]["merges"]]
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    imported(folder, tmp_path / "run")
+    ours, again = (load_vocabulary(tmp_path / run) for run in ("expected", "run"))
+    assert all(ours.encode(text) == again.encode(text) for text in HARD)
+
+
 def test_vocab_json_and_merges_give_the_same_run(tmp_path: Path) -> None:
     new, old = write_gpt2(tmp_path / "new"), tmp_path / "old"
     old.mkdir()
     model = json.loads((new / "tokenizer.json").read_text())["model"]
     (old / "vocab.json").write_text(json.dumps(model["vocab"]))
     (old / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in model["merges"]))
-    for name in ("config.json", "model.safetensors"):
-        (old / name).write_bytes((new / name).read_bytes())
+    (old / "config.json").write_bytes((new / "config.json").read_bytes())
+    tensors = load_file(new / "model.safetensors")
+    masks = {
+        f"h.{number}.attn.bias": torch.ones(1, 1, 160, 160, dtype=torch.uint8).tril() for number in (0, 1)
+    }
+    save_file(
+        {name.removeprefix("transformer."): t for name, t in tensors.items()} | masks,
+        old / "model.safetensors",
+    )
     imported(new, tmp_path / "expected")
     imported(old, tmp_path / "run")
+    before, after = (load_file(tmp_path / run / "model.safetensors") for run in ("expected", "run"))
+    assert all(torch.equal(before[name], after[name]) for name in before)
     ours, again = (load_vocabulary(tmp_path / run) for run in ("expected", "run"))
     assert all(ours.encode(text) == again.encode(text) for text in HARD)
 

@@ -72,6 +72,10 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
         ({"codes": 1}, "expected source, target, codes and symbols"),
         ({"symbols": ["b"]}, "symbols: expected a list of pieces"),
         ({"symbols": ["</s>"]}, "symbols: expected a list of pieces"),
+        (
+            {"source": [*SPECIAL_PIECES, "a" * 65], "symbols": ["a" * 65]},
+            "symbols: expected at most 10000 of at most 64 characters",
+        ),
         ({"symbols": "a"}, "symbols: expected a list of pieces"),
         ({"more": 1}, "expected source, target, codes and symbols"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ _KNOWN = {
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
 _UNIGRAM = 1  # type of model
 _SENTINEL = "<extra_id_"
+_WHOLE_SENTINEL = re.compile(r"<extra_id_\d{1,6}>", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Unigram:
 
 def sentinels(pieces: Sequence[str]) -> tuple[str, ...]:
     """Return the pieces that stand for spans (Raffel et al. 2020)."""
-    return tuple(piece for piece in pieces if piece.startswith(_SENTINEL) and piece.endswith(">"))
+    return tuple(piece for piece in pieces if _WHOLE_SENTINEL.fullmatch(piece))
 
 
 def is_unigram(file: Path) -> bool:

@@ -23,6 +23,7 @@ FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # pieces of the ids 0 to 3
 _UNK = 1
 _MOST_SYMBOLS = 10_000
+_LONGEST_SYMBOL = 64  # characters
 _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
@@ -85,8 +86,10 @@ def _symbols(value: Any, lists: Sequence[tuple[str, ...]], place: str) -> tuple[
     ordinary = set.intersection(*(set(pieces[len(SPECIAL_PIECES) :]) for pieces in lists))
     if not isinstance(value, list) or not all(isinstance(s, str) and s in ordinary for s in value):
         raise CheckpointError(f"{place}: expected a list of pieces, found another value")
-    if len(value) > _MOST_SYMBOLS:
-        raise CheckpointError(f"{place}: expected at most {_MOST_SYMBOLS}, found {len(value)}")
+    if len(value) > _MOST_SYMBOLS or any(len(symbol) > _LONGEST_SYMBOL for symbol in value):
+        raise CheckpointError(
+            f"{place}: expected at most {_MOST_SYMBOLS} of at most {_LONGEST_SYMBOL} characters, found more"
+        )
     return tuple(value)
 
 

@@ -32,7 +32,11 @@ _PARTS = {
 }
 _LISTS = ("normalizers", "pretokenizers", "decoders", "processors")  # of a Sequence
 _LONGEST_PATTERN = 1000  # characters
-_LONGEST_CONTENT = 16  # characters of an inserted text
+_LONGEST_CONTENT = 4  # characters of an inserted text
+_MOST_REPLACEMENTS = 4  # that may make a text longer
+_MOST_ADDED = 1 << 20  # characters of all added tokens, for which the library builds an automaton
+_LONGEST_ADDED = 256  # characters of one of them
+_LONGEST_WORD = 1000  # characters; WordPiece needs time quadratic in them
 _REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+{]")  # may need time exponential in the length of a text
 _OPTIONS = ("single_word", "lstrip", "rstrip", "normalized")
 
@@ -58,6 +62,13 @@ def parse_tokenizer(content: bytes, origin: str) -> dict[str, Any]:
     for name, known in _PARTS.items():
         for part in parts_of(tree, name):
             _check_part(part, name, known, origin)
+    _check_growth(tree, origin)
+    longest = model.get("max_input_chars_per_word", 100)
+    if isinstance(longest, bool) or not isinstance(longest, int) or not 0 < longest <= _LONGEST_WORD:
+        raise CheckpointError(
+            f"{origin}: model.max_input_chars_per_word: expected a number from 1 to {_LONGEST_WORD}, "
+            f"found {str(longest)[:40]}"
+        )
     for key in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model["type"] == "BPE" and model.get(key):
             raise CheckpointError(f"{origin}: model.{key}: expected none, found {str(model[key])[:60]!r}")
@@ -184,17 +195,42 @@ def _check_id(piece: Any, number: Any, origin: str) -> None:
 
 
 def _check_added(tokens: Sequence[Any], vocabulary: Mapping[str, int], origin: str) -> None:
+    characters = 0
     for token in tokens:
         if not isinstance(token, dict) or any(
             not isinstance(token.get(key, False), bool) for key in _OPTIONS
         ):
             raise CheckpointError(f"{origin}: added_tokens: expected objects, found {str(token)[:60]!r}")
         _check_id(token.get("content"), token.get("id"), origin)
+        characters += len(token["content"])
+        if len(token["content"]) > _LONGEST_ADDED or characters > _MOST_ADDED:
+            raise CheckpointError(
+                f"{origin}: added_tokens: expected at most {_LONGEST_ADDED} characters each, {_MOST_ADDED} in all, "
+                f"found more in {token['content'][:40]!r}"
+            )
         if vocabulary.get(token["content"], token["id"]) != token["id"]:
             raise CheckpointError(
                 f"{origin}: added_tokens: expected {token['content'][:40]!r} to have the id "
                 f"{vocabulary[token['content']]} of the vocabulary, found {token['id']}"
             )
+
+
+def _check_growth(tree: Mapping[str, Any], origin: str) -> None:
+    """Raise `CheckpointError` for a normalizer by which a text may become much longer."""
+    growing = 0
+    for part in parts_of(tree, "normalizer"):
+        if part["type"] == "Replace":
+            pattern, content = part.get("pattern"), part.get("content")
+            known = pattern.get("String") if isinstance(pattern, dict) else None
+            growing += not isinstance(content, str) or len(content) > len(
+                known if isinstance(known, str) else ""
+            )
+        growing += part["type"] == "Prepend"
+    if growing > _MOST_REPLACEMENTS:
+        raise CheckpointError(
+            f"{origin}: normalizer: expected at most {_MOST_REPLACEMENTS} parts that make a text longer, "
+            f"found {growing}"
+        )
 
 
 def _check_part(part: Mapping[str, Any], name: str, known: Sequence[str], origin: str) -> None:
