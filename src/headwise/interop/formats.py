@@ -15,9 +15,11 @@ from headwise.interop.base import Exporter, Importer
 # In the order in which a source is compared with them.
 IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian",
+    "marian": "headwise.interop.marian.importer",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian_export",
+    "marian": "headwise.interop.marian.exporter",
 }
 
 

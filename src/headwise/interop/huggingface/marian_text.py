@@ -8,8 +8,9 @@ from typing import Any
 
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES, Fields
+from headwise.interop.pieces import make_subwords
 from headwise.parsing.json_text import read_json
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, open_processor
+from headwise.text.tokens.numbering import SPECIAL_PIECES
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
 
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
@@ -50,30 +51,11 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     target = rows[-1]
     _check_banned(fields, target, source)
     copy = PAD if target[PAD] == target[BOS] else BOS if target[BOS] in target[len(SPECIAL) :] else None
-    return _subwords(models, lists, str(source)), Rows(rows[0], target, copy)
+    return make_subwords(models, lists, str(source)), Rows(rows[0], target, copy)
 
 
 def _start(fields: Fields) -> int:
     return fields.pad_token_id if fields.decoder_start_token_id is None else fields.decoder_start_token_id
-
-
-def _subwords(models: tuple[bytes, bytes], lists: list[tuple[str, ...]], origin: str) -> Subwords:
-    """Return the subwords, without a numbering if the models number their pieces alike."""
-    own = [_own_pieces(model, origin) for model in models]
-    has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
-    if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0] and not has_codes:
-        return Subwords(models[0], origin=origin)
-    if len(lists) == 2 and own == lists and not has_codes:
-        return Subwords(*models, origin=origin)
-    numbering = Numbering(lists[0], lists[1] if len(lists) == 2 else None, codes=True)
-    return Subwords(*models, numbering, origin=origin)
-
-
-def _own_pieces(model: bytes, origin: str) -> tuple[str, ...]:
-    """Return the pieces of a SentencePiece model with Headwise's special ids; none for another model."""
-    processor = open_processor(model, origin)
-    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    return tuple(processor.id_to_piece(list(range(processor.vocab_size())))) if ids == SPECIAL else ()
 
 
 def _object(file: Path) -> dict[str, Any]:
