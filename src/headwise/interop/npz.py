@@ -6,13 +6,15 @@ must be stored uncompressed, as NumPy and Marian write them, so that no array is
 
 from __future__ import annotations
 
+import ast
 import io
 import math
+import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 import torch
@@ -23,11 +25,9 @@ from headwise.errors import CheckpointError
 from headwise.files import write_bytes
 
 _SUFFIX = ".npy"
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _LONGEST_HEADER = 10_000  # characters
 _LONGEST_NAME = 300
-_FLOATS = ("float16", "float32")
-_TYPES = (*_FLOATS, "int8")
+_TYPES = {"<f4": "float32", "<f2": "float16", "|i1": "int8", "<i1": "int8"}
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)  # of zip's calendar; the same arrays give the same bytes
 
 
@@ -52,7 +52,7 @@ class Array:
             ) from None
         array = np.frombuffer(content, np.dtype(self.kind).newbyteorder("<"), offset=self.offset)
         tensor = torch.from_numpy(array.reshape(self.shape).copy())
-        return tensor.float() if self.kind in _FLOATS else tensor
+        return tensor if self.kind == "int8" else tensor.float()
 
 
 def npz_arrays(path: Path) -> dict[str, Array]:
@@ -83,28 +83,38 @@ def _array(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Arra
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
         raise CheckpointError(f"{place}: expected an uncompressed array, found a compressed one")
     with archive.open(entry) as file:
-        try:
-            read_header: Any = _HEADERS[npy.read_magic(file)]
-            shape, fortran, dtype = read_header(file, max_header_size=_LONGEST_HEADER)
-        except (ValueError, KeyError, SyntaxError, TypeError, MemoryError, RecursionError):
-            raise CheckpointError(f"{place}: expected an .npy array, found another header") from None
-        offset = file.tell()
-    if dtype.hasobject:
+        kind, fortran, shape = _header(file, place)
+        size = entry.file_size - file.tell()
+    if fortran and len(shape) > 1:
+        raise CheckpointError(f"{place}: expected an array in C's order, found one in Fortran's")
+    if math.prod(shape) * np.dtype(kind).itemsize != size:
+        raise CheckpointError(
+            f"{place}: expected an array of the {size:,} bytes that are there, found shape {shape} of {kind}"
+        )
+    return Array(path, name, shape, kind, entry.file_size - size)
+
+
+def _header(file: IO[bytes], place: str) -> tuple[str, bool, tuple[int, ...]]:
+    """Return type, order and shape of an array; NumPy's own parser also accepts the literals of Python 2."""
+    try:
+        length = "<H" if npy.read_magic(file) == (1, 0) else "<I"
+        size = struct.unpack(length, file.read(struct.calcsize(length)))[0]
+        text = file.read(min(size, _LONGEST_HEADER + 1)).decode("latin-1")
+        header = ast.literal_eval(text) if len(text) == size <= _LONGEST_HEADER else None
+        kind, fortran, shape = (header[key] for key in ("descr", "fortran_order", "shape"))
+    except (ValueError, KeyError, SyntaxError, TypeError, MemoryError, RecursionError, struct.error):
+        raise CheckpointError(f"{place}: expected an .npy array, found another header") from None
+    if kind == "|O":
         raise CheckpointError(
             f"{place}: expected numbers, found Python objects, which only a pickle can hold"
         )
-    if dtype.name not in _TYPES or dtype.byteorder == ">":
+    if kind not in _TYPES:
         raise CheckpointError(
-            f"{place}: expected {', '.join(_TYPES)} (little-endian), found {dtype.str[:40]}"
+            f"{place}: expected {', '.join(dict.fromkeys(_TYPES.values()))} (little-endian), found {str(kind)[:40]}"
         )
-    if fortran and len(shape) > 1:
-        raise CheckpointError(f"{place}: expected an array in C's order, found one in Fortran's")
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != entry.file_size - offset:
-        raise CheckpointError(
-            f"{place}: expected an array of the {entry.file_size - offset:,} bytes that are there, "
-            f"found shape {shape} of {dtype.name}"
-        )
-    return Array(path, name, shape, dtype.name, offset)
+    if not isinstance(shape, tuple) or not all(type(length) is int and length >= 0 for length in shape):
+        raise CheckpointError(f"{place}: expected lengths of dimensions, found the shape {str(shape)[:60]}")
+    return _TYPES[kind], fortran is not False, shape
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

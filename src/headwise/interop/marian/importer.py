@@ -179,13 +179,13 @@ def _text(
     vocabularies: list[Vocabulary], files: _Files, arrays: dict[str, Array], model: ModelConfig
 ) -> tuple[Subwords, list[Rows]]:
     """Return the subwords, and for each list of pieces the rows of the embeddings."""
-    joint = files.vocabularies[0] == files.vocabularies[1]
-    if model.share_embeddings == "all" and not joint and vocabularies[0].pieces != vocabularies[1].pieces:
+    tied = model.share_embeddings == "all"
+    joint = tied or vocabularies[0] == vocabularies[1]
+    if tied and vocabularies[0].pieces != vocabularies[1].pieces:
         raise CheckpointError(
             f"{files.vocabularies[1]}: expected the pieces of {files.vocabularies[0].name}, because the embeddings are "
             f"tied, found others"
         )
-    joint = joint or model.share_embeddings == "all"
     tables = embedding_names(model)
     lists, rows = [], []
     for vocabulary, file, name in zip(
