@@ -16,6 +16,7 @@ from headwise.interop.base import Exporter, Importer
 IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian",
     "marian": "headwise.interop.marian.importer",
+    "joeynmt": "headwise.interop.joeynmt.importer",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian_export",

@@ -69,16 +69,24 @@ def make_subwords(
     lists: list[tuple[str, ...]],
     origin: str,
     split: Split = "sentencepiece",
+    *,
+    codes: bool = False,
+    lowercase: bool = False,
+    limited: bool = False,
 ) -> Subwords:
-    """Return the subwords of one list of pieces or of two, without a numbering if the models number them alike."""
+    """Return the subwords of one list of pieces or of two, without a numbering if the models number them alike.
+
+    The other options are those of `Numbering`.
+    """
     has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
-    if split == "sentencepiece" and not has_codes:
+    if split == "sentencepiece" and not has_codes and not lowercase:
         own = [_own_pieces(model, origin) for model in models]
         if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0]:
             return Subwords(models[0], origin=origin)
         if len(lists) == 2 and own == lists:
             return Subwords(*models, origin=origin)
-    numbering = Numbering(lists[0], lists[1] if len(lists) == 2 else None, codes=True, split=split)
+    target = lists[1] if len(lists) == 2 else None
+    numbering = Numbering(lists[0], target, codes or has_codes, split, lowercase, limited)
     return Subwords(*models, numbering, origin=origin)
 
 

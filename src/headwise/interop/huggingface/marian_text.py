@@ -51,7 +51,7 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     target = rows[-1]
     _check_banned(fields, target, source)
     copy = PAD if target[PAD] == target[BOS] else BOS if target[BOS] in target[len(SPECIAL) :] else None
-    return make_subwords(models, lists, str(source)), Rows(rows[0], target, copy)
+    return make_subwords(models, lists, str(source), codes=True), Rows(rows[0], target, copy)
 
 
 def _start(fields: Fields) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
+from headwise.config import DecodingConfig, ModelConfig
 from headwise.errors import CheckpointError
 from headwise.interop import base
 from headwise.interop.base import Imported, Tensors
@@ -38,8 +38,8 @@ from headwise.interop.marian.options import (
 from headwise.interop.marian.vocabulary import Vocabulary, read_vocabulary
 from headwise.interop.npz import Array, npz_arrays
 from headwise.interop.pieces import Rows, arranged, make_subwords
+from headwise.interop.reading import assembled, beside
 from headwise.interop.residual import alternating, residual_dimension, sines_first
-from headwise.models.build import build_model
 from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.text.tokens.subwords import Subwords, read_file
 
@@ -77,19 +77,7 @@ class Importer(base.Importer):
                 "texts are pieces with spaces between them, because there is no source.spm and target.spm"
             )
         decoding = _decoding(files.options, model, notes)
-        subwords = SubwordConfig(
-            kind="bpe" if text.numbering is None else "imported",
-            size=text.source_size,
-            joint=text.joint,
-            lowercase=text.lowercases,
-        )
-        return Imported(
-            Config(model=model, subwords=subwords, decoding=decoding),
-            lambda: build_model(model, text.source_size, text.target_size),
-            parameters,
-            text,
-            notes,
-        )
+        return assembled(model, decoding, text, parameters, notes)
 
 
 @dataclass(frozen=True)
@@ -117,14 +105,14 @@ def _find(source: Path) -> _Files:
     settings = [folder / name for name in (*own, "decoder.yml") if (folder / name).is_file()]
     settings += sorted(folder.glob("*.npz.decoder.yml")) if source.is_dir() and not settings else []
     options = decoder_options(settings[0]) if settings else DecoderOptions()
-    models = [source] if source.is_file() else [_beside(folder, name) for name in options.models]
+    models = [source] if source.is_file() else [beside(folder, name) for name in options.models]
     if not models:
         models = [file for file in sorted(folder.glob("*.npz")) if _is_marian(file)]
     if len(models) != 1:
         raise CheckpointError(
             f"{folder}: expected one model, found {len(models)}; give the .npz file that you mean"
         )
-    vocabularies = [_beside(folder, name) for name in options.vocabs]
+    vocabularies = [beside(folder, name) for name in options.vocabs]
     if not vocabularies:
         patterns = ("*vocab*.yml", "*vocab*.yaml", "*vocab*.spm")
         vocabularies = [file for pattern in patterns for file in sorted(folder.glob(pattern))][:2]
@@ -138,10 +126,6 @@ def _find(source: Path) -> _Files:
             f"{folder}: expected vocabularies of source and target, found {len(vocabularies)}"
         )
     return _Files(models[0], options, (vocabularies[0], vocabularies[1]))
-
-
-def _beside(folder: Path, name: str) -> Path:
-    return folder / PureWindowsPath(name).name
 
 
 def _model(options: ModelOptions, path: Path) -> ModelConfig:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from headwise import bounds
 from headwise.config.base import Heads, Layers, Length, Width
 from headwise.errors import CheckpointError
 from headwise.interop.marian.names import OPTIONS
 from headwise.interop.npz import Array
+from headwise.interop.reading import checked
 from headwise.parsing.bounds import Malformed, decode
 from headwise.parsing.yaml_text import MOST_BYTES, read_yaml, yaml_value
 
 _NORMALIZES_KEYS = (1, 11)  # version
-Kind = TypeVar("Kind", bound=BaseModel)
 
 ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 
@@ -101,7 +101,7 @@ def model_options(arrays: dict[str, Array], path: Path) -> ModelOptions:
         tree = yaml_value(decode(content))
     except Malformed as problem:
         raise CheckpointError(problem.sentence(place, "YAML")) from None
-    options = _validated(ModelOptions, tree, place)
+    options = checked(ModelOptions, tree, place)
     _check_norm(options, place)
     if options.transformer_decoder_dim_ffn not in (0, options.transformer_dim_ffn):
         raise CheckpointError(
@@ -131,14 +131,4 @@ def _check_norm(options: ModelOptions, place: str) -> None:
 
 def decoder_options(path: Path) -> DecoderOptions:
     """Read the options of a decoder; raises `CheckpointError` naming the one that can't be used."""
-    return _validated(DecoderOptions, read_yaml(path, error=CheckpointError), str(path))
-
-
-def _validated(kind: type[Kind], tree: Any, place: str) -> Kind:
-    try:
-        return kind.model_validate(tree)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"])) or "options"
-        message = problem["msg"].lower().replace("input should be", "expected", 1)
-        raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
+    return checked(DecoderOptions, read_yaml(path, error=CheckpointError), path)

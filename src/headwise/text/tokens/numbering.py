@@ -34,7 +34,7 @@ class Numbering:
         codes: whether a text may begin with a language code such as `>>deu<<`, which is one piece.
         split: what splits a text into pieces; `words` and `characters` need no model.
         lowercase: whether a text is lower-cased before it is split.
-        limited: whether a piece that isn't in the list is split further where it can be.
+        limited: whether byte pairs that aren't in the list are split further where they can be.
     """
 
     source: tuple[str, ...]
@@ -56,6 +56,8 @@ class Numbering:
             raise CheckpointError(
                 f"{origin}: split: expected one of {', '.join(SPLITS)}, found {str(split)[:60]!r}"
             )
+        if flags.get("limited") and split != "subword-nmt":
+            raise CheckpointError(f"{origin}: limited: expected split subword-nmt with it, found {split}")
         lists = [_pieces(fields.get("source"), f"{origin}: source")]
         if fields.get("target") is not None:
             lists.append(_pieces(fields["target"], f"{origin}: target"))

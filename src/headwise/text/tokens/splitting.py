@@ -49,10 +49,10 @@ def make_splitter(
 ) -> Splitter:
     """Return a splitter; `model` is the file of SentencePiece or of the byte pairs.
 
-    With `known`, a piece that isn't among these is split further. Raises `CheckpointError` if the file is damaged.
+    With `known`, a piece of byte pairs that isn't among these is split further. Raises `CheckpointError` if the file is damaged.
     """
     if split == "sentencepiece":
-        return _SentencePiece(model, origin, lowercase=lowercase, known=known)
+        return _SentencePiece(model, origin, lowercase=lowercase)
     if split == "subword-nmt":
         return _BytePairs(model, origin, lowercase=lowercase, known=known)
     return _Words(lowercase=lowercase) if split == "words" else _Characters(lowercase=lowercase)
@@ -99,18 +99,16 @@ class _Characters(_Words):
     """Each character is a piece, and a space is `▁`."""
 
     def _pieces(self, text: str) -> list[str]:
-        return list(" ".join(text.split()).replace(" ", _SPACE))
+        return list(text.replace(" ", _SPACE))
 
     def join(self, pieces: Sequence[str]) -> str:
         return "".join(pieces).replace(_SPACE, " ")
 
 
 class _SentencePiece(_Words):
-    def __init__(self, model: bytes, origin: str, *, lowercase: bool, known: Collection[str] | None) -> None:
+    def __init__(self, model: bytes, origin: str, *, lowercase: bool) -> None:
         super().__init__(lowercase=lowercase)
         self._processor = open_processor(model, origin)
-        if known is not None:
-            self._processor.SetVocabulary(list(known))
 
     def split(self, texts: Sequence[str], num_threads: int) -> list[list[str]]:
         lines = [super(_SentencePiece, self).normalize(text) for text in texts]
