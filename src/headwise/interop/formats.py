@@ -17,6 +17,7 @@ IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian",
     "marian": "headwise.interop.marian.importer",
     "joeynmt": "headwise.interop.joeynmt.importer",
+    "fairseq": "headwise.interop.fairseq.importer",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.marian_export",

@@ -11,26 +11,30 @@ from torch import Tensor
 from headwise.errors import CheckpointError
 from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
 from headwise.text.tokens.splitting import Split, open_processor
-from headwise.text.tokens.subwords import SPECIAL, Subwords
+from headwise.text.tokens.subwords import BOS, EOS, SPECIAL, Subwords
 
 NEVER = -1e4  # logit of an id that the original doesn't have: e^-10000 is 0 in the softmax
 
 
 @dataclass(frozen=True)
 class Rows:
-    """For each of Headwise's ids the row of the original's matrices; None for an id that it doesn't have."""
+    """For each of Headwise's ids the row of the original's matrices; None for an id that it doesn't have.
+
+    `copy` is an id whose row another id has, too, and which therefore never is an output.
+    """
 
     order: tuple[int | None, ...]
+    copy: int | None = None
 
-    def of(self, tensor: Tensor, place: str) -> Tensor:
+    def of(self, tensor: Tensor, place: str, *, exactly: bool = False) -> Tensor:
         """Return the rows of a matrix or the numbers of a vector, zeros for ids that the original doesn't have.
 
-        Raises `CheckpointError` if there are too few.
+        Raises `CheckpointError` if there are too few, or with `exactly` if there are more.
         """
-        most = max(row for row in self.order if row is not None)
-        if not tensor.dim() or len(tensor) <= most:
+        count = max(row for row in self.order if row is not None) + 1
+        if not tensor.dim() or len(tensor) < count or (exactly and len(tensor) > count):
             raise CheckpointError(
-                f"{place}: expected at least {most + 1} rows, found shape {tuple(tensor.shape)}"
+                f"{place}: expected {'' if exactly else 'at least '}{count} rows, found shape {tuple(tensor.shape)}"
             )
         found = tensor[torch.tensor([row or 0 for row in self.order])]
         found[torch.tensor([row is None for row in self.order])] = 0
@@ -39,7 +43,7 @@ class Rows:
     def logit_bias(self, stored: Tensor | None, place: str) -> Tensor | None:
         """Return the bias of the logits, None if it is zero everywhere."""
         bias = torch.zeros(len(self.order)) if stored is None else self.of(stored.flatten(), place)
-        bias[torch.tensor([row is None for row in self.order])] = NEVER
+        bias[torch.tensor([row is None or n == self.copy for n, row in enumerate(self.order)])] = NEVER
         return bias if bool(bias.any()) else None
 
 
@@ -48,9 +52,11 @@ def arranged(
 ) -> tuple[tuple[str, ...], Rows]:
     """Return the pieces in Headwise's order and the rows that they have in the original.
 
-    `special` are the original's ids of padding, unknown, begin and end. Raises `CheckpointError` if two are equal.
+    `special` are the original's ids of padding, unknown, begin and end; a translation may begin with the end symbol.
+    Raises `CheckpointError` if two others are equal.
     """
-    used = [number for number in special if number is not None]
+    copy = BOS if special[BOS] is not None and special[BOS] == special[EOS] else None
+    used = [number for name, number in enumerate(special) if number is not None and name != copy]
     if len(set(used)) != len(used) or max(used) >= len(pieces):
         raise CheckpointError(
             f"{place}: expected different ids below {len(pieces)} for padding, unknown, begin and end, "
@@ -61,7 +67,7 @@ def arranged(
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise CheckpointError(f"{place}: expected different pieces, found {twice[:60]!r} twice")
-    return (*SPECIAL_PIECES, *names), Rows((*special, *rest))
+    return (*SPECIAL_PIECES, *names), Rows((*special, *rest), copy)
 
 
 def make_subwords(

@@ -210,7 +210,7 @@ def _parameters(tensors: dict[str, Any], model: ModelConfig, rows: list[Rows], p
 
 
 def _ordered(read: Any, rows: Rows, place: str) -> Tensor:
-    return rows.of(read(), place)
+    return rows.of(read(), place, exactly=True)
 
 
 def layer_names(model: ModelConfig) -> dict[str, str]:
