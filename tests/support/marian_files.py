@@ -26,13 +26,14 @@ _SUBLAYERS = {
 
 
 def write_files(folder: Path, *, tied: str = "all", steps: int = 5, **changes: Any) -> Any:
-    """Write a directory as OPUS publishes it, of a model that transformers has trained for some steps; return the model."""
+    """Write a directory as OPUS publishes it, of a model that transformers has trained for some steps; return it."""
     model = make_model(folder, tied, steps)
     vocabularies, sizes = write_vocabularies(folder, separate=tied != "all")
     arrays = {name: tensor.detach().numpy() for name, tensor in marian_arrays(model, tied, sizes).items()}
     options = model_options(model, tied, sizes) | changes
     text = yaml.safe_dump(options).encode() + b"\0"
-    np.savez(folder / "model.npz", **arrays, **{"special:model.yml": np.frombuffer(text, np.int8)})
+    arrays["special:model.yml"] = np.frombuffer(text, np.int8)
+    np.savez(folder / "model.npz", allow_pickle=False, **arrays)
     decoder = {
         "relative-paths": True,
         "models": ["model.npz"],
@@ -70,7 +71,7 @@ def make_model(folder: Path, tied: str, steps: int) -> Any:
         init_std=0.2,
     )
     torch.manual_seed(0)
-    model = transformers.MarianMTModel(config)
+    model: Any = transformers.MarianMTModel(config)
     model.generation_config.update(bad_words_ids=[[begin], [1]])
     train(model, load_tokenizer(folder), steps)
     with torch.no_grad():

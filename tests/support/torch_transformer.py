@@ -45,7 +45,7 @@ class TorchTransformer(nn.Module):
                 nn.init.normal_(parameter, std=0.2)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return log-probabilities (target, pieces) of the pieces after each of target (target,) for source (source,)."""
+        """Return log-probabilities (target, pieces) of the next piece after each of target (target,), given source."""
         source, target = (
             (embedding(ids) * self.scale + self.positions[: len(ids)])[None]
             for embedding, ids in ((self.source, source), (self.target, target))

@@ -100,7 +100,7 @@ def _header(file: IO[bytes], place: str) -> tuple[str, bool, tuple[int, ...]]:
         length = "<H" if npy.read_magic(file) == (1, 0) else "<I"
         size = struct.unpack(length, file.read(struct.calcsize(length)))[0]
         text = file.read(min(size, _LONGEST_HEADER + 1)).decode("latin-1")
-        header = ast.literal_eval(text) if len(text) == size <= _LONGEST_HEADER else None
+        header = ast.literal_eval(text) if len(text) == size <= _LONGEST_HEADER else {}
         kind, fortran, shape = (header[key] for key in ("descr", "fortran_order", "shape"))
     except (ValueError, KeyError, SyntaxError, TypeError, MemoryError, RecursionError, struct.error):
         raise CheckpointError(f"{place}: expected an .npy array, found another header") from None

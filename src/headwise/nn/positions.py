@@ -148,7 +148,7 @@ def tensor2tensor_sinusoids(length: int, d_model: int, start: int = 0) -> Tensor
 
 @register_table("fairseq")
 def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
-    """Return the sinusoids of fairseq, (length, d_model) float32: tensor2tensor's from position 2, as 1 is padding's."""
+    """Return the sinusoids of fairseq, (length, d_model) float32: tensor2tensor's from position 2 on."""
     return tensor2tensor_sinusoids(length, d_model, start=2)
 
 

@@ -69,7 +69,8 @@ from fairseq import checkpoint_utils
 folder, texts = sys.argv[1], json.loads(sys.argv[2])
 models, _, task = checkpoint_utils.load_model_ensemble_and_task([folder + "/checkpoint_best.pt"], {"data": folder})
 model = models[0].eval()
-generator = task.build_generator(models, type("Options", (), {"beam": 1, "max_len_a": 0, "max_len_b": 20, "unkpen": 1e9})())
+options = {"beam": 1, "max_len_a": 0, "max_len_b": 20, "unkpen": 1e9}
+generator = task.build_generator(models, type("Options", (), options)())
 found = []
 for source, target in texts:
     ids = [d.encode_line(text, add_if_not_exist=False, append_eos=True).long()
@@ -183,36 +184,108 @@ class Other:
 
 HOSTILE = {
     "code in a pickle": (edit(lambda c: {"model": {"a": Bomb()}}), "found a pickle that needs more"),
-    "another class": (edit(lambda c: c | {"cfg": Other()}), "found a pickle that needs more (test_fairseq.Other"),
+    "another class": (
+        edit(lambda c: c | {"cfg": Other()}),
+        "found a pickle that needs more (test_fairseq.Other",
+    ),
     "compressed": (compressed, "expected uncompressed tensors"),
     "no zip": (lambda folder: (folder / "checkpoint_best.pt").write_bytes(b"x"), "in its zip format"),
-    "an expanded tensor": (edit_state(encoder__embed_tokens__weight=torch.zeros(1).expand(10**12)), "within its"),
-    "no parameters": (edit(lambda c: {"cfg": c["cfg"]}), "expected model, the parameters by name, found none"),
+    "an expanded tensor": (
+        edit_state(encoder__embed_tokens__weight=torch.zeros(1).expand(10**12)),
+        "within its",
+    ),
+    "no parameters": (
+        edit(lambda c: {"cfg": c["cfg"]}),
+        "expected model, the parameters by name, found none",
+    ),
     "no options": (edit(lambda c: {"model": c["model"]}), "expected cfg or args, the options of the model"),
-    "a missing option": (edit(lambda c: delattr(c["cfg"]["model"], "encoder_layers")), "encoder_layers: field required"),
+    "a missing option": (
+        edit(lambda c: delattr(c["cfg"]["model"], "encoder_layers")),
+        "encoder_layers: field required",
+    ),
     "another architecture": (edit_options(arch="lightconv"), "arch: string should match pattern"),
-    "learned positions": (edit_options(encoder_learned_pos=True), "encoder_learned_pos: expected false, found"),
-    "an adaptive softmax": (edit_options(adaptive_softmax_cutoff=[5, 9]), "adaptive_softmax_cutoff: expected false"),
+    "learned positions": (
+        edit_options(encoder_learned_pos=True),
+        "encoder_learned_pos: expected false, found",
+    ),
+    "an adaptive softmax": (
+        edit_options(adaptive_softmax_cutoff=[5, 9]),
+        "adaptive_softmax_cutoff: expected false",
+    ),
     "an activation": (edit_options(activation_fn="tanh"), "activation_fn: expected 'relu'"),
     "a vast width": (edit_options(encoder_embed_dim=10**12), "encoder_embed_dim: "),
-    "unequal widths": (edit_options(decoder_embed_dim=64), "expected encoder_embed_dim and decoder_embed_dim to be equal"),
-    "another output": (edit_options(decoder_output_dim=64), "expected decoder_output_dim to be decoder_embed_dim, 32"),
+    "unequal widths": (
+        edit_options(decoder_embed_dim=64),
+        "expected encoder_embed_dim and decoder_embed_dim to be equal",
+    ),
+    "another output": (
+        edit_options(decoder_output_dim=64),
+        "expected decoder_output_dim to be decoder_embed_dim, 32",
+    ),
     "more layers": (edit_options(encoder_layers=3), "expected tensor encoder.layers.2."),
-    "one tensor more": (edit_state(more=torch.zeros(3)), "found tensor more, which Headwise has no place for"),
+    "one tensor more": (
+        edit_state(more=torch.zeros(3)),
+        "found tensor more, which Headwise has no place for",
+    ),
     "other shapes": (edit_state(encoder__layers__0__fc1__bias=torch.zeros(3)), "of shape (48,), found (3,)"),
-    "more rows": (edit_state(**{f"{side}__weight": torch.zeros(500, 32) for side in ("encoder__embed_tokens", "decoder__embed_tokens", "decoder__output_projection")}), "rows, found shape (500, 32)"),
-    "numbers that aren't": (edit_state(encoder__layers__0__fc1__bias=torch.full((48,), float("inf"))), "expected finite"),
-    "untied": (edit_state(decoder__embed_tokens__weight=torch.zeros(3, 32)), "expected decoder.embed_tokens.weight to equal"),
-    "no languages": (edit(lambda c: c | {"cfg": {"model": Namespace(**(vars(c["cfg"]["model"]) | {"source_lang": None}))}}), "expected source_lang and target_lang"),
-    "a language elsewhere": (edit(lambda c: c["cfg"]["task"].clear() or vars(c["cfg"]["model"]).update(source_lang="/../../etc/x")), "x.txt: expected a dictionary"),
-    "a dictionary of other lines": (edit_dictionaries(lambda text: text + "boom\n"), "expected a piece and its count (line"),
-    "a piece twice": (edit_dictionaries(lambda text: text + text.splitlines()[0] + "\n"), "expected different pieces"),
-    "other dictionaries": (lambda folder: (folder / "dict.de.txt").write_text("a 1\n"), "expected the pieces of dict.en.txt"),
-    "GPT-2's subwords": (lambda folder: (folder / "merges.txt").write_text(""), "found the subwords of --bpe gpt2"),
-    "two kinds of subwords": (lambda folder: (folder / "bpecodes").write_text(""), "expected one file of subwords"),
-    "no subwords": (lambda folder: (folder / "sentencepiece.bpe.model").write_bytes(b"x"), "expected a SentencePiece model"),
-    "two checkpoints": (lambda folder: (folder / "model.pt").write_text(""), "expected checkpoint_best.pt or model.pt or one"),
-}  # fmt: skip
+    "more rows": (
+        edit_state(
+            **{
+                f"{side}__weight": torch.zeros(500, 32)
+                for side in ("encoder__embed_tokens", "decoder__embed_tokens", "decoder__output_projection")
+            }
+        ),
+        "rows, found shape (500, 32)",
+    ),
+    "numbers that aren't": (
+        edit_state(encoder__layers__0__fc1__bias=torch.full((48,), float("inf"))),
+        "expected finite",
+    ),
+    "untied": (
+        edit_state(decoder__embed_tokens__weight=torch.zeros(3, 32)),
+        "expected decoder.embed_tokens.weight to equal",
+    ),
+    "no languages": (
+        edit(
+            lambda c: c | {"cfg": {"model": Namespace(**(vars(c["cfg"]["model"]) | {"source_lang": None}))}}
+        ),
+        "expected source_lang and target_lang",
+    ),
+    "a language elsewhere": (
+        edit(
+            lambda c: c["cfg"]["task"].clear() or vars(c["cfg"]["model"]).update(source_lang="/../../etc/x")
+        ),
+        "x.txt: expected a dictionary",
+    ),
+    "a dictionary of other lines": (
+        edit_dictionaries(lambda text: text + "boom\n"),
+        "expected a piece and its count (line",
+    ),
+    "a piece twice": (
+        edit_dictionaries(lambda text: text + text.splitlines()[0] + "\n"),
+        "expected different pieces",
+    ),
+    "other dictionaries": (
+        lambda folder: (folder / "dict.de.txt").write_text("a 1\n"),
+        "expected the pieces of dict.en.txt",
+    ),
+    "GPT-2's subwords": (
+        lambda folder: (folder / "merges.txt").write_text(""),
+        "found the subwords of --bpe gpt2",
+    ),
+    "two kinds of subwords": (
+        lambda folder: (folder / "bpecodes").write_text(""),
+        "expected one file of subwords",
+    ),
+    "no subwords": (
+        lambda folder: (folder / "sentencepiece.bpe.model").write_bytes(b"x"),
+        "expected a SentencePiece model",
+    ),
+    "two checkpoints": (
+        lambda folder: (folder / "model.pt").write_text(""),
+        "expected checkpoint_best.pt or model.pt or one",
+    ),
+}
 
 
 @pytest.fixture(scope="module")

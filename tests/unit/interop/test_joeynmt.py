@@ -133,9 +133,17 @@ def train_joey(folder: Path, kind: str, tied: str) -> None:
     """Let JoeyNMT train for some steps, into `folder / "model"`."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*ENGLISH, *GERMAN] * 5), model_writer=model, vocab_size=130, model_type="unigram",
-        hard_vocab_limit=False, pad_id=1, unk_id=0, bos_id=2, eos_id=3, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter([*ENGLISH, *GERMAN] * 5),
+        model_writer=model,
+        vocab_size=130,
+        model_type="unigram",
+        hard_vocab_limit=False,
+        pad_id=1,
+        unk_id=0,
+        bos_id=2,
+        eos_id=3,
+        minloglevel=2,
+    )
     (folder / "sp.model").write_bytes(model.getvalue())
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
@@ -150,9 +158,19 @@ def train_joey(folder: Path, kind: str, tied: str) -> None:
     tree["data"] |= {"train": str(folder / "train"), "dev": str(folder / "dev"), "dataset_type": "plain"}
     tree |= {"model_dir": str(folder / "model"), "use_cuda": False, "random_seed": 1}
     tree["training"] = {
-        "optimizer": "adam", "learning_rate": 0.01, "learning_rate_min": 1e-9, "decrease_factor": 0.999, "scheduling": "exponential", "batch_size": 20, "updates": 100,
-        "epochs": 100, "validation_freq": 50, "logging_freq": 10, "overwrite": True, "print_valid_sents": [],
-    }  # fmt: skip
+        "optimizer": "adam",
+        "learning_rate": 0.01,
+        "learning_rate_min": 1e-9,
+        "decrease_factor": 0.999,
+        "scheduling": "exponential",
+        "batch_size": 20,
+        "updates": 100,
+        "epochs": 100,
+        "validation_freq": 50,
+        "logging_freq": 10,
+        "overwrite": True,
+        "print_valid_sents": [],
+    }
     (folder / "config.yaml").write_text(yaml.safe_dump(tree))
     command = [sys.executable, "-m", "joeynmt", "train", str(folder / "config.yaml"), "--skip-test"]
     subprocess.run(command, capture_output=True, check=True, cwd=folder)
@@ -216,33 +234,96 @@ HOSTILE = {
     "a list": (save([1]), "expected model_state, the parameters by name, found none"),
     "no parameters": (save({"model_state": {"a": 1}}), "expected tensors by name, found a int for 'a'"),
     "a missing tensor": (save({"model_state": {}}), "expected tensor src_embed.lut.weight, found none"),
-    "one tensor more": (edit_state(more=torch.zeros(3)), "found tensor more, which Headwise has no place for"),
-    "numbers that aren't": (edit_state(src_embed__lut__weight=torch.full((110, 32), float("nan"))), "tied to"),
+    "one tensor more": (
+        edit_state(more=torch.zeros(3)),
+        "found tensor more, which Headwise has no place for",
+    ),
+    "numbers that aren't": (
+        edit_state(src_embed__lut__weight=torch.full((110, 32), float("nan"))),
+        "tied to",
+    ),
     "other positions": (edit_state(encoder__pe__pe=torch.zeros(1, 9, 32)), "to be the paper's sinusoids"),
-    "positions of another shape": (edit_state(encoder__pe__pe=torch.zeros(9, 32)), "of shape (1, positions, 32)"),
-    "few rows": (edit_state(**{name: torch.zeros(9, 32) for name in ("src_embed__lut__weight", "trg_embed__lut__weight", "decoder__output_layer__weight")}), "expected 110 rows"),
+    "positions of another shape": (
+        edit_state(encoder__pe__pe=torch.zeros(9, 32)),
+        "of shape (1, positions, 32)",
+    ),
+    "few rows": (
+        edit_state(
+            **{
+                name: torch.zeros(9, 32)
+                for name in (
+                    "src_embed__lut__weight",
+                    "trg_embed__lut__weight",
+                    "decoder__output_layer__weight",
+                )
+            }
+        ),
+        "expected 110 rows",
+    ),
     "a recurrent encoder": (edit_settings(*STACK, "type", value="recurrent"), "model.encoder.type: expected"),
-    "an activation": (edit_settings(*STACK, "activation", value="tanh"), "model.encoder.activation: expected"),
-    "a residual weight": (edit_settings(*STACK, "alpha", value=1.5), "model.encoder.alpha: expected less than or"),
-    "no normalization": (edit_settings(*STACK, "layer_norm", value=None), "model.encoder.layer_norm: expected"),
-    "unequal normalization": (edit_settings(*STACK, "layer_norm", value="pre"), "model.*.layer_norm: expected both"),
-    "unequal widths": (edit_settings(*STACK, "hidden_size", value=48), "expected both to be equal, found 48 and 32"),
+    "an activation": (
+        edit_settings(*STACK, "activation", value="tanh"),
+        "model.encoder.activation: expected",
+    ),
+    "a residual weight": (
+        edit_settings(*STACK, "alpha", value=1.5),
+        "model.encoder.alpha: expected less than or",
+    ),
+    "no normalization": (
+        edit_settings(*STACK, "layer_norm", value=None),
+        "model.encoder.layer_norm: expected",
+    ),
+    "unequal normalization": (
+        edit_settings(*STACK, "layer_norm", value="pre"),
+        "model.*.layer_norm: expected both",
+    ),
+    "unequal widths": (
+        edit_settings(*STACK, "hidden_size", value=48),
+        "expected both to be equal, found 48 and 32",
+    ),
     "a vast width": (edit_settings(*STACK, "hidden_size", value=10**12), "model.encoder.hidden_size: "),
     "more layers": (edit_settings(*STACK, "num_layers", value=3), "expected tensor encoder.layers.2."),
     "another width": (edit_settings(*STACK, "num_heads", value=5), "model.*.num_heads"),
-    "a tokenizer": (edit_settings("data", "src", "tokenizer_cfg", "pretokenizer", value="moses"), "data.src.tokenizer_cfg.pretokenizer: expected 'none', found 'moses'"),
-    "a normalization": (edit_settings("data", "src", "normalize", value=True), "data.src.normalize: expected false"),
+    "a tokenizer": (
+        edit_settings("data", "src", "tokenizer_cfg", "pretokenizer", value="moses"),
+        "data.src.tokenizer_cfg.pretokenizer: expected 'none', found 'moses'",
+    ),
+    "a normalization": (
+        edit_settings("data", "src", "normalize", value=True),
+        "data.src.normalize: expected false",
+    ),
     "language tags": (edit_settings("data", "special_symbols", "lang_tags", value=["<de>"]), "lang_tags: "),
-    "equal ids": (edit_settings("data", "special_symbols", "pad_id", value=0), "expected different ids below 110"),
-    "a vast id": (edit_settings("data", "special_symbols", "pad_id", value=10**8), "expected different ids below 110"),
-    "a piece twice": (edit_vocabulary(lambda text: text + "▁A\n"), "expected different pieces, found '▁A' twice"),
-    "a missing piece": (edit_vocabulary(lambda text: text.replace("▁A\n", "")), "expected all pieces of the SentencePiece model, found no '▁A'"),
-    "two vocabularies": (lambda folder: (folder / "trg_vocab.txt").write_text("a\nb\n"), "expected the pieces of src_vocab.txt"),
+    "equal ids": (
+        edit_settings("data", "special_symbols", "pad_id", value=0),
+        "expected different ids below 110",
+    ),
+    "a vast id": (
+        edit_settings("data", "special_symbols", "pad_id", value=10**8),
+        "expected different ids below 110",
+    ),
+    "a piece twice": (
+        edit_vocabulary(lambda text: text + "▁A\n"),
+        "expected different pieces, found '▁A' twice",
+    ),
+    "a missing piece": (
+        edit_vocabulary(lambda text: text.replace("▁A\n", "")),
+        "expected all pieces of the SentencePiece model, found no '▁A'",
+    ),
+    "two vocabularies": (
+        lambda folder: (folder / "trg_vocab.txt").write_text("a\nb\n"),
+        "expected the pieces of src_vocab.txt",
+    ),
     "no subwords": (lambda folder: (folder / "sp.model").write_bytes(b"x"), "expected a SentencePiece model"),
-    "missing subwords": (lambda folder: (folder / "sp.model").unlink(), "sp.model: there is no such subword model"),
+    "missing subwords": (
+        lambda folder: (folder / "sp.model").unlink(),
+        "sp.model: there is no such subword model",
+    ),
     "no YAML": (lambda folder: (folder / "config.yaml").write_text("{"), "expected a YAML file"),
-    "two checkpoints": (lambda folder: ((folder / "best.ckpt").unlink(), (folder / "6.ckpt").write_text("")), "expected best.ckpt or one .ckpt file, found 2"),
-}  # fmt: skip
+    "two checkpoints": (
+        lambda folder: ((folder / "best.ckpt").unlink(), (folder / "6.ckpt").write_text("")),
+        "expected best.ckpt or one .ckpt file, found 2",
+    ),
+}
 
 
 @pytest.fixture(scope="module")

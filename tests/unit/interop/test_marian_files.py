@@ -302,7 +302,10 @@ def compressed(folder: Path) -> None:
 
 
 def twice(folder: Path) -> None:
-    with zipfile.ZipFile(folder / "model.npz", "a") as archive, pytest.warns(UserWarning):
+    with (
+        zipfile.ZipFile(folder / "model.npz", "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate name"),
+    ):
         archive.writestr("Wemb.npy", archive.read("Wemb.npy"))
 
 
@@ -326,41 +329,89 @@ HOSTILE = {
     "a negative header": (raw_entry(npy(VAST | {"shape": (-4, 4)})), "found the shape (-4, 4)"),
     "code in a header": (raw_entry(b"\x93NUMPY\x01\x00\x10\x00print('boom')   "), "found another header"),
     "deep brackets": (raw_entry(b"\x93NUMPY\x01\x00\x10\x27" + b"(" * 10000), "found another header"),
-    "text": (edit_arrays(Wemb=np.array(["boom"])), "expected float32, float16, int8 (little-endian), found <U4"),
+    "text": (
+        edit_arrays(Wemb=np.array(["boom"])),
+        "expected float32, float16, int8 (little-endian), found <U4",
+    ),
     "Fortran": (edit_arrays(Wemb=np.ones((180, 24), np.float32, "F")), "found one in Fortran's"),
     "an array twice": (twice, "expected a different name for each array"),
-    "other shapes": (edit_arrays(encoder_l1_ffn_W1=np.ones((3, 4), np.float32)), "of shape (40, 24), found (4, 3)"),
+    "other shapes": (
+        edit_arrays(encoder_l1_ffn_W1=np.ones((3, 4), np.float32)),
+        "of shape (40, 24), found (4, 3)",
+    ),
     "few rows": (edit_arrays(Wemb=np.ones((3, 24), np.float32)), "rows, found shape (3, 24)"),
     "no rows": (edit_arrays(Wemb=np.float32(1)), "rows, found shape ()"),
-    "numbers that aren't": (edit_arrays(encoder_l1_ffn_b1=np.full((1, 40), np.nan, np.float32)), "expected finite"),
+    "numbers that aren't": (
+        edit_arrays(encoder_l1_ffn_b1=np.full((1, 40), np.nan, np.float32)),
+        "expected finite",
+    ),
     "a missing array": (edit_arrays(encoder_l1_ffn_W1=None), "expected array encoder_l1_ffn_W1, found none"),
-    "one array more": (edit_arrays(more=np.ones(3, np.float32)), "found array more, which Headwise has no place"),
+    "one array more": (
+        edit_arrays(more=np.ones(3, np.float32)),
+        "found array more, which Headwise has no place",
+    ),
     "other positions": (edit_arrays(Wpos=np.ones((9, 24), np.float32)), "expected Wpos to be sinusoids"),
     "no options": (edit_arrays(**{"special:model.yml": None}), "found none of them"),
     "options that aren't YAML": (options_text(b"{a: ["), "special:model.yml: expected YAML"),
-    "options with an alias": (options_text(b"a: &a [1]\nb: *a\n"), "special:model.yml: expected YAML, found the alias"),
+    "options with an alias": (
+        options_text(b"a: &a [1]\nb: *a\n"),
+        "special:model.yml: expected YAML, found the alias",
+    ),
     "a recurrent model": (edit_options(type="s2s"), "type: expected 'transformer', found 's2s'"),
-    "an activation": (edit_options(transformer_ffn_activation="gelu"), "transformer-ffn-activation: expected"),
+    "an activation": (
+        edit_options(transformer_ffn_activation="gelu"),
+        "transformer-ffn-activation: expected",
+    ),
     "a vast width": (edit_options(dim_emb=10**12), "dim-emb: "),
     "another width": (edit_options(dim_emb=32), "of shape"),
     "a vast vocabulary": (edit_options(dim_vocabs=[10**12, 10**12]), "dim-vocabs.0: "),
     "more layers": (edit_options(enc_depth=3), "expected array encoder_l3_"),
     "tied layers": (edit_options(transformer_tied_layers=[1, 1]), "transformer-tied-layers: "),
-    "trained positions": (edit_options(transformer_train_position_embeddings=True), "train-position-embeddings: "),
+    "trained positions": (
+        edit_options(transformer_train_position_embeddings=True),
+        "train-position-embeddings: ",
+    ),
     "right to left": (edit_options(right_left=True), "right-left: expected false"),
-    "normalization of old": (edit_options(**PRE), "expected transformer-preprocess 'n' of Marian 1.11 or newer"),
+    "normalization of old": (
+        edit_options(**PRE),
+        "expected transformer-preprocess 'n' of Marian 1.11 or newer",
+    ),
     "half of pre-norm": (edit_options(transformer_preprocess="n"), "expected transformer-postprocess 'da'"),
-    "a vocabulary without an end": (edit_file("vocab.yml", lambda t: t.replace("</s>", "x")), "the piece </s>"),
-    "a vocabulary of other lines": (edit_file("vocab.yml", lambda t: t + "boom\n"), "expected a piece and its id (line"),
+    "a vocabulary without an end": (
+        edit_file("vocab.yml", lambda t: t.replace("</s>", "x")),
+        "the piece </s>",
+    ),
+    "a vocabulary of other lines": (
+        edit_file("vocab.yml", lambda t: t + "boom\n"),
+        "expected a piece and its id (line",
+    ),
     "an id twice": (edit_file("vocab.yml", lambda t: t + "boom: 3\n"), "found 3 twice"),
-    "a piece twice": (edit_file("vocab.yml", lambda t: t.replace("y: ", '"z": ', 1)), "expected different pieces"),
+    "a piece twice": (
+        edit_file("vocab.yml", lambda t: t.replace("y: ", '"z": ', 1)),
+        "expected different pieces",
+    ),
     "an escape": (edit_file("vocab.yml", lambda t: t + '"\\q": 9999\n'), "expected a piece, found"),
-    "two models": (edit_file("decoder.yml", lambda t: t.replace("- model.npz", "- a.npz\n- b.npz")), "expected one model, found 2"),
-    "a vocabulary elsewhere": (edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- ../../etc/vocab.spm")), "marian/vocab.spm"),
-    "a factored vocabulary": (edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- vocab.fsv")), "found '.fsv'"),
-    "no zip": (lambda folder: (folder / "model.npz").write_bytes(b"PK\3\4" + bytes(99)), "found none of them"),
-    "no subwords": (lambda folder: (folder / "source.spm").write_bytes(b"x"), "expected a SentencePiece model"),
-}  # fmt: skip
+    "two models": (
+        edit_file("decoder.yml", lambda t: t.replace("- model.npz", "- a.npz\n- b.npz")),
+        "expected one model, found 2",
+    ),
+    "a vocabulary elsewhere": (
+        edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- ../../etc/vocab.spm")),
+        "marian/vocab.spm",
+    ),
+    "a factored vocabulary": (
+        edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- vocab.fsv")),
+        "found '.fsv'",
+    ),
+    "no zip": (
+        lambda folder: (folder / "model.npz").write_bytes(b"PK\3\4" + bytes(99)),
+        "found none of them",
+    ),
+    "no subwords": (
+        lambda folder: (folder / "source.spm").write_bytes(b"x"),
+        "expected a SentencePiece model",
+    ),
+}
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,11 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
         ({"source": None}, "expected a list of pieces"),
         ({"target": "abcde"}, "target: expected a list of pieces"),
         ({"codes": 1}, "expected source, target, split, codes, lowercase, limited"),
+        (
+            {"split": "spaces"},
+            "split: expected one of sentencepiece, subword-nmt, words, characters, found 'spaces'",
+        ),
+        ({"limited": True}, "limited: expected split subword-nmt with it, found sentencepiece"),
         ({"more": 1}, "expected source, target, split, codes, lowercase, limited"),
     ],
 )

@@ -9,7 +9,6 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -165,7 +164,7 @@ def _dictionary(path: Path) -> list[str]:
 
 
 def _renamed(tensors: dict[str, Read]) -> dict[str, Read]:
-    """Return the tensors by the names of newer versions; older ones joined the projections of queries, keys and values."""
+    """Return the tensors by the names of newer versions; older ones joined the projections of an attention's inputs."""
     found: dict[str, Read] = {}
     for name, read in tensors.items():
         side, _, rest = name.partition(".")

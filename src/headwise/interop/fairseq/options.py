@@ -22,7 +22,7 @@ ACTIVATIONS = {
 }
 
 # Options that are off in a model of the paper's kind, as None, False, 0 or an empty list.
-Off = Annotated[Literal[False], BeforeValidator(lambda value: bool(value))]
+Off = Annotated[Literal[False], BeforeValidator(bool)]
 
 
 class Options(BaseModel):

@@ -1,4 +1,4 @@
-"""The keys of JoeyNMT's config.yaml that matter for a Transformer; a literal is the only value that Headwise can express."""
+"""The keys of JoeyNMT's config.yaml that matter; a literal is the only value that Headwise can express."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _check_whole(pieces: list[str], model: bytes, path: Path) -> None:
-    """Raise `CheckpointError` if a piece is missing that SentencePiece may find: JoeyNMT then splits texts otherwise."""
+    """Raise `CheckpointError` if a piece of SentencePiece is missing: JoeyNMT then splits texts otherwise."""
     processor, known = open_processor(model, str(path)), frozenset(pieces)
     for number in range(processor.vocab_size()):
         piece = processor.id_to_piece(number)

@@ -1,8 +1,9 @@
 """Export to Marian's own files, which Marian, bergamot and CTranslate2's converter read.
 
-Marian's decoder begins with a zero vector, Headwise's with the embedding of `<s>`. That embedding, e, is subtracted from
-all embeddings, and √d_model e is added where the first layer reads and writes the residual stream: in the biases of its
-self-attention. With tied embeddings the logits of a position then differ by a constant, which the softmax ignores.
+Marian's decoder begins with a zero vector, Headwise's with the embedding of `<s>`. That embedding, e, is subtracted
+from all embeddings, and √d_model e is added where the first layer reads and writes the residual stream: in the biases
+of its self-attention. With tied embeddings the logits of a position then differ by a constant, which the softmax
+ignores.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def _differences(model: ModelConfig) -> list[str]:
     notes = []
     if model.positions == "sinusoidal":
         notes.append(
-            "Marian's sinusoids have other frequencies than the paper's, so that it scores this model differently: train "
-            "with model.positions=tensor2tensor for the same scores (CTranslate2 reads the table Wpos instead)"
+            "Marian's sinusoids have other frequencies than the paper's, so that it scores this model differently: "
+            "train with model.positions=tensor2tensor for the same scores (CTranslate2 reads the table Wpos instead)"
         )
     if model.norm_epsilon != NORM_EPSILON:
         notes.append(

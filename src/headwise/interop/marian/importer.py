@@ -1,7 +1,7 @@
 """Import of Marian's own files, as OPUS publishes them (Junczys-Dowmunt et al. 2018).
 
-A directory has a model in .npz, whose options are inside, vocabularies in .yml or .spm, and for the former SentencePiece
-models. Marian's decoder begins with a zero vector, and its sinusoids are tensor2tensor's.
+A directory has a model in .npz, whose options are inside, vocabularies in .yml or .spm, and for the former
+SentencePiece models. Marian's decoder begins with a zero vector, and its sinusoids are tensor2tensor's.
 """
 
 from __future__ import annotations

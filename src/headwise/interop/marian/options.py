@@ -124,8 +124,8 @@ def _check_norm(options: ModelOptions, place: str) -> None:
     version = re.match(r"v(\d+)\.(\d+)", options.version)
     if options.norm == "pre" and (version is None or tuple(map(int, version.groups())) < _NORMALIZES_KEYS):
         raise CheckpointError(
-            f"{place}: expected transformer-preprocess 'n' of Marian 1.11 or newer, because older ones don't normalize the "
-            f"keys and values of self-attention, found version {options.version[:60]!r}"
+            f"{place}: expected transformer-preprocess 'n' of Marian 1.11 or newer, because older ones don't normalize "
+            f"the keys and values of self-attention, found version {options.version[:60]!r}"
         )
 
 

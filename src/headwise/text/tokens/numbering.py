@@ -58,10 +58,10 @@ class Numbering:
             )
         if flags.get("limited") and split != "subword-nmt":
             raise CheckpointError(f"{origin}: limited: expected split subword-nmt with it, found {split}")
-        lists = [_pieces(fields.get("source"), f"{origin}: source")]
-        if fields.get("target") is not None:
-            lists.append(_pieces(fields["target"], f"{origin}: target"))
-        return cls(*lists, split=split, **flags)
+        source = _pieces(fields.get("source"), f"{origin}: source")
+        stored = fields.get("target")
+        target = None if stored is None else _pieces(stored, f"{origin}: target")
+        return cls(source, target, split=split, **flags)
 
     def content(self) -> bytes:
         """Return the bytes of the file, without the options that have their defaults."""

@@ -1,11 +1,12 @@
 """How imported vocabularies split a text into pieces: SentencePiece, byte pairs within words, words or characters.
 
-Byte pairs are those of subword-nmt (Sennrich et al. 2016, "Neural machine translation of rare words with subword units",
-section 3.2) and of fastBPE, which applies them in the same way.
+Byte pairs are those of subword-nmt (Sennrich et al. 2016, "Neural machine translation of rare words with subword
+units", section 3.2) and of fastBPE, which applies them in the same way.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
@@ -49,7 +50,8 @@ def make_splitter(
 ) -> Splitter:
     """Return a splitter; `model` is the file of SentencePiece or of the byte pairs.
 
-    With `known`, a piece of byte pairs that isn't among these is split further. Raises `CheckpointError` if the file is damaged.
+    With `known`, a piece of byte pairs that isn't among these is split further. Raises `CheckpointError` if the file is
+    damaged.
     """
     if split == "sentencepiece":
         return _SentencePiece(model, origin, lowercase=lowercase)
@@ -152,7 +154,7 @@ class _BytePairs(_Words):
 
     def _merged(self, parts: list[str]) -> list[str]:
         while len(parts) > 1:
-            pairs = list(zip(parts, parts[1:], strict=False))
+            pairs = list(itertools.pairwise(parts))
             best = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
             if best not in self._ranks:
                 break

@@ -54,8 +54,8 @@ class Subwords:
     """One SentencePiece model for both languages (joint), or one per language.
 
     Ids 0 to 3 are padding, unknown, beginning and end of a sentence; encoding adds none of them but unknown. The ids
-    are those of the models, or those of a `numbering` of their pieces, by which imported vocabularies are kept; the models
-    then may be byte pairs of subword-nmt, or nothing.
+    are those of the models, or those of a `numbering` of their pieces, by which imported vocabularies are kept; the
+    models then may be byte pairs of subword-nmt, or nothing.
     """
 
     def __init__(
@@ -129,30 +129,25 @@ class Subwords:
         directory = Path(directory)
         numbered = (directory / NUMBERING_FILE).is_file() if config is None else config.kind == "imported"
         joint = (directory / JOINT_FILE).is_file() if config is None else config.joint and not numbered
-        numbering = None
         names = (JOINT_FILE,) if joint else (SOURCE_FILE, TARGET_FILE)
-        files = []
+        numbering, lists = None, []
         if numbered:
-            files = [read_file(directory / NUMBERING_FILE)]
-            numbering = Numbering.parse(files[0], str(directory / NUMBERING_FILE))
+            lists = [read_file(directory / NUMBERING_FILE)]
+            numbering = Numbering.parse(lists[0], str(directory / NUMBERING_FILE))
             names = _NUMBERED_FILES[numbering.split]
-        files = [*(read_file(directory / name) for name in names), *files]
-        if digest is not None and digest != _digest(*files):
+        models = [read_file(directory / name) for name in names]
+        if digest is not None and digest != (found := _digest(*models, *lists)):
             raise CheckpointError(
                 f"{directory}: expected the subword model that it was trained with ({digest}), "
-                f"found another ({_digest(*files)})"
+                f"found another ({found})"
             )
-        origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
         if numbering is not None:
-            models = files[:2] if names else [b"", b""]
-            model = cls(
-                *models,
-                numbering,
-                origin=origin if names == (SOURCE_FILE, TARGET_FILE) else str(directory / "bpe.*.codes"),
-            )
+            source, target = models or (b"", b"")
+            model = cls(source, target, numbering, origin=str(directory))
             _check_joint(model, config, directory)
         else:
-            model = cls(files[0], None if joint else files[1], origin=origin)
+            origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
+            model = cls(models[0], None if joint else models[1], origin=origin)
         if config is not None and model.lowercases != config.lowercase:
             raise CheckpointError(
                 f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
