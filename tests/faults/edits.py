@@ -287,7 +287,17 @@ NAMES = {
         "block_sparse",
         "state_space",
     ],
-    "positions": ["sinusoidal", "learned", "none", "rotary", "alibi", "relative", "t5"],
+    "positions": [
+        "sinusoidal",
+        "tensor2tensor",
+        "fairseq",
+        "learned",
+        "none",
+        "rotary",
+        "alibi",
+        "relative",
+        "t5",
+    ],
     "task": ["translation", "language_model", "denoising", "tagging", "image_text"],
 }
 NAMES["cross_attention"] = NAMES["attention"]

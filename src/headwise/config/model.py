@@ -217,8 +217,10 @@ class ModelConfig(Section):
                 f"heads must be a multiple of key_value_heads, "
                 f"found heads={self.heads} and key_value_heads={self.key_value_heads}"
             )
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even d_model, found {self.d_model}")
+        if self.positions in ("sinusoidal", "tensor2tensor", "fairseq") and self.d_model % 2:
+            raise ValueError(f"{self.positions} positions need an even d_model, found {self.d_model}")
+        if self.positions in ("tensor2tensor", "fairseq") and self.d_model < 4:
+            raise ValueError(f"{self.positions} positions need a d_model of at least 4, found {self.d_model}")
         return self
 
     @model_validator(mode="after")

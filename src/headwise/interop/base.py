@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.errors import ConfigError
 from headwise.images.prepared import ImageFormat
 from headwise.models.weights import Weights
 from headwise.text.tokens.subwords import Subwords
@@ -79,6 +80,15 @@ class Trained(TrainedRun):
 
     subwords: Subwords
     languages: tuple[str | None, str | None] = (None, None)
+
+    def sentencepiece(self) -> tuple[bytes, bytes]:
+        """Return the SentencePiece models of source and target; raises `ConfigError` if texts are split otherwise."""
+        numbering = self.subwords.numbering
+        if numbering is not None and numbering.split != "sentencepiece":
+            raise ConfigError(
+                f"{self.run}: expected a tokenizer with SentencePiece for this format, found {numbering.split}"
+            )
+        return self.subwords.models
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,16 @@ IMPORTERS = {
     "huggingface": "headwise.interop.huggingface.importer",
     "ctranslate2": "headwise.interop.ctranslate2.importer",
     "argos": "headwise.interop.argos.importer",
+    "marian": "headwise.interop.marian.importer",
+    "joeynmt": "headwise.interop.joeynmt.importer",
+    "fairseq": "headwise.interop.fairseq.importer",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.exporter",
     "ctranslate2": "headwise.interop.ctranslate2.exporter",
     "argos": "headwise.interop.argos.exporter",
     "onnx": "headwise.interop.onnx.export",
+    "marian": "headwise.interop.marian.exporter",
 }
 
 

@@ -10,7 +10,7 @@ import math
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from headwise.models.weights import Weights
 from headwise.parsing.json_text import read_json
 
 _SHARD = re.compile(r"[\w.-]+")  # a file name without a folder
-_REFUSED = re.compile(r"Unsupported (?:global|class|operand|type).*?`?([\w.]+)`?", re.DOTALL)
+_REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")
 _MOST_SHARDS = 1000
 
 
@@ -97,9 +97,10 @@ def _as_float(tensor: Tensor) -> Tensor:
     return tensor.detach().float()
 
 
-def load_restricted(path: Path) -> Any:
+def load_restricted(path: Path, containers: Sequence[type] = ()) -> Any:
     """Load a file of `torch.save` by the restricted loader; tensors are mapped from the file, not read.
 
+    `containers` are classes without code of their own, such as `argparse.Namespace`, that it may build besides its own.
     Raises `CheckpointError` for a damaged file, for the format before PyTorch 1.6, for compressed content (which may
     expand without bound), and for a pickle that needs more than tensors and plain containers.
     """
@@ -115,7 +116,8 @@ def load_restricted(path: Path) -> Any:
             f"{path}: expected uncompressed tensors as torch.save writes them, found compressed ones"
         )
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        with torch.serialization.safe_globals(list(containers)):
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         found = _REFUSED.search(str(error))
         what = f"{found[1]}" if found else " ".join(str(error).split())[:200]

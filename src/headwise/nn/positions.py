@@ -133,6 +133,25 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return table.float()
 
 
+@register_table("tensor2tensor")
+def tensor2tensor_sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
+    """Return the sinusoids of tensor2tensor and Marian, (length, d_model) float32, computed in float64.
+
+    All sines come before all cosines, and the i-th of n = d_model / 2 frequencies is 10000^(-i / (n - 1)), not
+    10000^(-i / n) as in the paper. The first row is position `start`.
+    """
+    position = torch.arange(start, start + length, dtype=torch.float64)[:, None]
+    frequencies = d_model // 2
+    angle = position * 10000.0 ** (-torch.arange(frequencies, dtype=torch.float64) / (frequencies - 1))
+    return torch.cat([angle.sin(), angle.cos()], dim=1).float()
+
+
+@register_table("fairseq")
+def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
+    """Return the sinusoids of fairseq, (length, d_model) float32: tensor2tensor's from position 2 on."""
+    return tensor2tensor_sinusoids(length, d_model, start=2)
+
+
 def shift_matrix(offset: int, d_model: int) -> Tensor:
     """Return M with PE(pos + offset) = M PE(pos) for every pos (section 3.5), (d_model, d_model) float64.
 

@@ -144,7 +144,8 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     """
     device = torch.device("cpu")
     batches = task.batches(0, 1)
-    batches.share(world.rank, world.size * trial.fraction)
+    if world.size * trial.fraction > 1:
+        batches.share(world.rank, world.size * trial.fraction)
     stream = iter(batches)
     step_batches = [next(stream) for _ in range(config.batch.accumulate)]
     batches.close()

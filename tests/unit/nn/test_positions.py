@@ -9,6 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.config import Config
+from headwise.errors import ConfigError
 from headwise.nn.positions import Positions, sinusoids
 
 
@@ -20,6 +22,28 @@ def test_the_papers_formula(position: int, half: int, data: st.DataObject) -> No
     angle = position / 10000 ** (2 * i / d_model)
     assert row[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-7)
     assert row[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7)
+
+
+@pytest.mark.parametrize(("kind", "start"), [("tensor2tensor", 0), ("fairseq", 2)])
+@given(st.integers(0, 1000), st.integers(2, 64), st.data())
+def test_the_sinusoids_of_other_toolkits(
+    kind: str, start: int, position: int, half: int, data: st.DataObject
+) -> None:
+    i = data.draw(st.integers(0, half - 1))
+    table = Positions(kind, position + 1, 2 * half).table
+    assert table is not None
+    angle = (position + start) * math.exp(-i * math.log(10000) / (half - 1))
+    assert table[position, i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+    assert table[position, half + i].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "tensor2tensor", "fairseq"])
+def test_sinusoids_need_pairs_of_dimensions(kind: str) -> None:
+    with pytest.raises(ConfigError, match=f"{kind} positions need an even d_model, found 5"):
+        Config.from_tree({"model": {"d_model": 5, "heads": 1, "positions": kind}})
+    if kind != "sinusoidal":
+        with pytest.raises(ConfigError, match=f"{kind} positions need a d_model of at least 4, found 2"):
+            Config.from_tree({"model": {"d_model": 2, "heads": 1, "positions": kind}})
 
 
 def test_a_shift_is_a_rotation() -> None:

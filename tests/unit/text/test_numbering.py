@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 
 from headwise.config import Config, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError
@@ -28,10 +29,11 @@ def test_pieces_are_those_of_the_models_and_ids_those_of_the_list() -> None:
     subwords = numbered()
     assert subwords.joint
     assert subwords.source_size == subwords.target_size
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=subwords.models[0])
     for text in ENGLISH:
         ids = subwords.encode_source(text)
         assert subwords.decode_source(ids) == text
-        assert subwords.source_pieces(ids) == subwords.source_processor._processor.encode(text, out_type=str)  # type: ignore[union-attr]
+        assert subwords.source_pieces(ids) == theirs.encode(text, out_type=str)
     for text in GERMAN:
         assert subwords.decode_target(subwords.encode_target(text)) == text
     assert subwords.encode_source_batch(ENGLISH) == [subwords.encode_source(text) for text in ENGLISH]
@@ -69,7 +71,13 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
         ({"source": [*SPECIAL_PIECES, 4]}, "expected a list of pieces"),
         ({"source": None}, "expected a list of pieces"),
         ({"target": "abcde"}, "target: expected a list of pieces"),
-        ({"codes": 1}, "expected source, target, codes and symbols"),
+        ({"codes": 1}, "expected source, target, split, symbols, codes, lowercase, limited"),
+        (
+            {"split": "spaces"},
+            "split: expected one of sentencepiece, subword-nmt, words, characters, found 'spaces'",
+        ),
+        ({"limited": True}, "limited: expected split subword-nmt with it, found sentencepiece"),
+        ({"more": 1}, "expected source, target, split, symbols, codes, lowercase, limited"),
         ({"symbols": ["b"]}, "symbols: expected a list of pieces"),
         ({"symbols": ["</s>"]}, "symbols: expected a list of pieces"),
         (
@@ -77,7 +85,6 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
             "symbols: expected at most 10000 of at most 64 characters",
         ),
         ({"symbols": "a"}, "symbols: expected a list of pieces"),
-        ({"more": 1}, "expected source, target, codes and symbols"),
     ],
 )
 def test_a_damaged_list_gets_a_sentence(changes: dict[str, Any], sentence: str) -> None:

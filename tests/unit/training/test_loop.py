@@ -19,6 +19,7 @@ from headwise.models.weights import read_recipe
 from headwise.nn.layers import Products, selected_products
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Interruption, Trainer
+from headwise.training.loss import LossSum
 from headwise.training.monitor import read_metrics
 from regression import Numbers, Regression, numbers, squares
 

@@ -36,7 +36,7 @@ class Exporter(base.Exporter):
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         source, target = _languages(trained)
-        source_model, target_model = trained.subwords.models
+        source_model, target_model = trained.sentencepiece()
         if source_model != target_model:
             raise ConfigError(
                 f"--to argos: expected one SentencePiece model for both languages, found two in {trained.run}"

@@ -25,7 +25,7 @@ class Exporter(base.Exporter):
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         write_model(trained, folder, precision, "--to ctranslate2")
-        for name, content in zip(SPM_FILES, trained.subwords.models, strict=True):
+        for name, content in zip(SPM_FILES, trained.sentencepiece(), strict=True):
             write_bytes(folder / name, content)
         return [
             f"{' and '.join(SPM_FILES)} split text into the tokens that ctranslate2.Translator takes and returns; "

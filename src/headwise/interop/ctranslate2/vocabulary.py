@@ -13,7 +13,7 @@ from headwise import bounds
 from headwise.config.base import Epsilon
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
-from headwise.interop.subwords import numbered_subwords
+from headwise.interop.pieces import make_subwords
 from headwise.parsing.bounds import Malformed, decode, read_bounded
 from headwise.parsing.json_text import parse_object, read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES
@@ -116,7 +116,7 @@ def read_text(
     never = [number for number in (PAD, BOS) if target[number] is None]
     if target[BOS] is not None and target[BOS] in (target[EOS], target[PAD], target[UNK]):
         never.append(BOS)
-    subwords = numbered_subwords(models, [pieces for pieces, _ in numbered], str(source))
+    subwords = make_subwords(models, [pieces for pieces, _ in numbered], str(source))
     return subwords, Rows(numbered[0][1], target, never)
 
 

@@ -137,7 +137,7 @@ def _write_text(trained: Trained, folder: Path) -> None:
         write_text(
             folder / "target_vocab.json", _json({piece: number for number, piece in enumerate(target)})
         )
-    for name, content in zip(("source.spm", "target.spm"), subwords.models, strict=True):
+    for name, content in zip(("source.spm", "target.spm"), trained.sentencepiece(), strict=True):
         write_bytes(folder / name, content)
     settings = {
         "tokenizer_class": "MarianTokenizer",

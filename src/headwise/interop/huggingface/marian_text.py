@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES, Fields, SymbolKeys
-from headwise.interop.subwords import numbered_subwords
+from headwise.interop.pieces import make_subwords
 from headwise.parsing.json_text import read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
@@ -58,7 +58,7 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     models = read_file(source / "source.spm"), read_file(source / "target.spm")
     target = rows[-1]
     _check_banned(fields, target, source)
-    return numbered_subwords(models, lists, str(source), codes=True), Rows.of(rows[0], target)
+    return make_subwords(models, lists, str(source), codes=True), Rows.of(rows[0], target)
 
 
 def _start(fields: SymbolKeys) -> int:

@@ -1,4 +1,4 @@
-"""Subwords whose ids a vocabulary assigns: SentencePiece splits the text, and a list numbers the pieces.
+"""Subwords whose ids a vocabulary assigns: SentencePiece or another program splits the text, a list numbers the pieces.
 
 Marian, fairseq, JoeyNMT and CTranslate2 keep such a list beside the SentencePiece model, one for both languages or one
 for each. Pieces that aren't in it are unknown. `headwise import` brings them into Headwise; the ids 0 to 3 are padding,
@@ -13,19 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-import sentencepiece
-
 from headwise.bounds import VOCABULARY
 from headwise.errors import CheckpointError
 from headwise.parsing.json_text import parse_object
+from headwise.text.tokens.splitting import SPLITS, Split, make_splitter
 
 FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # pieces of the ids 0 to 3
 _UNK = 1
+_FLAGS = ("codes", "lowercase", "limited")
+_KEYS = ("source", "target", "split", "symbols", *_FLAGS)
 _MOST_SYMBOLS = 10_000
 _LONGEST_SYMBOL = 64  # characters
-_SPACE = "\u2581"
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 @dataclass(frozen=True)
@@ -36,36 +35,47 @@ class Numbering:
         source: pieces of the source language, or of both.
         target: pieces of the target language; None for one vocabulary of both languages.
         codes: whether a text may begin with a language code such as `>>deu<<`, which is one piece.
+        split: what splits a text into pieces; `words` and `characters` need no model.
+        lowercase: whether a text is lower-cased before it is split.
+        limited: whether byte pairs that aren't in the list are split further where they can be.
         symbols: pieces that are found in a text before it is split, such as T5's `<extra_id_0>`.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...] | None = None
     codes: bool = False
+    split: Split = "sentencepiece"
+    lowercase: bool = False
+    limited: bool = False
     symbols: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, content: bytes, origin: str) -> Numbering:
         """Parse the file; raises `CheckpointError` if it is damaged."""
         fields = parse_object(content, origin, error=CheckpointError)
-        known = {"source", "target", "codes", "symbols"}
-        if fields.keys() - known or not isinstance(fields.get("codes", False), bool):
+        flags = {key: fields[key] for key in _FLAGS if key in fields}
+        if fields.keys() - {*_KEYS} or not all(isinstance(flag, bool) for flag in flags.values()):
+            raise CheckpointError(f"{origin}: expected {', '.join(_KEYS)}, found {', '.join(fields)[:200]}")
+        split = fields.get("split", "sentencepiece")
+        if split not in SPLITS:
             raise CheckpointError(
-                f"{origin}: expected source, target, codes and symbols, found {', '.join(fields)}"
+                f"{origin}: split: expected one of {', '.join(SPLITS)}, found {str(split)[:60]!r}"
             )
-        lists = [_pieces(fields.get("source"), f"{origin}: source")]
-        if fields.get("target") is not None:
-            lists.append(_pieces(fields["target"], f"{origin}: target"))
+        if flags.get("limited") and split != "subword-nmt":
+            raise CheckpointError(f"{origin}: limited: expected split subword-nmt with it, found {split}")
+        source = _pieces(fields.get("source"), f"{origin}: source")
+        stored = fields.get("target")
+        target = None if stored is None else _pieces(stored, f"{origin}: target")
+        lists = [source] if target is None else [source, target]
         symbols = _symbols(fields.get("symbols", []), lists, f"{origin}: symbols")
-        return cls(*lists, codes=fields.get("codes", False), symbols=symbols)
+        return cls(source, target, split=split, symbols=symbols, **flags)
 
     def content(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the bytes of the file, without the options that have their defaults."""
         fields: dict[str, Any] = {"codes": self.codes, "source": self.source}
-        if self.target is not None:
-            fields["target"] = self.target
-        if self.symbols:
-            fields["symbols"] = self.symbols
+        for key in ("target", "split", "lowercase", "limited", "symbols"):
+            if getattr(self, key) != getattr(type(self), key):
+                fields[key] = getattr(self, key)
         return (json.dumps(fields, ensure_ascii=False, indent=0) + "\n").encode()
 
 
@@ -94,19 +104,21 @@ def _symbols(value: Any, lists: Sequence[tuple[str, ...]], place: str) -> tuple[
 
 
 class NumberedProcessor:
-    """A SentencePiece model with other ids; it has the methods of `SentencePieceProcessor` that Headwise uses."""
+    """A splitter with ids for its pieces; it has the methods of `SentencePieceProcessor` that Headwise uses."""
 
-    def __init__(
-        self, model: bytes, pieces: Sequence[str], *, codes: bool, symbols: Sequence[str], origin: str
-    ) -> None:
-        """Read a serialized model; raises `CheckpointError` if it is damaged."""
-        self._processor = open_processor(model, origin)
+    def __init__(self, model: bytes, pieces: Sequence[str], numbering: Numbering, origin: str) -> None:
+        """Read a model; `pieces` are one of the numbering's lists. Raises `CheckpointError` if it is damaged."""
         self._pieces = list(pieces)
         self._ids = {piece: number for number, piece in enumerate(pieces)}
         for special in SPECIAL_PIECES:  # the text `</s>` isn't the end of a sentence
             del self._ids[special]
-        self._codes = codes
-        self._symbols = re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
+        known = self._ids.keys() if numbering.limited else None
+        self._splitter = make_splitter(
+            numbering.split, model, origin, lowercase=numbering.lowercase, known=known
+        )
+        self._codes = numbering.codes
+        symbols = "|".join(map(re.escape, numbering.symbols))
+        self._symbols = re.compile(f"({symbols})") if symbols else None
 
     def vocab_size(self) -> int:
         """Return the number of ids."""
@@ -136,7 +148,7 @@ class NumberedProcessor:
 
     def _encode_parts(self, text: list[str], num_threads: int) -> list[list[int]]:
         parts = [self._without_code(each) for each in text]
-        split = self._processor.encode([rest for _, rest in parts], out_type=str, num_threads=num_threads)
+        split = self._splitter.split([rest for _, rest in parts], num_threads)
         find = self._ids.get
         return [
             [find(piece, _UNK) for piece in (*code, *pieces)]
@@ -149,13 +161,12 @@ class NumberedProcessor:
         return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids; unknown becomes ` ⁇ `."""
-        text: str = self._processor.decode([self._pieces[number] for number in ids])
-        return text.replace(_SPACE, " ").strip()
+        """Decode ids; SentencePiece decodes unknown as ` ⁇ `."""
+        return self._splitter.join([self._pieces[number] for number in ids])
 
     def normalize(self, text: str) -> str:
-        """Normalize a text as the model does before it splits it."""
-        return self._processor.normalize(text)
+        """Normalize a text as before it is split."""
+        return self._splitter.normalize(text)
 
     @overload
     def id_to_piece(self, number: int) -> str: ...
@@ -167,20 +178,4 @@ class NumberedProcessor:
 
     def is_byte(self, number: int) -> bool:
         """Whether the piece of an id is one byte."""
-        piece = self._pieces[number]
-        return bool(_BYTE.fullmatch(piece)) and self._processor.is_byte(self._processor.piece_to_id(piece))
-
-
-def open_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
-    """Parse a serialized SentencePiece model; raises `CheckpointError` if it is damaged."""
-    processor = sentencepiece.SentencePieceProcessor()
-    try:
-        if not model:
-            raise RuntimeError("it is empty")
-        processor.LoadFromSerializedProto(model)
-        processor.id_to_piece(list(range(processor.get_piece_size())))
-    except RuntimeError:
-        raise CheckpointError(f"{origin}: expected a SentencePiece model, found a damaged file") from None
-    except UnicodeDecodeError:
-        raise CheckpointError(f"{origin}: expected subwords in UTF-8, found a damaged file") from None
-    return processor
+        return self._splitter.is_byte(self._pieces[number])

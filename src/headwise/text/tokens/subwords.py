@@ -27,7 +27,8 @@ from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
 from headwise.text.tokens.numbering import FILE as NUMBERING_FILE
-from headwise.text.tokens.numbering import NumberedProcessor, Numbering, open_processor
+from headwise.text.tokens.numbering import NumberedProcessor, Numbering
+from headwise.text.tokens.splitting import Split, open_processor
 
 Processor = sentencepiece.SentencePieceProcessor | NumberedProcessor
 
@@ -37,6 +38,13 @@ SPECIAL = (PAD, UNK, BOS, EOS)
 JOINT_FILE = "spm.model"
 SOURCE_FILE = "spm.source.model"
 TARGET_FILE = "spm.target.model"
+# Files of source and target for the ways to split a text that a numbering may have.
+_NUMBERED_FILES: dict[Split, tuple[str, ...]] = {
+    "sentencepiece": (SOURCE_FILE, TARGET_FILE),
+    "subword-nmt": ("bpe.source.codes", "bpe.target.codes"),
+    "words": (),
+    "characters": (),
+}
 
 _BYTES_FROM = 4000  # smallest vocabulary with 256 ids for bytes
 _SPACE = "\u2581"
@@ -46,7 +54,8 @@ class Subwords:
     """One SentencePiece model for both languages (joint), or one per language.
 
     Ids 0 to 3 are padding, unknown, beginning and end of a sentence; encoding adds none of them but unknown. The ids
-    are those of the models, or those of a `numbering` of their pieces, by which imported vocabularies are kept.
+    are those of the models, or those of a `numbering` of their pieces, by which imported vocabularies are kept; the
+    models then may be byte pairs of subword-nmt, or nothing.
     """
 
     def __init__(
@@ -71,15 +80,9 @@ class Subwords:
         self.target_processor: Processor
         if numbering is not None:
             self.joint = numbering.target is None
-            self.source_processor, self.target_processor = (
-                NumberedProcessor(
-                    model, pieces, codes=numbering.codes, symbols=numbering.symbols, origin=origin
-                )
-                for model, pieces in (
-                    (source, numbering.source),
-                    (self._target_bytes, numbering.target or numbering.source),
-                )
-            )
+            target_pieces = numbering.target or numbering.source
+            self.source_processor = NumberedProcessor(source, numbering.source, numbering, origin)
+            self.target_processor = NumberedProcessor(self._target_bytes, target_pieces, numbering, origin)
         else:
             self.joint = target is None
             self.source_processor = read_processor(source, origin)
@@ -126,21 +129,25 @@ class Subwords:
         directory = Path(directory)
         numbered = (directory / NUMBERING_FILE).is_file() if config is None else config.kind == "imported"
         joint = (directory / JOINT_FILE).is_file() if config is None else config.joint and not numbered
-        names = [JOINT_FILE] if joint else [SOURCE_FILE, TARGET_FILE]
-        names += [NUMBERING_FILE] if numbered else []
-        files = [read_file(directory / name) for name in names]
-        if digest is not None and digest != _digest(*files):
+        names = (JOINT_FILE,) if joint else (SOURCE_FILE, TARGET_FILE)
+        numbering, lists = None, []
+        if numbered:
+            lists = [read_file(directory / NUMBERING_FILE)]
+            numbering = Numbering.parse(lists[0], str(directory / NUMBERING_FILE))
+            names = _NUMBERED_FILES[numbering.split]
+        models = [read_file(directory / name) for name in names]
+        if digest is not None and digest != (found := _digest(*models, *lists)):
             raise CheckpointError(
                 f"{directory}: expected the subword model that it was trained with ({digest}), "
-                f"found another ({_digest(*files)})"
+                f"found another ({found})"
             )
-        origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
-        if numbered:
-            numbering = Numbering.parse(files[-1], str(directory / NUMBERING_FILE))
-            model = cls(files[0], files[1], numbering, origin=origin)
+        if numbering is not None:
+            source, target = models or (b"", b"")
+            model = cls(source, target, numbering, origin=str(directory))
             _check_joint(model, config, directory)
         else:
-            model = cls(files[0], None if joint else files[1], origin=origin)
+            origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
+            model = cls(models[0], None if joint else models[1], origin=origin)
         if config is not None and model.lowercases != config.lowercase:
             raise CheckpointError(
                 f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
@@ -155,15 +162,17 @@ class Subwords:
 
     @property
     def models(self) -> tuple[bytes, bytes]:
-        """The serialized SentencePiece models of source and target, the same one twice if it is joint."""
+        """The serialized models of source and target, the same one twice if it is joint."""
         return self._source_bytes, self._target_bytes
 
     def content(self) -> dict[str, bytes]:
         """Return the names and the bytes of the model file(s)."""
         if self.numbering is None and self.joint:
             return {JOINT_FILE: self._source_bytes}
-        files = {SOURCE_FILE: self._source_bytes, TARGET_FILE: self._target_bytes}
-        return files if self.numbering is None else files | {NUMBERING_FILE: self.numbering.content()}
+        if self.numbering is None:
+            return dict(zip((SOURCE_FILE, TARGET_FILE), self.models, strict=True))
+        files = dict(zip(_NUMBERED_FILES[self.numbering.split], self.models, strict=False))
+        return files | {NUMBERING_FILE: self.numbering.content()}
 
     @property
     def lowercases(self) -> bool:

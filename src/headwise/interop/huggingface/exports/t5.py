@@ -26,7 +26,8 @@ from headwise.interop.huggingface.exports.tokenizer import as_json, byte_pairs, 
 from headwise.interop.huggingface.imports.t5 import OUTPUT, SHARED, layer_names
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS
 from headwise.models.limits import inexpressible
-from headwise.text.tokens.numbering import SPECIAL_PIECES, open_processor
+from headwise.text.tokens.numbering import SPECIAL_PIECES
+from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 from headwise.text.tokens.tokenizer_json import renumbered
 

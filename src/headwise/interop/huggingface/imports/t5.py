@@ -33,9 +33,9 @@ from headwise.interop.huggingface.marian_text import Rows, numbered
 from headwise.interop.huggingface.parameters import Parameters, changed
 from headwise.interop.huggingface.tokenizer import NEVER, read_settings
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
-from headwise.interop.subwords import numbered_subwords
+from headwise.interop.pieces import make_subwords
 from headwise.models.build import build_model
-from headwise.text.tokens.numbering import open_processor
+from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import Subwords, read_file
 from headwise.text.tokens.tokenizer_json import MOST_UNUSED
 
@@ -240,5 +240,5 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
         )
     pieces += [f"<unused {number}>" for number in range(len(pieces), fields.vocab_size)]
     ordered, order = numbered(pieces, fields, file)
-    text = numbered_subwords((model, model), [ordered], str(file), symbols=sentinels(ordered))
+    text = make_subwords((model, model), [ordered], str(file), symbols=sentinels(ordered))
     return text, Rows.of(order, order)

@@ -1,0 +1,1 @@
+"""JoeyNMT checkpoints."""

@@ -1,0 +1,1 @@
+"""Marian's own files: `.npz`, `.yml` and `.spm`, in and out."""

@@ -1,0 +1,290 @@
+"""Import of Marian's own files, as OPUS publishes them (Junczys-Dowmunt et al. 2018).
+
+A directory has a model in .npz, whose options are inside, vocabularies in .yml or .spm, and for the former
+SentencePiece models. Marian's decoder begins with a zero vector, and its sinusoids are tensor2tensor's.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from headwise.config import DecodingConfig, ModelConfig
+from headwise.errors import CheckpointError
+from headwise.interop import base
+from headwise.interop.base import Imported, Tensors
+from headwise.interop.marian.names import (
+    NORM_EPSILON,
+    OPTIONS,
+    OUTPUT,
+    POSITIONS,
+    embedding_names,
+    layer_names,
+)
+from headwise.interop.marian.options import (
+    ACTIVATIONS,
+    DecoderOptions,
+    ModelOptions,
+    decoder_options,
+    model_options,
+)
+from headwise.interop.marian.vocabulary import Vocabulary, read_vocabulary
+from headwise.interop.npz import Array, npz_arrays
+from headwise.interop.pieces import Rows, arranged, make_subwords
+from headwise.interop.reading import assembled, beside
+from headwise.interop.residual import alternating, residual_dimension, sines_first
+from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
+from headwise.text.tokens.subwords import Subwords, read_file
+
+_LENGTH = 512  # subwords, where the options don't ask for more; Marian has no limit
+
+
+class Importer(base.Importer):
+    """Reader of a .npz file, or of a directory with one."""
+
+    def recognizes(self, source: Path) -> bool:  # noqa: D102
+        files = [source] if source.is_file() else sorted(source.glob("*.npz"))
+        return any(_is_marian(file) for file in files if file.suffix == ".npz")
+
+    def read(self, source: Path) -> Imported:  # noqa: D102
+        files = _find(source)
+        arrays = npz_arrays(files.model)
+        options = model_options(arrays, files.model)
+        model = _model(options, files.model)
+        del arrays[OPTIONS]
+        _tie(arrays, options)
+        vocabularies = [
+            read_vocabulary(file, size)
+            for file, size in zip(files.vocabularies, options.dim_vocabs, strict=True)
+        ]
+        text, rows = _text(vocabularies, files, arrays, model)
+        biases = _logit_bias(arrays, rows[-1], files.model)
+        model.logit_bias = biases is not None
+        model.attention_bias = _has_attention_bias(arrays, model)
+        permuted = _set_positions(arrays, model, files.model)
+        parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
+        parameters |= _parameters(arrays, model, rows, permuted, files.model)
+        notes: list[str] = []
+        if text.numbering is not None and text.numbering.split == "words":
+            notes.append(
+                "texts are pieces with spaces between them, because there is no source.spm and target.spm"
+            )
+        decoding = _decoding(files.options, model, notes)
+        return assembled(model, decoding, text, parameters, notes)
+
+
+@dataclass(frozen=True)
+class _Files:
+    model: Path
+    options: DecoderOptions
+    vocabularies: tuple[Path, Path]
+
+
+def _is_marian(file: Path) -> bool:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return f"{OPTIONS}.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return False
+
+
+def _find(source: Path) -> _Files:
+    """Return the model, its decoder's options and the vocabularies of source and target.
+
+    Names in the options are of files beside the model: other folders aren't read.
+    """
+    folder = source.parent if source.is_file() else source
+    own = [f"{source.name}.decoder.yml"] if source.is_file() else []
+    settings = [folder / name for name in (*own, "decoder.yml") if (folder / name).is_file()]
+    settings += sorted(folder.glob("*.npz.decoder.yml")) if source.is_dir() and not settings else []
+    options = decoder_options(settings[0]) if settings else DecoderOptions()
+    models = [source] if source.is_file() else [beside(folder, name) for name in options.models]
+    if not models:
+        models = [file for file in sorted(folder.glob("*.npz")) if _is_marian(file)]
+    if len(models) != 1:
+        raise CheckpointError(
+            f"{folder}: expected one model, found {len(models)}; give the .npz file that you mean"
+        )
+    vocabularies = [beside(folder, name) for name in options.vocabs]
+    if not vocabularies:
+        patterns = ("*vocab*.yml", "*vocab*.yaml", "*vocab*.spm")
+        vocabularies = [file for pattern in patterns for file in sorted(folder.glob(pattern))][:2]
+        vocabularies *= 2 if len(vocabularies) == 1 else 1
+        if len(set(vocabularies)) > 1:
+            raise CheckpointError(
+                f"{folder}: expected decoder.yml, which names the vocabularies of source and target, found none"
+            )
+    if len(vocabularies) != 2:
+        raise CheckpointError(
+            f"{folder}: expected vocabularies of source and target, found {len(vocabularies)}"
+        )
+    return _Files(models[0], options, (vocabularies[0], vocabularies[1]))
+
+
+def _model(options: ModelOptions, path: Path) -> ModelConfig:
+    tied = options.tied_embeddings_all or (options.tied_embeddings and options.tied_embeddings_src)
+    try:
+        return ModelConfig(
+            encoder_layers=options.enc_depth,
+            decoder_layers=options.dec_depth,
+            d_model=options.dim_emb,
+            d_ff=options.transformer_dim_ffn,
+            heads=options.transformer_heads,
+            norm=options.norm,
+            norm_epsilon=NORM_EPSILON,
+            activation=ACTIVATIONS[options.transformer_ffn_activation],  # type: ignore[arg-type]
+            positions="tensor2tensor",
+            attention_bias=True,
+            max_length=max(options.max_length, _LENGTH),
+            share_embeddings="all" if tied else "target" if options.tied_embeddings else "none",
+        )
+    except ValidationError as error:
+        raise CheckpointError(f"{path}: {OPTIONS}: {error.errors()[0]['msg']}") from None
+
+
+def _tie(arrays: dict[str, Array], options: ModelOptions) -> None:
+    """Give the embeddings of source and target the names that they have where they aren't tied."""
+    if (
+        options.tied_embeddings_src
+        and not (options.tied_embeddings or options.tied_embeddings_all)
+        and "Wemb" in arrays
+    ):
+        arrays["encoder_Wemb"] = arrays["decoder_Wemb"] = arrays.pop("Wemb")
+
+
+def _text(
+    vocabularies: list[Vocabulary], files: _Files, arrays: dict[str, Array], model: ModelConfig
+) -> tuple[Subwords, list[Rows]]:
+    """Return the subwords, and for each list of pieces the rows of the embeddings."""
+    tied = model.share_embeddings == "all"
+    joint = tied or vocabularies[0] == vocabularies[1]
+    if tied and vocabularies[0].pieces != vocabularies[1].pieces:
+        raise CheckpointError(
+            f"{files.vocabularies[1]}: expected the pieces of {files.vocabularies[0].name}, because the embeddings are "
+            f"tied, found others"
+        )
+    tables = embedding_names(model)
+    lists, rows = [], []
+    for vocabulary, file, name in zip(
+        vocabularies[1:] if joint else vocabularies,
+        files.vocabularies,
+        ["target"] if joint else ["source", "target"],
+        strict=False,
+    ):
+        table = tables.get(f"{name}_embedding.weight", "Wemb")
+        begin = vocabulary.begin if _is_zero(arrays, table, vocabulary.begin) else None
+        special = vocabulary.padding, vocabulary.unknown, begin, vocabulary.end
+        pieces, order = arranged(vocabulary.pieces, special, str(file))
+        lists.append(pieces)
+        rows.append(order)
+    folder = files.model.parent
+    names = [folder / f"{side}.spm" for side in ("source", "target")]
+    own = vocabularies[0].model, vocabularies[1].model
+    if own[0] is not None and own[1] is not None:
+        return make_subwords((own[0], own[1]), lists, str(folder)), rows
+    if own != (None, None):
+        raise CheckpointError(
+            f"{folder}: expected two vocabularies in .yml or two in .spm, found one of each"
+        )
+    if not any(name.is_file() for name in names):
+        return make_subwords((b"", b""), lists, str(folder), "words"), rows
+    return make_subwords((read_file(names[0]), read_file(names[1])), lists, str(folder)), rows
+
+
+def _is_zero(arrays: dict[str, Array], table: str, row: int | None) -> bool:
+    """Whether a row of the embeddings is the zero vector with which Marian's decoder begins."""
+    if row is None or table not in arrays:
+        return False
+    tensor = arrays[table].read()
+    return tensor.dim() == 2 and row < len(tensor) and not bool(tensor[row].any())
+
+
+def _logit_bias(arrays: dict[str, Array], rows: Rows, path: Path) -> Tensor | None:
+    name = f"{OUTPUT}_b"
+    stored = arrays.pop(name).read() if name in arrays else None
+    return rows.logit_bias(stored, f"{path}: {name}")
+
+
+def _has_attention_bias(arrays: dict[str, Array], model: ModelConfig) -> bool:
+    """Whether a bias of the attention isn't zero; if all are zero, remove them."""
+    without = model.model_copy(update={"attention_bias": False})
+    names = [name for name in layer_names(model).values() if name not in layer_names(without).values()]
+    if any(name not in arrays or bool(arrays[name].read().any()) for name in names):
+        return True
+    for name in names:
+        del arrays[name]
+    return False
+
+
+def _set_positions(arrays: dict[str, Array], model: ModelConfig, path: Path) -> bool:
+    """Set the model's positions; return whether the residual stream's dimensions are to be permuted.
+
+    Marian doesn't read `Wpos`, if it doesn't train it, but CTranslate2 does: `headwise export` writes the table that a
+    model was trained with, which may be the paper's, sines first.
+    """
+    if POSITIONS not in arrays:
+        return False
+    table = arrays.pop(POSITIONS).read()
+    for name, make in (("tensor2tensor", tensor2tensor_sinusoids), ("sinusoidal", sinusoids)):
+        if table.dim() != 2 or table.shape[1] != model.d_model or len(table) > _LENGTH * 128:
+            break
+        expected = make(len(table), model.d_model)
+        if torch.equal(table, sines_first(expected, 1) if name == "sinusoidal" else expected):
+            model.positions, model.max_length = name, len(table)
+            return name == "sinusoidal"
+    raise CheckpointError(f"{path}: expected {POSITIONS} to be sinusoids, found other numbers")
+
+
+def _parameters(
+    arrays: dict[str, Array], model: ModelConfig, rows: list[Rows], permuted: bool, path: Path
+) -> Tensors:
+    """Return the parameters by our names; raises `CheckpointError` for an array that is missing or left over."""
+    if f"{OUTPUT}_W" in arrays:  # (d_model, vocabulary), of an old Marian
+        arrays[f"{OUTPUT}_Wt"] = arrays.pop(f"{OUTPUT}_W")
+    found: dict[str, Any] = {}
+    used: set[str] = set()
+    for ours, theirs in (embedding_names(model) | layer_names(model)).items():
+        if theirs not in arrays:
+            raise CheckpointError(f"{path}: expected array {theirs}, found none of that name")
+        used.add(theirs)
+        order = None
+        if ours.endswith("embedding.weight") or ours == "output_projection.weight":
+            order = rows[0] if ours == "source_embedding.weight" else rows[-1]
+        found[ours] = partial(_converted, arrays[theirs], ours, order, permuted)
+    if extra := sorted(arrays.keys() - used):
+        raise CheckpointError(f"{path}: found array {extra[0]}, which Headwise has no place for")
+    return found
+
+
+def _converted(array: Array, ours: str, rows: Rows | None, permuted: bool) -> Tensor:
+    """Read an array in our layout: matrices (output, input), vectors without their leading dimension."""
+    tensor = array.read()
+    if rows is not None:
+        tensor = rows.of(tensor.T if array.name == f"{OUTPUT}_W" else tensor, f"{array.path}: {array.name}")
+    elif tensor.dim() == 2:
+        tensor = tensor[0] if ours.endswith(".bias") or "norm." in ours else tensor.T
+    dimension = residual_dimension(ours)
+    if not permuted or dimension is None or dimension >= tensor.dim():
+        return tensor
+    return alternating(tensor, dimension)
+
+
+def _decoding(options: DecoderOptions, model: ModelConfig, notes: list[str]) -> DecodingConfig:
+    """Return the search options of the model's own decoder."""
+    decoding = DecodingConfig(alpha=options.normalize, extra_length=model.max_length)
+    decoding.beam = options.beam_size or decoding.beam
+    if options.normalize:
+        notes.append(
+            f"decoding.alpha={options.normalize:g} for normalize {options.normalize:g}: "
+            "Headwise divides by ((5 + |Y|) / 6)^alpha, Marian by |Y|^normalize"
+        )
+    if options.word_penalty:
+        notes.append(f"word-penalty {options.word_penalty:g} isn't used: Headwise has none")
+    return decoding

@@ -1,0 +1,104 @@
+"""From another toolkit's vocabulary to Headwise's ids: padding, unknown, begin and end come first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.errors import CheckpointError
+from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.splitting import Split, open_processor
+from headwise.text.tokens.subwords import BOS, EOS, SPECIAL, Subwords
+
+NEVER = -1e4  # logit of an id that the original doesn't have: e^-10000 is 0 in the softmax
+
+
+@dataclass(frozen=True)
+class Rows:
+    """For each of Headwise's ids the row of the original's matrices; None for an id that it doesn't have.
+
+    `copy` is an id whose row another id has, too, and which therefore never is an output.
+    """
+
+    order: tuple[int | None, ...]
+    copy: int | None = None
+
+    def of(self, tensor: Tensor, place: str, *, exactly: bool = False) -> Tensor:
+        """Return the rows of a matrix or the numbers of a vector, zeros for ids that the original doesn't have.
+
+        Raises `CheckpointError` if there are too few, or with `exactly` if there are more.
+        """
+        count = max(row for row in self.order if row is not None) + 1
+        if not tensor.dim() or len(tensor) < count or (exactly and len(tensor) > count):
+            raise CheckpointError(
+                f"{place}: expected {'' if exactly else 'at least '}{count} rows, found shape {tuple(tensor.shape)}"
+            )
+        found = tensor[torch.tensor([row or 0 for row in self.order])]
+        found[torch.tensor([row is None for row in self.order])] = 0
+        return found
+
+    def logit_bias(self, stored: Tensor | None, place: str) -> Tensor | None:
+        """Return the bias of the logits, None if it is zero everywhere."""
+        bias = torch.zeros(len(self.order)) if stored is None else self.of(stored.flatten(), place)
+        bias[torch.tensor([row is None or n == self.copy for n, row in enumerate(self.order)])] = NEVER
+        return bias if bool(bias.any()) else None
+
+
+def arranged(
+    pieces: Sequence[str], special: tuple[int | None, ...], place: str
+) -> tuple[tuple[str, ...], Rows]:
+    """Return the pieces in Headwise's order and the rows that they have in the original.
+
+    `special` are the original's ids of padding, unknown, begin and end; a translation may begin with the end symbol.
+    Raises `CheckpointError` if two others are equal.
+    """
+    copy = BOS if special[BOS] is not None and special[BOS] == special[EOS] else None
+    used = [number for name, number in enumerate(special) if number is not None and name != copy]
+    if len(set(used)) != len(used) or max(used) >= len(pieces):
+        raise CheckpointError(
+            f"{place}: expected different ids below {len(pieces)} for padding, unknown, begin and end, "
+            f"found {', '.join(map(str, used))}"
+        )
+    rest = [number for number in range(len(pieces)) if number not in used]
+    names = [f"<unused {n}>" if not pieces[n] or pieces[n] in SPECIAL_PIECES else pieces[n] for n in rest]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise CheckpointError(f"{place}: expected different pieces, found {twice[:60]!r} twice")
+    return (*SPECIAL_PIECES, *names), Rows((*special, *rest), copy)
+
+
+def make_subwords(
+    models: tuple[bytes, bytes],
+    lists: list[tuple[str, ...]],
+    origin: str,
+    split: Split = "sentencepiece",
+    *,
+    codes: bool = False,
+    lowercase: bool = False,
+    limited: bool = False,
+    symbols: tuple[str, ...] = (),
+) -> Subwords:
+    """Return the subwords of one list of pieces or of two, without a numbering if the models number them alike.
+
+    The other options are those of `Numbering`.
+    """
+    has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
+    if split == "sentencepiece" and not (has_codes or lowercase or symbols):
+        own = [_own_pieces(model, origin) for model in models]
+        if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0]:
+            return Subwords(models[0], origin=origin)
+        if len(lists) == 2 and own == lists:
+            return Subwords(*models, origin=origin)
+    target = lists[1] if len(lists) == 2 else None
+    numbering = Numbering(lists[0], target, codes or has_codes, split, lowercase, limited, symbols)
+    return Subwords(*models, numbering, origin=origin)
+
+
+def _own_pieces(model: bytes, origin: str) -> tuple[str, ...]:
+    """Return the pieces of a SentencePiece model with Headwise's special ids; none for another model."""
+    processor = open_processor(model, origin)
+    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    return tuple(processor.id_to_piece(list(range(processor.vocab_size())))) if ids == SPECIAL else ()

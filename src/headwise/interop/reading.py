@@ -1,0 +1,57 @@
+"""What importers share: checked fields of a file, and the imported model from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path, PureWindowsPath
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from torch import Tensor
+
+from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
+from headwise.errors import CheckpointError
+from headwise.interop.base import Imported
+from headwise.models.build import build_model
+from headwise.text.tokens.subwords import Subwords
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def checked(kind: type[Kind], tree: Any, place: object) -> Kind:
+    """Return the fields of a tree; raises `CheckpointError` naming the place and the key that can't be used."""
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"])) or "content"
+        message = problem["msg"].lower().replace("input should be", "expected", 1)
+        raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
+
+
+def beside(folder: Path, name: str) -> Path:
+    """Return the file of this name in a folder, whatever folder a stranger's path names."""
+    return folder / PureWindowsPath(name).name
+
+
+def assembled(
+    model: ModelConfig,
+    decoding: DecodingConfig,
+    text: Subwords,
+    tensors: dict[str, Callable[[], Tensor]],
+    notes: list[str],
+) -> Imported:
+    """Return the imported model of these parts."""
+    subwords = SubwordConfig(
+        kind="bpe" if text.numbering is None else "imported",
+        size=text.source_size,
+        joint=text.joint,
+        lowercase=text.lowercases,
+    )
+    return Imported(
+        Config(model=model, subwords=subwords, decoding=decoding),
+        lambda: build_model(model, text.source_size, text.target_size),
+        tensors,
+        text,
+        notes,
+    )

@@ -1,0 +1,449 @@
+"""Marian's own files in and out, against Marian itself where it is installed, transformers and CTranslate2."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+from headwise.cli.main import run as headwise
+from headwise.config import Config
+from headwise.decoding.translator import Translator
+from headwise.interop.npz import npz_arrays
+from translator_run import ENGLISH, GERMAN, make_run
+
+transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
+
+from marian_files import write_files  # noqa: E402 - needs transformers
+from marian_models import load_tokenizer  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+
+needs_marian = pytest.mark.skipif(
+    importlib.util.find_spec("_pymarian") is None, reason="needs Marian itself: pip install pymarian"
+)
+AS_MARIAN = {"positions": "tensor2tensor", "norm_epsilon": 1e-6}
+
+
+def imported(source: Path, run: Path) -> Path:
+    assert headwise(["import", str(source), "-o", str(run)]) == 0
+    return run
+
+
+@pytest.fixture(scope="module", params=["all", "target", "none"])
+def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A directory of each kind of tied embeddings, and the model of transformers that computes the same."""
+    folder = tmp_path_factory.mktemp("marian")
+    return folder, write_files(folder, tied=request.param)
+
+
+@torch.no_grad()
+def test_probabilities_and_tokens_are_those_of_transformers(files: tuple[Path, Any], tmp_path: Path) -> None:
+    folder, theirs = files
+    run, tokenizer = imported(folder, tmp_path / "run"), load_tokenizer(folder)
+    ours = Translator.load(run, engine="pytorch", device="cpu")
+    for source, target, output in zip(ENGLISH, GERMAN, ours.score(ENGLISH, GERMAN), strict=True):
+        batch = tokenizer([source], text_target=[target], return_tensors="pt")
+        log_probs = theirs(**batch).logits[0].log_softmax(-1).gather(-1, batch["labels"][0][:, None])[:, 0]
+        assert list(output.token_log_probabilities) == pytest.approx(log_probs.tolist(), abs=1e-5)
+    for engine in ("native", "pytorch"):
+        translator = Translator.load(run, engine=engine, device="cpu", precision="float32")
+        for text, translation in zip(
+            ENGLISH, translator.translate(ENGLISH, beam=1, max_length=20), strict=True
+        ):
+            row = theirs.generate(**tokenizer([text], return_tensors="pt"), num_beams=1, max_length=22)[0]
+            tokens = [tokenizer.decoder[number] for number in row.tolist()[1:] if number]
+            assert translator.subwords.target_pieces(translation.outputs[0].tokens) == tokens
+
+
+def test_a_file_is_as_good_as_its_directory(files: tuple[Path, Any], tmp_path: Path) -> None:
+    runs = [imported(files[0] / name, tmp_path / (name or "d")) for name in ("", "model.npz")]
+    before, after = (load_file(run / "model.safetensors") for run in runs)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert Config.load(runs[0] / "config.yaml").decoding.beam == 6
+
+
+MARIAN = "import sys, _pymarian; _pymarian.main(sys.argv[1:])"  # its command line, which ends the process
+TRANSLATE = """
+import json, sys, _pymarian
+translator = _pymarian.Translator(sys.argv[1])
+print("\\n" + json.dumps([translator.translate(line) for line in json.loads(sys.argv[2])]))
+"""
+
+
+def run_marian(program: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout.decode()
+
+
+def marian(files: str, texts: list[list[str]], folder: Path) -> tuple[list[str], list[list[float]]]:
+    """Let Marian translate some texts and score all; return pieces with spaces, and the score of each piece."""
+    files += " --cpu-threads 1 --quiet"
+    options = f"{files} -b 1 --normalize 0 --no-spm-decode --max-length-factor 2"
+    found = json.loads(run_marian(TRANSLATE, options, json.dumps(texts[0][:20])).splitlines()[-1])
+    names = write_texts(folder, texts)
+    lines = run_marian(MARIAN, "score", *files.split(), "--word-scores", "-t", *names).splitlines()
+    return found, [[float(score) for score in line.split("WordScores=")[1].split()] for line in lines]
+
+
+def write_texts(folder: Path, texts: list[list[str]]) -> list[str]:
+    names = [str(folder / name) for name in ("text.en", "text.de")]
+    for name, lines in zip(names, texts, strict=True):
+        Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return names
+
+
+def assert_as_marian(run: Path, theirs: tuple[list[str], list[list[float]]], texts: list[list[str]]) -> None:
+    found, scores = theirs
+    ours = Translator.load(run, engine="pytorch", device="cpu")
+    for output, expected in zip(ours.score(*texts), scores, strict=True):
+        assert list(output.token_log_probabilities) == pytest.approx(expected, abs=2e-5)  # of five digits
+    for engine in ("native", "pytorch"):
+        translator = Translator.load(run, engine=engine, device="cpu", precision="float32")
+        options = {"beam": 1, "extra_length": 1, "length_factor": 2.0}
+        for text, translation in zip(
+            found, translator.translate(texts[0][: len(found)], **options), strict=True
+        ):
+            assert " ".join(translator.subwords.target_pieces(translation.outputs[0].tokens)) == text
+
+
+@needs_marian
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--tied-embeddings-all --transformer-ffn-activation swish",
+        "--tied-embeddings --transformer-ffn-activation relu",
+        "--transformer-ffn-activation relu --output-omit-bias",
+    ],
+)
+def test_a_model_of_marians_own_trainer(options: str, tmp_path: Path) -> None:
+    texts = [[f"{line} {number}" for number in range(20) for line in lines] for lines in (ENGLISH, GERMAN)]
+    files = f"-m {tmp_path}/model.npz -v {tmp_path}/vocab.spm {tmp_path}/vocab.spm"
+    shape = "--dim-emb 32 --enc-depth 2 --dec-depth 1 --transformer-dim-ffn 40 --transformer-heads 4"
+    recipe = "--after-batches 30 --mini-batch 16 --learn-rate 0.01 --cpu-threads 1 -w 128 --seed 1 --quiet"
+    vocabulary = "--dim-vocabs 200 200 --sentencepiece-options --hard_vocab_limit=false"
+    command = f"train --type transformer {files} {shape} {recipe} {vocabulary} {options} --train-sets"
+    run_marian(MARIAN, *command.split(), *write_texts(tmp_path, texts))
+    assert_as_marian(imported(tmp_path, tmp_path / "run"), marian(files, texts, tmp_path), texts)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "all": {"share_embeddings": "all"},
+    "target": {
+        "share_embeddings": "target",
+        "attention_bias": True,
+        "logit_bias": True,
+        "activation": "silu",
+    },
+    "none": {"share_embeddings": "none"},
+}
+
+
+def make_exported(folder: Path, *, zero: bool, **changes: Any) -> tuple[Path, Path]:
+    """Make a run and export it; with `zero` the embedding of the beginning is zero, as Marian's is."""
+    run = make_run(folder / "run", max_length=200, **changes)
+    tensors = load_file(run / "model.safetensors")
+    for name, tensor in tensors.items():
+        if name.endswith("bias"):  # initially zero
+            tensors[name] = torch.randn_like(tensor) / 10
+        if name == "logit_bias":
+            tensors[name][[0, 2]] = -1e4  # Marian doesn't know that a model never generates <pad> and <s>
+        if zero and name.endswith("embedding.weight"):
+            tensor[2] = 0
+    save_file(tensors, run / "model.safetensors")
+    assert headwise(["export", str(run), "--to", "marian", "-o", str(folder / "out")]) == 0
+    return run, folder / "out"
+
+
+@needs_marian
+@pytest.mark.parametrize("kind", KINDS)
+def test_marian_reads_an_export(kind: str, tmp_path: Path) -> None:
+    run, folder = make_exported(tmp_path, zero=False, **KINDS[kind], **AS_MARIAN)
+    files = f"-m {folder}/model.npz -v {folder}/source.spm {folder}/target.spm"
+    assert_as_marian(run, marian(files, [ENGLISH, GERMAN], tmp_path), [ENGLISH, GERMAN])
+
+
+@pytest.mark.parametrize("positions", ["tensor2tensor", "sinusoidal"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctranslate2_reads_an_export(kind: str, positions: str, tmp_path: Path) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra 'ctranslate2'")
+    from ctranslate2.converters import MarianConverter
+
+    run, folder = make_exported(tmp_path, zero=False, **KINDS[kind], positions=positions)
+    names = ["vocab.yml"] * 2
+    MarianConverter(str(folder / "model.npz"), [str(folder / name) for name in names]).convert(
+        str(tmp_path / "ct2")
+    )
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), compute_type="float32")
+    ours = Translator.load(run, engine="pytorch", device="cpu")
+    sources = [ours.subwords.source_pieces(ours.subwords.encode_source(text)) for text in ENGLISH]
+    targets = [ours.subwords.target_pieces(ours.subwords.encode_target(text)) for text in GERMAN]
+    for output, score in zip(ours.score(ENGLISH, GERMAN), theirs.score_batch(sources, targets), strict=True):
+        assert list(output.token_log_probabilities) == pytest.approx(score.log_probs, abs=1e-4)
+    banned = [["<pad>"], ["<s>"]]
+    results = theirs.translate_batch(
+        sources, beam_size=1, max_decoding_length=20, disable_unk=True, suppress_sequences=banned
+    )
+    for result, translation in zip(
+        results, ours.translate(ENGLISH, beam=1, max_length=20, extra_length=50), strict=True
+    ):
+        assert ours.subwords.target_pieces(translation.outputs[0].tokens) == result.hypotheses[0][:20]
+
+
+@pytest.mark.parametrize("positions", ["tensor2tensor", "sinusoidal"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_export_and_import_change_no_bit(kind: str, positions: str, tmp_path: Path) -> None:
+    run, folder = make_exported(tmp_path, zero=True, **KINDS[kind], positions=positions, norm_epsilon=1e-6)
+    back = imported(folder, tmp_path / "back")
+    before, after = (load_file(each / "model.safetensors") for each in (run, back))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    models = [Config.load(each / "config.yaml").model for each in (run, back)]
+    assert models[0].model_dump() == models[1].model_dump()
+    assert len({Translator.load(each).subwords.digest() for each in (run, back)}) == 1
+
+
+def test_an_imported_vocabulary_is_exported_again(files: tuple[Path, Any], tmp_path: Path) -> None:
+    run = imported(files[0], tmp_path / "run")
+    assert headwise(["export", str(run), "--to", "marian", "-o", str(tmp_path / "out")]) == 0
+    back = imported(tmp_path / "out", tmp_path / "back")
+    before, after = (load_file(each / "model.safetensors") for each in (run, back))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert len({Translator.load(each).subwords.digest() for each in (run, back)}) == 1
+
+
+def test_what_marian_computes_otherwise_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_exported(tmp_path / "paper", zero=False)
+    said = capsys.readouterr().err
+    assert "Marian's sinusoids have other frequencies than the paper's" in said
+    assert "an epsilon of 1e-06, not model.norm_epsilon=1e-05" in said
+    make_exported(tmp_path / "marian", zero=False, **AS_MARIAN)
+    assert "Marian" not in capsys.readouterr().err.replace("Marian's options", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"norm": "pre"}, "its decoder doesn't normalize earlier positions with model.norm=pre"),
+        ({"positions": "learned"}, "it has no model.positions=learned"),
+        ({"activation": "gelu"}, "it has no model.activation=gelu"),
+        ({"scale_embeddings": False}, "it has no model.scale_embeddings=false"),
+    ],
+)
+def test_a_model_beyond_the_format_is_refused(
+    changes: dict[str, Any], key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run", **changes)
+    assert headwise(["export", str(run), "--to", "marian", "-o", str(tmp_path / "out")]) == 2
+    assert f"Marian can't express {run}: {key}" in capsys.readouterr().err
+
+
+def edit_options(**changes: Any) -> Any:
+    def edit(folder: Path) -> None:
+        arrays = dict(np.load(folder / "model.npz"))
+        options = yaml.safe_load(arrays["special:model.yml"].tobytes().split(b"\0")[0])
+        options |= {key.replace("_", "-"): value for key, value in changes.items()}
+        arrays["special:model.yml"] = np.frombuffer(yaml.safe_dump(options).encode(), np.int8)
+        np.savez(folder / "model.npz", **arrays)
+
+    return edit
+
+
+def edit_arrays(**changes: Any) -> Any:
+    def edit(folder: Path) -> None:
+        arrays = {name: array for name, array in np.load(folder / "model.npz").items() if name not in changes}
+        np.savez(
+            folder / "model.npz",
+            **arrays,
+            **{name: array for name, array in changes.items() if array is not None},
+        )
+
+    return edit
+
+
+def raw_entry(content: bytes) -> Any:
+    """Replace the entry of an array by these bytes."""
+
+    def edit(folder: Path) -> None:
+        with zipfile.ZipFile(folder / "model.npz") as archive:
+            entries = {name: archive.read(name) for name in archive.namelist()}
+        entries["Wemb.npy"] = content
+        with zipfile.ZipFile(folder / "model.npz", "w") as archive:
+            for name, data in entries.items():
+                archive.writestr(name, data)
+
+    return edit
+
+
+def npy(header: dict[str, Any]) -> bytes:
+    """Return an entry with a header and a little data."""
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, header)
+    return content.getvalue() + bytes(64)
+
+
+def options_text(text: bytes) -> Any:
+    return edit_arrays(**{"special:model.yml": np.frombuffer(text, np.int8)})
+
+
+def compressed(folder: Path) -> None:
+    np.savez_compressed(folder / "model.npz", **dict(np.load(folder / "model.npz")))
+
+
+def twice(folder: Path) -> None:
+    with (
+        zipfile.ZipFile(folder / "model.npz", "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate name"),
+    ):
+        archive.writestr("Wemb.npy", archive.read("Wemb.npy"))
+
+
+def edit_file(name: str, change: Any) -> Any:
+    def edit(folder: Path) -> None:
+        file = folder / name
+        file.write_text(change(file.read_text()))
+
+    return edit
+
+
+PRE = {"transformer_preprocess": "n", "transformer_postprocess": "da", "transformer_postprocess_top": "n"}
+VAST = {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6)}
+HOSTILE = {
+    "a pickle": (
+        edit_arrays(Wemb=np.array([print], dtype=object)),
+        "Wemb: expected numbers, found Python objects, which only a pickle can hold",
+    ),
+    "a bomb": (compressed, "expected an uncompressed array, found a compressed one"),
+    "a vast header": (raw_entry(npy(VAST)), "found shape (1000000, 1000000) of float32"),
+    "a negative header": (raw_entry(npy(VAST | {"shape": (-4, 4)})), "found the shape (-4, 4)"),
+    "code in a header": (raw_entry(b"\x93NUMPY\x01\x00\x10\x00print('boom')   "), "found another header"),
+    "deep brackets": (raw_entry(b"\x93NUMPY\x01\x00\x10\x27" + b"(" * 10000), "found another header"),
+    "text": (
+        edit_arrays(Wemb=np.array(["boom"])),
+        "expected float32, float16, int8 (little-endian), found <U4",
+    ),
+    "Fortran": (edit_arrays(Wemb=np.ones((180, 24), np.float32, "F")), "found one in Fortran's"),
+    "an array twice": (twice, "expected a different name for each array"),
+    "other shapes": (
+        edit_arrays(encoder_l1_ffn_W1=np.ones((3, 4), np.float32)),
+        "of shape (40, 24), found (4, 3)",
+    ),
+    "few rows": (edit_arrays(Wemb=np.ones((3, 24), np.float32)), "rows, found shape (3, 24)"),
+    "no rows": (edit_arrays(Wemb=np.float32(1)), "rows, found shape ()"),
+    "numbers that aren't": (
+        edit_arrays(encoder_l1_ffn_b1=np.full((1, 40), np.nan, np.float32)),
+        "expected finite",
+    ),
+    "a missing array": (edit_arrays(encoder_l1_ffn_W1=None), "expected array encoder_l1_ffn_W1, found none"),
+    "one array more": (
+        edit_arrays(more=np.ones(3, np.float32)),
+        "found array more, which Headwise has no place",
+    ),
+    "other positions": (edit_arrays(Wpos=np.ones((9, 24), np.float32)), "expected Wpos to be sinusoids"),
+    "no options": (edit_arrays(**{"special:model.yml": None}), "found none of them"),
+    "options that aren't YAML": (options_text(b"{a: ["), "special:model.yml: expected YAML"),
+    "options with an alias": (
+        options_text(b"a: &a [1]\nb: *a\n"),
+        "special:model.yml: expected YAML, found the alias",
+    ),
+    "a recurrent model": (edit_options(type="s2s"), "type: expected 'transformer', found 's2s'"),
+    "an activation": (
+        edit_options(transformer_ffn_activation="gelu"),
+        "transformer-ffn-activation: expected",
+    ),
+    "a vast width": (edit_options(dim_emb=10**12), "dim-emb: "),
+    "another width": (edit_options(dim_emb=32), "of shape"),
+    "a vast vocabulary": (edit_options(dim_vocabs=[10**12, 10**12]), "dim-vocabs.0: "),
+    "more layers": (edit_options(enc_depth=3), "expected array encoder_l3_"),
+    "tied layers": (edit_options(transformer_tied_layers=[1, 1]), "transformer-tied-layers: "),
+    "trained positions": (
+        edit_options(transformer_train_position_embeddings=True),
+        "train-position-embeddings: ",
+    ),
+    "right to left": (edit_options(right_left=True), "right-left: expected false"),
+    "normalization of old": (
+        edit_options(**PRE),
+        "expected transformer-preprocess 'n' of Marian 1.11 or newer",
+    ),
+    "half of pre-norm": (edit_options(transformer_preprocess="n"), "expected transformer-postprocess 'da'"),
+    "a vocabulary without an end": (
+        edit_file("vocab.yml", lambda t: t.replace("</s>", "x")),
+        "the piece </s>",
+    ),
+    "a vocabulary of other lines": (
+        edit_file("vocab.yml", lambda t: t + "boom\n"),
+        "expected a piece and its id (line",
+    ),
+    "an id twice": (edit_file("vocab.yml", lambda t: t + "boom: 3\n"), "found 3 twice"),
+    "a piece twice": (
+        edit_file("vocab.yml", lambda t: t.replace("y: ", '"z": ', 1)),
+        "expected different pieces",
+    ),
+    "an escape": (edit_file("vocab.yml", lambda t: t + '"\\q": 9999\n'), "expected a piece, found"),
+    "two models": (
+        edit_file("decoder.yml", lambda t: t.replace("- model.npz", "- a.npz\n- b.npz")),
+        "expected one model, found 2",
+    ),
+    "a vocabulary elsewhere": (
+        edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- ../../etc/vocab.spm")),
+        "marian/vocab.spm",
+    ),
+    "a factored vocabulary": (
+        edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- vocab.fsv")),
+        "found '.fsv'",
+    ),
+    "no zip": (
+        lambda folder: (folder / "model.npz").write_bytes(b"PK\3\4" + bytes(99)),
+        "found none of them",
+    ),
+    "no subwords": (
+        lambda folder: (folder / "source.spm").write_bytes(b"x"),
+        "expected a SentencePiece model",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An undamaged directory."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_files(folder, steps=1)
+    return folder
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_directory_gets_a_sentence(
+    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "marian"
+    folder.mkdir()
+    for file in whole.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    damage, sentence = HOSTILE[name]
+    damage(folder)
+    assert headwise(["import", str(folder), "-o", str(tmp_path / "run")]) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1
+    assert "boom" not in captured.out
+    assert not (tmp_path / "run").exists()
+
+
+def test_headers_are_read_without_the_arrays(whole: Path) -> None:
+    arrays = npz_arrays(whole / "model.npz")
+    theirs = np.load(whole / "model.npz")
+    assert {name: array.shape for name, array in arrays.items()} == {
+        name: theirs[name].shape for name in theirs
+    }
+    assert all(np.array_equal(arrays[name].read().numpy(), theirs[name]) for name in theirs)
