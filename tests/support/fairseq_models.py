@@ -79,6 +79,14 @@ def fairseq_state(model: TorchTransformer, *, old: bool) -> dict[str, Tensor]:
         state[f"{side}.embed_tokens.weight"] = embedding.weight.detach()
         state[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
     if not old:
+        for part in (
+            "in_proj",
+            "out_proj",
+            "fc1",
+            "fc2",
+        ):  # room for copies, which fairseq 0.12 fills when it loads
+            state[f"encoder.layers.0.{part}_weight"] = torch.zeros(3, 3)
+            state[f"encoder.layers.0.{part}_bias"] = torch.zeros(3)
         state["decoder.output_projection.weight"] = model.output.weight.detach()
     elif model.output is not model.target:
         state["decoder.embed_out"] = model.output.weight.detach()

@@ -62,10 +62,24 @@ def test_byte_pairs_beside_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
     assert subwords.decode_source(subwords.encode_source("Two boy")) == "Two boy"
 
 
+def test_the_languages_of_the_data_files(tmp_path: Path) -> None:
+    write_fairseq(tmp_path / "fairseq", split="words", tied="none")
+    before = imported(tmp_path / "fairseq", tmp_path / "before")
+    edit(lambda c: c["cfg"]["task"].clear() or vars(c["cfg"]["model"]).update(source_lang=None))(
+        tmp_path / "fairseq"
+    )
+    (tmp_path / "fairseq" / "valid.en-de.de.idx").touch()
+    after = imported(tmp_path / "fairseq", tmp_path / "after")
+    digests = {Translator.load(run).subwords.digest() for run in (before, after)}
+    assert len(digests) == 1
+
+
 FAIRSEQ = os.environ.get("HEADWISE_FAIRSEQ")  # a Python interpreter
 THEIRS = """
-import json, sys, torch
+import argparse, json, sys, torch
 from fairseq import checkpoint_utils
+if hasattr(torch.serialization, "add_safe_globals"):
+    torch.serialization.add_safe_globals([argparse.Namespace])
 folder, texts = sys.argv[1], json.loads(sys.argv[2])
 models, _, task = checkpoint_utils.load_model_ensemble_and_task([folder + "/checkpoint_best.pt"], {"data": folder})
 model = models[0].eval()
@@ -178,6 +192,11 @@ def compressed(folder: Path) -> None:
             archive.writestr(name, data)
 
 
+def without_languages(folder: Path) -> None:
+    edit(lambda c: c["cfg"]["task"].clear() or vars(c["cfg"]["model"]).update(source_lang=None))(folder)
+    (folder / "dict.de.txt").write_text("a 1\n")
+
+
 class Other:
     """A class of somebody's."""
 
@@ -245,12 +264,7 @@ HOSTILE = {
         edit_state(decoder__embed_tokens__weight=torch.zeros(3, 32)),
         "expected decoder.embed_tokens.weight to equal",
     ),
-    "no languages": (
-        edit(
-            lambda c: c | {"cfg": {"model": Namespace(**(vars(c["cfg"]["model"]) | {"source_lang": None}))}}
-        ),
-        "expected source_lang and target_lang",
-    ),
+    "no languages": (without_languages, "expected source_lang and target_lang in its options"),
     "a language elsewhere": (
         edit(
             lambda c: c["cfg"]["task"].clear() or vars(c["cfg"]["model"]).update(source_lang="/../../etc/x")

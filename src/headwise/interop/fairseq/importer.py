@@ -5,6 +5,7 @@ Its sinusoids are tensor2tensor's from position 2 on, and a translation begins w
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -40,7 +41,11 @@ _SUBWORDS: dict[str, Split] = {
 }
 _REFUSED = {"merges.txt": "gpt2", "vocab.json": "gpt2"}
 _BEST = ("checkpoint_best.pt", "model.pt")
-_IGNORED = ("version", "embed_positions._float_tensor")  # they don't affect the function
+# Tensors without an effect; version 0.12 has room for copies of a layer's parameters, which it fills when it loads.
+_IGNORED = re.compile(
+    r"(?:en|de)coder\.(?:version|embed_positions\._float_tensor"
+    r"|layers\.\d+\.(?:in_proj|out_proj|fc1|fc2)_(?:weight|bias))"
+)
 Read = Callable[[], Tensor]
 
 
@@ -104,13 +109,7 @@ def _model(options: Options, path: Path) -> ModelConfig:
 def _text(options: Options, model: ModelConfig, path: Path, notes: list[str]) -> tuple[Subwords, list[Rows]]:
     """Return the subwords, and for each dictionary the rows of the embeddings."""
     folder = path.parent
-    if not options.source_lang or not options.target_lang:
-        raise CheckpointError(
-            f"{path}: expected source_lang and target_lang, which name the dictionaries, found none"
-        )
-    files = [
-        beside(folder, f"dict.{language}.txt") for language in (options.source_lang, options.target_lang)
-    ]
+    files = [folder / f"dict.{language}.txt" for language in _languages(options, path)]
     dictionaries = [_dictionary(file) for file in files]
     joint = dictionaries[0] == dictionaries[1]
     if model.share_embeddings == "all" and not joint:
@@ -126,6 +125,28 @@ def _text(options: Options, model: ModelConfig, path: Path, notes: list[str]) ->
         kind = "byte pairs" if content else "pieces"
         notes.append(f"texts are split at spaces into {kind}: tokenize them as the training text was")
     return make_subwords((content, content), lists, str(folder), split), rows
+
+
+def _languages(options: Options, path: Path) -> tuple[str, str]:
+    """Return source and target, which name the dictionaries; raises `CheckpointError` if they aren't known.
+
+    Where fairseq has found them by the names of its data, the options don't have them.
+    """
+    if options.source_lang and options.target_lang:
+        return beside(path, options.source_lang).name, beside(path, options.target_lang).name
+    folder = path.parent
+    known = sorted(file.name.removeprefix("dict.").removesuffix(".txt") for file in folder.glob("dict.*.txt"))
+    if len(known) == 2:
+        orders = [(known[0], known[1]), (known[1], known[0])]
+        named = [order for order in orders if any(folder.glob(f"*.{order[0]}-{order[1]}.*"))]
+        if len(named) == 1:
+            return named[0]
+        if _dictionary(folder / f"dict.{known[0]}.txt") == _dictionary(folder / f"dict.{known[1]}.txt"):
+            return orders[0]
+    raise CheckpointError(
+        f"{path}: expected source_lang and target_lang in its options, or two dictionaries and a file with a name like "
+        f"train.en-de.en.idx, which may be empty, found neither"
+    )
 
 
 def _subwords(folder: Path) -> tuple[Split, bytes]:
@@ -167,27 +188,23 @@ def _renamed(tensors: dict[str, Read]) -> dict[str, Read]:
     """Return the tensors by the names of newer versions; older ones joined the projections of an attention's inputs."""
     found: dict[str, Read] = {}
     for name, read in tensors.items():
-        side, _, rest = name.partition(".")
-        if rest in _IGNORED:
+        if _IGNORED.fullmatch(name):
             continue
         if ".in_proj_" in name:
             attention, _, part = name.partition(".in_proj_")
             for index, letter in enumerate("qkv"):
                 found[f"{attention}.{letter}_proj.{part}"] = partial(_third, read, index)
             continue
-        for index, norm in enumerate(_norms(side)):
+        for index, norm in enumerate(_norms(name)):
             name = name.replace(f".layer_norms.{index}.", f".{norm}.")
         found[name] = read
     return found
 
 
-def _norms(side: str) -> tuple[str, ...]:
-    own = (
-        ("self_attn_layer_norm",)
-        if side == "encoder"
-        else ("self_attn_layer_norm", "encoder_attn_layer_norm")
-    )
-    return (*own, "final_layer_norm")
+def _norms(name: str) -> tuple[str, ...]:
+    """Return the newer names of a layer's normalizations, which older versions number."""
+    cross = () if name.startswith("encoder.") else ("encoder_attn_layer_norm",)
+    return ("self_attn_layer_norm", *cross, "final_layer_norm")
 
 
 def _third(read: Read, index: int) -> Tensor:
