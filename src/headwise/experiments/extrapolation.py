@@ -24,6 +24,7 @@ from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions, Positions, attention_positions, position_encodings
 
 _SYMBOLS, _BACK = 8, 2
+_IMPORTED = ("fairseq", "tensor2tensor")  # the paper's sinusoids with other frequencies, for imported models
 _TRAINED, _TESTED = 64, (64, 128, 256, 512)
 _LEARNED = 0.9  # accuracy from which a length counts as learned
 _SETTINGS = {"steps": 1200, "trained": _TRAINED, "tested": _TESTED, "d_model": 64, "layers": 2}
@@ -123,6 +124,7 @@ def rows(scale: Scale) -> list[MeasuredRow]:
             "extrapolation",
         )
         for encoding in position_encodings()
+        if encoding.name not in _IMPORTED
     ]
 
 
