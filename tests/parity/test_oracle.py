@@ -17,7 +17,7 @@ from headwise.models.transformer import Transformer
 from headwise.nn.attention import all_registered, registered
 from headwise.nn.attention_positions import t5_bucket
 from headwise.nn.positions import attention_positions, position_encodings
-from oracle import Oracle, sinusoids
+from oracle import TABLES, Oracle
 from oracle import t5_bucket as oracle_bucket
 from seq2seq import VOCABULARY, small_model
 
@@ -96,8 +96,8 @@ def test_a_model_is_the_oracle(kind: str, positions: str) -> None:
     ):
         model = small_model(**changes(kind, positions), **shape).to(dtype)
         model.compute_dtype = dtype
-        if positions == "sinusoidal":
-            model.positions.table = exact_sinusoids(model)
+        if positions in TABLES:
+            model.positions.table = exact_table(model)
         source, mask, target = problem()
         wanted = expected(oracle_of(model), source, mask, target)
         with torch.no_grad():
@@ -112,9 +112,10 @@ def test_a_model_is_the_oracle(kind: str, positions: str) -> None:
         torch.testing.assert_close(torch.stack(steps, 1).double(), wanted, rtol=1e-5, atol=1e-5)
 
 
-def exact_sinusoids(model: Transformer) -> Tensor:
-    """Return the sinusoidal table in float64; a float64 model has the float32 table, with errors up to 3e-8."""
-    return torch.from_numpy(sinusoids(model.config.max_length, model.config.d_model)).to(model.compute_dtype)
+def exact_table(model: Transformer) -> Tensor:
+    """Return the sinusoids in float64; a float64 model has the float32 table, with errors up to 3e-8."""
+    table = TABLES[model.config.positions](model.config.max_length, model.config.d_model)
+    return torch.from_numpy(table).to(model.compute_dtype)
 
 
 @pytest.mark.parametrize(

@@ -170,8 +170,8 @@ class Oracle:
         """Embeddings · √d_model, plus the position encoding if it is added to embeddings."""
         scale = math.sqrt(self.config.d_model) if self.config.scale_embeddings else 1.0
         x = self.weights[name][list(tokens)] * scale
-        if self.config.positions == "sinusoidal":
-            x = x + sinusoids(len(tokens), self.config.d_model)
+        if self.config.positions in TABLES:
+            x = x + TABLES[self.config.positions](len(tokens), self.config.d_model)
         if self.config.positions == "learned":
             x = x + self.weights["positions.table"][: len(tokens)]
         return x
@@ -190,7 +190,7 @@ class Oracle:
     def position_bias(self, name: str, positions: str, head: int, q: Array, keys: int, causal: bool) -> Array:
         """Return the bias that is added to the scores of a head, (query, key)."""
         config = self.config
-        assert positions in {"sinusoidal", "learned", "none", "rotary", "alibi", "t5", "relative"}, positions
+        assert positions in {*TABLES, "learned", "none", "rotary", "alibi", "t5", "relative"}, positions
         distance = np.arange(keys) - np.arange(len(q))[:, None]  # j - i
         if positions == "alibi":
             return -alibi_slope(head, config.heads) * np.abs(distance)
@@ -300,6 +300,23 @@ def sinusoids(length: int, d_model: int) -> Array:
             angle = position / 10000 ** (2 * i / d_model)
             table[position, 2 * i], table[position, 2 * i + 1] = math.sin(angle), math.cos(angle)
     return table
+
+
+def halved_sinusoids(length: int, d_model: int, start: int = 0) -> Array:
+    """All sines, then all cosines; the wavelengths are a geometric progression from 2π to 10000 · 2π, both included.
+
+    tensor2tensor counts positions from 0, fairseq from 2.
+    """
+    wavelengths = 2 * math.pi * np.geomspace(1, 10000, d_model // 2)
+    angles = 2 * math.pi * np.arange(start, start + length)[:, None] / wavelengths
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+TABLES: dict[str, Callable[[int, int], Array]] = {
+    "sinusoidal": sinusoids,
+    "tensor2tensor": halved_sinusoids,
+    "fairseq": lambda length, d_model: halved_sinusoids(length, d_model, start=2),
+}
 
 
 def rotate(config: ModelConfig, x: Array) -> Array:
