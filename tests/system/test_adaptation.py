@@ -87,7 +87,7 @@ def test_training_begins_with_the_runs_weights(
     assert all(torch.allclose(before[name], after[name], rtol=0, atol=1e-7) for name in before)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_resumed_adaptation_equals_an_uninterrupted_one(
     processes: int, trained: Path, new: Toy, program: Call, tmp_path: Path
 ) -> None:

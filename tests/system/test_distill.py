@@ -79,7 +79,7 @@ def lines(path: Path) -> list[str]:
 # Interruptions
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_change_nothing(
     kills: int, trained: Path, longer: Toy, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -101,7 +101,13 @@ def test_kills_change_nothing(
     assert not list(run.rglob("*.partial-*"))
 
 
-@pytest.mark.parametrize("interrupt", [press_ctrl_c, subprocess.Popen.terminate], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        pytest.param(press_ctrl_c, id="Ctrl-C"),
+        pytest.param(subprocess.Popen.terminate, id="SIGTERM", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interruption_keeps_what_is_translated(
     interrupt: Callable[[subprocess.Popen[str]], None],
     trained: Path,

@@ -45,6 +45,7 @@ def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_two_processes_stop_and_resume_exactly(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "--max-steps", 30, "-o", run)

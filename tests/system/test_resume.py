@@ -76,7 +76,13 @@ def test_every_source_of_randomness_is_active(
     assert len(set(losses)) == len(losses)
 
 
-@pytest.mark.parametrize("interrupt", [press_ctrl_c, subprocess.Popen.terminate], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        pytest.param(press_ctrl_c, id="Ctrl-C"),
+        pytest.param(subprocess.Popen.terminate, id="SIGTERM", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interruption_finishes_the_step_and_saves(
     interrupt: Callable[[subprocess.Popen[str]], None],
     toy: Toy,
@@ -123,7 +129,7 @@ def test_an_interruption_while_the_text_is_prepared_leaves_no_half_store(tmp_pat
     assert sorted(path.name for path in run.iterdir()) == [".lock", ".prepared.lock"]
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_in_a_row_change_nothing(
     kills: int, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError, TrainingErr
 from headwise.text.datasets import parallel_preparation
 from headwise.text.datasets.parallel import PreparedData
 from headwise.text.datasets.parallel_preparation import prepare
+from headwise.text.datasets import resegmented
 from headwise.text.datasets.resegmented import EpochStores, Resegmentation, resegment
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import EOS, Subwords
@@ -388,7 +389,10 @@ class TestEpochs:
         assert len(set(seen)) == 3
         assert {path.name.split("-")[0] for path in (prepared.directory / "epochs").iterdir()} == {"1", "2"}
 
-    def test_what_is_made_ahead_is_what_would_be_made_now(self, prepared: PreparedData) -> None:
+    def test_what_is_made_ahead_is_what_would_be_made_now(
+        self, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(resegmented, "_AHEAD_FROM", 0)
         stores = EpochStores(prepared, seed=3, dropout=0.2, longest=512)
         stores.open(0)
         ahead = stores._ahead

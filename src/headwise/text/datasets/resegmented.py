@@ -1,4 +1,4 @@
-"""Resegmentation of the training text by BPE-dropout for every epoch, one epoch ahead of training.
+"""Resegmentation of the training text by BPE-dropout for every epoch, one epoch ahead of training where it takes long.
 
 The segmentation of an epoch depends on the prepared folder, the seed, the epoch and the dropout rate alone, so a run
 that resumes from a checkpoint sees the same text. It is stored on disk, memory-mapped, until it is two epochs old.
@@ -23,6 +23,7 @@ from headwise.text.datasets.parallel import SIDES, TRAIN_TEXT, ParallelStore, Pr
 from headwise.text.tokens import encoding
 
 _WORKERS = 2  # one process per side, if the text is large enough
+_AHEAD_FROM = 5_000  # rows; fewer are segmented faster than a background process starts
 _NICENESS = 10  # of the background process, as training has priority
 
 
@@ -95,7 +96,7 @@ def _create(prepared: PreparedData, parameters: Resegmentation, folder: Path) ->
 
 
 class EpochStores:
-    """Source of the training text of each epoch; a background process creates the next one."""
+    """Source of the training text of each epoch; a background process creates the next one of a large text."""
 
     def __init__(self, prepared: PreparedData, *, seed: int, dropout: float, longest: int) -> None:
         """Segment the text of `prepared` with a dropout rate, in rows of at most `longest` subwords."""
@@ -108,6 +109,8 @@ class EpochStores:
         if self._ahead is not None:
             self._ahead.wait()  # an unfinished segmentation is created below
         store = resegment(self._prepared, replace(self._first, epoch=epoch))
+        if len(store) < _AHEAD_FROM:
+            return store
         job = json.dumps([str(self._prepared.directory), asdict(replace(self._first, epoch=epoch + 1))])
         command = python_command("-m", "headwise.text.datasets.resegmented", job)
         self._ahead = subprocess.Popen(
