@@ -16,10 +16,9 @@ from headwise.config import DataConfig, SubwordConfig
 from headwise.data import prepared as folders
 from headwise.data.ragged import Ragged, RaggedWriter, gather
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
-from headwise.text.datasets import parallel_preparation
+from headwise.text.datasets import parallel_preparation, resegmented
 from headwise.text.datasets.parallel import PreparedData
 from headwise.text.datasets.parallel_preparation import prepare
-from headwise.text.datasets import resegmented
 from headwise.text.datasets.resegmented import EpochStores, Resegmentation, resegment
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import EOS, Subwords
