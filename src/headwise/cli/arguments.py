@@ -15,6 +15,12 @@ MoreRuns = Annotated[
         "--with", metavar="RUN", help="Another run for an ensemble, with the same subwords; may be repeated."
     ),
 ]
+Languages = Annotated[
+    str | None,
+    typer.Option(
+        help="Codes of source and target language, such as en-de.", show_default="what the files tell"
+    ),
+]
 OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Natural, Positive, Probability, Processes, Section
+from headwise.config.languages import is_code, language_of_files
+
+
+def _language_code(code: str) -> str:
+    if not is_code(code):
+        raise ValueError(f"expected a language code such as en, deu or pt-BR, found {code[:40]!r}")
+    return code
+
+
+Language = Annotated[str, AfterValidator(_language_code)]
 
 
 class CleaningConfig(Section):
@@ -32,6 +40,8 @@ class DataConfig(Section):
     weights: list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]] = Field(
         default_factory=list
     )  # mixing weight of each file (pair); empty: no reweighting
+    source_language: Language | None = None  # by default what the files' names tell: `languages`
+    target_language: Language | None = None
     dev_source: str | None = None
     dev_target: str | None = None
     dev_pairs: Natural = 1000  # size of the development set split off the training data without dev files
@@ -46,16 +56,16 @@ class DataConfig(Section):
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
-        """Language codes in the extensions of the files (`train.en`, `train.de.gz`), None if unknown."""
-        return _language(self.source), _language(self.target)
+        """Language codes of source and target: as given, or those in the names of the files; None if unknown."""
+        return (
+            self.source_language or language_of_files(self.source),
+            self.target_language or language_of_files(self.target),
+        )
 
-
-def _language(files: Sequence[str]) -> str | None:
-    for file in files:
-        extension = Path(file.removesuffix(".gz")).suffix[1:]
-        if extension.isascii() and extension.isalpha() and extension.islower() and len(extension) == 2:
-            return extension
-    return None
+    def with_languages(self) -> DataConfig:
+        """Return a copy with the language codes that the names of its files tell, if they aren't given."""
+        source, target = self.languages
+        return self.model_copy(update={"source_language": source, "target_language": target})
 
 
 class SubwordConfig(Section):

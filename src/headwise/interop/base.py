@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.config.languages import is_code
 from headwise.errors import ConfigError
 from headwise.images.prepared import ImageFormat
 from headwise.models.weights import Weights
@@ -57,6 +58,13 @@ class Imported:
     notes: list[str] = field(default_factory=list)
     files: Mapping[str, bytes] = field(default_factory=dict)
     quantized: frozenset[str] = frozenset()
+
+    def in_languages(self, source: str | None, target: str | None) -> Imported:
+        """Return it with the languages that the original names, in the configuration; other words aren't codes."""
+        names = {"source_language": source, "target_language": target}
+        codes = {key: code for key, code in names.items() if code is not None and is_code(code)}
+        data = self.config.data.model_copy(update=codes)
+        return replace(self, config=self.config.model_copy(update={"data": data}))
 
 
 @dataclass(frozen=True)

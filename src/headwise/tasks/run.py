@@ -91,6 +91,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         world.on_first(lambda: resources.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
         config = _with_known_choices(config, run, latest, world)
+        config = config.model_copy(update={"data": config.data.with_languages()})
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
         _check_memory(kind, config, prepared, device)
         model, task = _build(kind, config, prepared, device)

@@ -201,6 +201,8 @@ class Translation(TaskKind):
     )
     # Files may be moved, because their checksum shows whether the text is the same.
     may_change = (
+        "data.source_language",
+        "data.target_language",
         "data.source",
         "data.target",
         "data.dev_source",

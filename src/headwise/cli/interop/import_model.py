@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.arguments import Languages
+
 
 def command(
     source: Annotated[
@@ -22,6 +24,7 @@ def command(
             "--format", help="The format of the source.", show_default="the first that recognizes it"
         ),
     ] = None,
+    languages: Languages = None,
 ) -> None:
     """Make a run directory of another toolkit's model.
 
@@ -30,6 +33,7 @@ def command(
 
     Example: headwise import opus-mt-en-de -o runs/opus-en-de
     """
+    from headwise.config.languages import parse_languages
     from headwise.interop.formats import find_importer
     from headwise.interop.runs import write_run
     from headwise.interop.sources import located
@@ -37,6 +41,8 @@ def command(
     with located(source) as path:
         name, importer = find_importer(path, form)
         imported = importer.read(path)
+        if languages is not None:
+            imported = imported.in_languages(*parse_languages(languages))
         parameters = write_run(imported, out, source)
     for note in imported.notes:
         typer.echo(f"headwise: {note}", err=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import finite
+from headwise.cli.arguments import Languages, finite
 from headwise.cli.main import INTERRUPTED
 from headwise.config import Config
+from headwise.config.languages import parse_languages
 from headwise.config.presets import preset_changes
 from headwise.errors import ConfigError
 
@@ -41,6 +42,7 @@ def command(
         str | None, typer.Option("--dev-source", help="Development text; split off where there is none.")
     ] = None,
     dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
+    languages: Languages = None,
     start: Annotated[
         str | None,
         typer.Option(
@@ -109,6 +111,8 @@ def command(
         "dev_source": dev_source,
         "dev_target": dev_target,
     }
+    if languages is not None:
+        files["source_language"], files["target_language"] = parse_languages(languages)
     changes += as_changes("data", files)
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:

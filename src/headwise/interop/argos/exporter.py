@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from headwise.config import Config
+from headwise.config.languages import is_code, language_name
 from headwise.decoding.ctranslate2.conversion import PRECISIONS
 from headwise.decoding.ctranslate2.layout import unsupported
 from headwise.errors import ConfigError
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
-from headwise.interop.argos.languages import LANGUAGES
 from headwise.interop.argos.package import METADATA, MODEL, SUBWORDS, SUFFIX
 from headwise.interop.base import Trained
 from headwise.interop.ctranslate2.exporter import write_model
 
-_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", re.ASCII)
 _VERSION = "1.0"  # of the package
 _ARGOS = "1.9"  # the version of Argos Translate whose layout of packages this is
 
@@ -49,9 +47,9 @@ class Exporter(base.Exporter):
             "package_version": _VERSION,
             "argos_version": _ARGOS,
             "from_code": source,
-            "from_name": LANGUAGES.get(source, source),
+            "from_name": language_name(source),
             "to_code": target,
-            "to_name": LANGUAGES.get(target, target),
+            "to_name": language_name(target),
         }
         write_text(package / METADATA, json.dumps(metadata, ensure_ascii=False, indent=2) + "\n")
         return [
@@ -68,7 +66,7 @@ def _languages(trained: Trained) -> tuple[str, str]:
             raise ConfigError(
                 f"--to argos: expected {option}, a code such as en or de, as the training files don't tell it"
             )
-        if not _CODE.fullmatch(code):
+        if not is_code(code):
             raise ConfigError(f"{option}: expected a language code such as en or de, found {code[:40]!r}")
         codes.append(code)
     if codes[0] == codes[1]:

@@ -31,7 +31,7 @@ class Importer(base.Importer):
             model = read_file(folder / SUBWORDS)
             imported = read_directory(folder / MODEL, (model, model))
         imported.notes.extend(_notes(metadata))
-        return imported
+        return imported.in_languages(metadata.from_code, metadata.to_code)
 
 
 def _notes(metadata: Metadata) -> list[str]:

@@ -73,7 +73,8 @@ class Importer(base.Importer):
         if bias is not None:
             model.logit_bias = True
             parameters["logit_bias"] = lambda: bias
-        return assembled(model, DecodingConfig(beam=5), text, parameters, notes)
+        imported = assembled(model, DecodingConfig(beam=5), text, parameters, notes)
+        return imported.in_languages(*_languages(options, path))
 
 
 def _checkpoint(folder: Path) -> Path:

@@ -23,7 +23,7 @@ from headwise.interop.huggingface.fields import (
     read_fields,
     search_options,
 )
-from headwise.interop.huggingface.marian_text import Rows, read_text
+from headwise.interop.huggingface.marian_text import Rows, languages, read_text
 from headwise.interop.huggingface.names import layer_names
 from headwise.interop.huggingface.tokenizer import NEVER
 from headwise.interop.residual import alternating, residual_dimension, sines_first
@@ -54,13 +54,14 @@ def read(source: Path) -> Imported:
     decoding = search_options(fields, fields.max_position_embeddings, notes)
     kind = "bpe" if text.numbering is None else "imported"
     subwords = SubwordConfig(kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases)
-    return Imported(
+    imported = Imported(
         Config(model=model, subwords=subwords, decoding=decoding),
         lambda: build_model(model, text.source_size, text.target_size),
         parameters,
         text,
         notes,
     )
+    return imported.in_languages(*languages(source))
 
 
 def _model(fields: Fields, source: Path) -> ModelConfig:

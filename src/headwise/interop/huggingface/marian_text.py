@@ -38,9 +38,7 @@ class Rows:
 
 def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     """Read the tokenizer; raises `CheckpointError` where a file is missing or damaged."""
-    settings = (
-        _object(source / "tokenizer_config.json") if (source / "tokenizer_config.json").is_file() else {}
-    )
+    settings = _settings(source)
     separate = settings.get("separate_vocabs") is True
     sizes = fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size
     names = ("vocab.json", "target_vocab.json") if separate else ("vocab.json",)
@@ -59,6 +57,18 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     target = rows[-1]
     _check_banned(fields, target, source)
     return make_subwords(models, lists, str(source), codes=True), Rows.of(rows[0], target)
+
+
+def languages(source: Path) -> tuple[str | None, str | None]:
+    """Return the languages that the tokenizer's settings name; raises `CheckpointError` for a damaged file."""
+    settings = _settings(source)
+    named = settings.get("source_lang"), settings.get("target_lang")
+    return named[0] if isinstance(named[0], str) else None, named[1] if isinstance(named[1], str) else None
+
+
+def _settings(source: Path) -> dict[str, Any]:
+    file = source / "tokenizer_config.json"
+    return _object(file) if file.is_file() else {}
 
 
 def _start(fields: SymbolKeys) -> int:

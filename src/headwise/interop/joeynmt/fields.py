@@ -63,6 +63,7 @@ class TokenizerFiles(_Fields):
 class Side(_Fields):
     """`data.src` and `data.trg`."""
 
+    lang: str | None = None
     level: Literal["word", "bpe", "char"]
     tokenizer_type: Literal["sentencepiece", "subword-nmt"] = "sentencepiece"
     lowercase: bool = False

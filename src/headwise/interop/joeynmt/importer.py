@@ -58,7 +58,8 @@ class Importer(base.Importer):
         decoding.extra_length = (
             testing.max_output_length if testing.max_output_length > 0 else decoding.extra_length
         )
-        return assembled(model, decoding, text, parameters, [])
+        imported = assembled(model, decoding, text, parameters, [])
+        return imported.in_languages(settings.data.src.lang, settings.data.trg.lang)
 
 
 def _checkpoint(folder: Path) -> Path:
