@@ -184,6 +184,14 @@ def fastest_engine(model: Seq2Seq, config: ModelConfig, subwords: Subwords) -> S
     return native
 
 
+def without_probes(model: Seq2Seq) -> Seq2Seq:
+    """Remove the probes of a model's attention, which a copy has from its original; return the model."""
+    for module in model.modules():
+        if isinstance(module, Probed):
+            module.probe = None
+    return model
+
+
 class ChangeDetector:
     """Detector of changes to a PyTorch model, after which an engine loaded from the same run no longer equals it."""
 

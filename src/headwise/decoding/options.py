@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headwise import bounds
 from headwise.config import DecodingConfig
@@ -85,6 +88,17 @@ class SearchOptions:
     def rows(self) -> int:
         """Number of hypotheses of one sentence in a decoding batch."""
         return self.n_best if self.sample else self.beam
+
+
+def changed_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOptions:
+    """Return options with some of them changed; raises `ConfigError` for an unknown one, with the nearest known."""
+    known = [field.name for field in dataclasses.fields(SearchOptions)]
+    for name in changes:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(known)}"
+            raise ConfigError(f"{name}: unknown search option ({hint})")
+    return dataclasses.replace(options, **changes)
 
 
 def check_option(name: str, value: float | None) -> None:

@@ -8,9 +8,8 @@ in all precisions.)
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import difflib
-import functools
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,17 +27,17 @@ from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.forced import score
-from headwise.decoding.loading import ChangeDetector, EngineOptions, open_run
-from headwise.decoding.options import SearchOptions
+from headwise.decoding.loading import ChangeDetector, EngineOptions, open_run, without_probes
+from headwise.decoding.options import SearchOptions, changed_options
 from headwise.decoding.outputs import Output, Translation, join_translations
+from headwise.decoding.sentences import EncodedSentences, with_prefixes
 from headwise.decoding.shortlist import FILE as SHORTLIST
 from headwise.decoding.shortlist import Shortlist
 from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.text.reading.lines import one_line
-from headwise.text.tokens.seen import FILE as SEEN
-from headwise.text.tokens.seen import Novelty, Seen
+from headwise.text.tokens.seen import Novelty, seen_by
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
@@ -66,6 +65,7 @@ class Translator:
         self.novelty = Novelty(subwords)
         self._loaded_model = model
         self._readable: tuple[Seq2Seq, ChangeDetector] | None = None
+        self._copies_readable = False
 
     @classmethod
     def load(
@@ -98,7 +98,7 @@ class Translator:
         models = [loaded.model for loaded in loaded_runs]
         model = models[0] if len(models) == 1 else Ensemble(models)
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
-        translator.novelty = Novelty(first.subwords, _seen(paths, first.subwords))
+        translator.novelty = Novelty(first.subwords, seen_by(paths, first.subwords))
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
@@ -114,6 +114,8 @@ class Translator:
         if self._readable is None:
             with torch.inference_mode(False):  # inference tensors have no version that tells of changes
                 model = self._loaded_model.readable
+                if self._copies_readable and model is not self._loaded_model:
+                    model = without_probes(copy.deepcopy(model))
             self._readable = model, ChangeDetector(model)
         return self._readable[0]
 
@@ -127,18 +129,22 @@ class Translator:
         changed = self._readable is not None and self._readable[1].changed()
         return self.model if changed else self._loaded_model
 
+    def twin(self) -> Translator:
+        """Return a translator of the same weights, whose PyTorch model is its own.
+
+        Changes of one's PyTorch model, and probes in it, don't reach the other. An engine that can't change is shared.
+        """
+        other = copy.copy(self)
+        other._loaded_model, other._readable = copy.deepcopy(self._loaded_model), None
+        other._copies_readable = True
+        return other
+
     def options_with(self, options: SearchOptions | None = None, **changes: Any) -> SearchOptions:
         """Return `options`, or the run's options, with some of them changed.
 
         Raises `ConfigError` for a value out of range and for an unknown option, with the nearest known one.
         """
-        known = [field.name for field in dataclasses.fields(SearchOptions)]
-        for name in changes:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(known)}"
-                raise ConfigError(f"{name}: unknown search option ({hint})")
-        return dataclasses.replace(options or self.options, **changes)
+        return changed_options(options or self.options, changes)
 
     def translate(
         self,
@@ -162,41 +168,70 @@ class Translator:
 
         Raises `ConfigError` for an option that is unknown or out of range.
         """
+        options = self.options_with(options, **changes)
+        encoded = self.encode(texts, options, prefixes=prefixes, split=split, first_line=first_line)
+        hypotheses = decode(
+            self.search_model,
+            encoded.sources,
+            encoded.options,
+            SYMBOLS,
+            batch_tokens=self.batch_tokens,
+            prefixes=encoded.prefixes,
+            shortlist=self.shortlist,
+        )
+        unknown_words = (self.novelty.words(text, "source") for text in texts)
+        return [
+            dataclasses.replace(translation, unknown=words) if words else translation
+            for translation, words in zip(
+                self.translations(encoded, hypotheses, alignments=alignments), unknown_words, strict=True
+            )
+        ]
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions,
+        *,
+        prefixes: Sequence[str] | None = None,
+        split: bool = False,
+        first_line: int = 1,
+    ) -> EncodedSentences:
+        """Return sentences in the form in which a search takes them; arguments and errors as for `translate`."""
         if isinstance(texts, str):
             raise ConfigError("translate: expected a list of sentences, found one string")
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(
                 f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
             )
-        options = self._within_model(self.options_with(options, **changes))
+        options = self._within_model(options)
         encoded = [
             self._encode_source(text, number, split) for number, text in enumerate(texts, start=first_line)
         ]
-        sources = [ids for parts in encoded for ids in parts]
         prefix_ids = None if prefixes is None else self._encode_prefixes(prefixes, encoded, first_line)
-        hypotheses = decode(
-            self.search_model,
-            sources,
-            options,
-            SYMBOLS,
-            batch_tokens=self.batch_tokens,
-            prefixes=prefix_ids,
-            shortlist=self.shortlist,
-        )
+        sources = [ids for parts in encoded for ids in parts]
+        return EncodedSentences(texts, [len(parts) for parts in encoded], sources, prefix_ids, options)
+
+    def translations(
+        self,
+        encoded: EncodedSentences,
+        hypotheses: Sequence[Sequence[Hypothesis]],
+        *,
+        alignments: bool = False,
+    ) -> list[Translation]:
+        """Return the translation of each sentence, from the hypotheses that a search found for its sources."""
+        sources = encoded.sources
         part_links = self._align_hypotheses(sources, hypotheses) if alignments else itertools.repeat(None)
         part_translations = (
             self._translation(*each) for each in zip(sources, hypotheses, part_links, strict=False)
         )
-        translations = [
-            join_translations(
-                list(itertools.islice(part_translations, len(parts))), text, options.alpha, aligned=alignments
-            )
-            for text, parts in zip(texts, encoded, strict=True)
-        ]
-        unknown_words = (self.novelty.words(text, "source") for text in texts)
         return [
-            dataclasses.replace(translation, unknown=words) if words else translation
-            for translation, words in zip(translations, unknown_words, strict=True)
+            join_translations(
+                list(itertools.islice(part_translations, parts)),
+                text,
+                encoded.options.alpha,
+                aligned=alignments,
+            )
+            for text, parts in zip(encoded.texts, encoded.parts, strict=True)
         ]
 
     def translate_lines(
@@ -220,7 +255,7 @@ class Translator:
             chunk_prefixes = None if prefixes is None else line_prefixes
             return self.translate(texts, options, prefixes=chunk_prefixes, first_line=numbers[0], **arguments)
 
-        for batch in chunks(_with_prefixes(lines, prefixes, first_line), growing(64, chunk)):
+        for batch in chunks(with_prefixes(lines, prefixes, first_line), growing(64, chunk)):
             yield from results(work, batch)
 
     def score(
@@ -290,7 +325,7 @@ class Translator:
             parts = split_text(text, lambda part: len(self.subwords.encode_source(part)) <= max_subwords)
             return [[*self.subwords.encode_source(part)[:max_subwords], EOS] for part in parts]
         message = f"line {line}: {len(ids)} subwords, the model reads the first {max_subwords} of them"
-        warnings.warn(message, LongLineWarning, stacklevel=4)
+        warnings.warn(message, LongLineWarning, stacklevel=5)
         return [[*ids[:max_subwords], EOS]]
 
     def _encode_prefixes(
@@ -363,25 +398,3 @@ class Translator:
             )
         max_length = max_subwords if options.max_length is None else min(options.max_length, max_subwords)
         return dataclasses.replace(options, max_length=max_length)
-
-
-def _seen(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
-    """Read what an ensemble's runs saw in training, combined; None where one of them has no record."""
-    records = [Seen.find(run / SEEN, subwords) for run in runs]
-    known_records = [record for record in records if record is not None]
-    return functools.reduce(Seen.joined, known_records) if len(known_records) == len(runs) else None
-
-
-def _with_prefixes(
-    lines: Iterable[str], prefixes: Iterable[str] | None, first: int
-) -> Iterator[tuple[int, str, str | None]]:
-    """Yield (number, line, prefix); raises `DataError` where there are fewer or more prefixes than lines."""
-    remaining_prefixes = None if prefixes is None else iter(prefixes)
-    line = first - 1
-    for line, text in enumerate(lines, start=first):
-        prefix = None if remaining_prefixes is None else next(remaining_prefixes, None)
-        if remaining_prefixes is not None and prefix is None:
-            raise DataError(f"prefixes: expected one for each line, found none for line {line}")
-        yield line, text, prefix
-    if remaining_prefixes is not None and next(remaining_prefixes, None) is not None:
-        raise DataError(f"prefixes: expected one for each of the {line} lines, found more")

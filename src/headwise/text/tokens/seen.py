@@ -8,6 +8,7 @@ initialized from another run's weights) detects only what its vocabulary can't e
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -190,3 +191,10 @@ def _with_composable(seen: NDArray[np.bool_], processor: Processor) -> NDArray[n
     characters = set("".join(pieces[int(i)] for i in np.flatnonzero(seen) if not processor.is_byte(int(i))))
     composable = [not processor.is_byte(i) and characters.issuperset(piece) for i, piece in enumerate(pieces)]
     return seen | np.array(composable)
+
+
+def seen_by(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
+    """Read what runs saw in training, combined; None where one of them has no record."""
+    records = [Seen.find(run / FILE, subwords) for run in runs]
+    known_records = [record for record in records if record is not None]
+    return functools.reduce(Seen.joined, known_records) if len(known_records) == len(runs) else None
