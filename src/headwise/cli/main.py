@@ -34,8 +34,9 @@ COMMANDS = {
     "score": ("headwise.cli.inference.score", "Give the log-probability of given translations."),
     "serve": (
         "headwise.cli.inference.serve",
-        "Open a page that shows every head, the beam and each product.",
+        "Open a page that shows every head, and translate for other programs.",
     ),
+    "keys": ("headwise.cli.inference.keys", "Make and remove the API keys of `headwise serve`."),
     "explain": ("headwise.cli.analysis.explain", "Show what every head attended to in one translation."),
     "heads": (
         "headwise.cli.analysis.heads",

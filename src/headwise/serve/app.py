@@ -1,4 +1,4 @@
-"""The web application: the page's static files and the JSON API.
+"""The web application: the page's static files and the JSON API, and the translation service with its protocols.
 
     GET  /api/runs                 the runs that are served
     GET  /api/run?run=NAME         one run: its task, model and capabilities
@@ -11,97 +11,129 @@
     GET  /api/metrics?run=NAME     the training curves
     GET  /api/evidence?run=NAME    statistics of the heads over many sentences
 
-An error is answered with `{"error": "one sentence"}`.
+An error is answered with `{"error": "one sentence"}`. The protocols' addresses are in `headwise.serve.protocols`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from headwise import __version__
 from headwise.errors import HeadwiseError
 from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.evidence import Evidence
+from headwise.serve.production import Production
+from headwise.serve.protection.failures import failure
 from headwise.serve.protection.hosts import Hosts, KnownHosts
 from headwise.serve.protection.middleware import RequestGuard
+from headwise.serve.protocols.description import error_answers
+from headwise.serve.protocols.fields import describe
+from headwise.serve.protocols.observation import Observed
 from headwise.serve.request_queue import ClientGone, QueueFull, RequestQueue
 from headwise.serve.routes import routes
 from headwise.serve.runs import NotReady, Run
+from headwise.serve.translation.limits import ServiceError
 
 PAGE = Path(__file__).parent / "page"
-_MOST_FIELD_NAME = 60  # characters of a field's name, which the client chooses
-_MOST_MESSAGE = 400  # characters of an error message, which may quote a whole request
 
 
 def create_app(
-    runs: Mapping[str, Run], corpus: EvaluationPairs | None = None, hosts: Hosts | None = None
+    runs: Mapping[str, Run],
+    corpus: EvaluationPairs | None = None,
+    hosts: Hosts | None = None,
+    production: Production | None = None,
 ) -> FastAPI:
     """Build the application for `runs`, by name; the page opens the first one.
 
     The heads are measured on `corpus`, by default on each run's own development set. Requests are accepted for the
-    host names in `hosts`, by default for loopback names only.
+    host names in `hosts`, by default for loopback names only. With `production`, the application also translates for
+    clients.
     """
     queue = RequestQueue()
     evidence = {
         name: Evidence(corpus or EvaluationPairs.of(run), run.translator, lambda: queue.idle)
         for name, run in runs.items()
     }
-    app = FastAPI(title="Headwise", version=__version__, docs_url=None, redoc_url=None)
-    app.include_router(routes(runs, evidence, queue), prefix="/api")
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        if production is not None:
+            await production.close()
+
+    app = FastAPI(title="Headwise", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.include_router(
+        routes(runs, evidence, queue),
+        prefix="/api",
+        tags=["page"],
+        responses=error_answers("error", 404, 409, 422),
+    )
 
     @app.api_route("/api/{path:path}", methods=["GET", "POST"], include_in_schema=False)
     def unknown(path: str) -> Response:
-        return failure(404, f"expected a known address, found /api/{path}")
+        return failure("/api/", 404, f"expected a known address, found /api/{path}")
 
+    if production is not None:
+        for router in production.routers(app):
+            app.include_router(router)
     app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(HeadwiseError, _headwise_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(
-        QueueFull, lambda request, error: failure(503, "the server is busy; try again in a moment")
-    )
-    app.add_exception_handler(ClientGone, lambda request, error: Response(status_code=499))
-    app.add_exception_handler(
-        Exception, lambda request, error: failure(500, "the server failed; its log says why")
-    )
-    app.add_middleware(KnownHosts, hosts=hosts or Hosts())
-    app.add_middleware(RequestGuard)  # the outermost, so that refusals have its headers, too
+    _handle_errors(app)
+    if production is not None and production.origins:
+        app.add_middleware(production.cross_origin)
+    app.add_middleware(KnownHosts, hosts=hosts or Hosts(), origins=production.origins if production else ())
+    most = {"most": production.limits.body_bytes} if production else {}
+    app.add_middleware(RequestGuard, **most)  # outside, so that refusals have its headers, too
+    if production is not None:
+        app.add_middleware(Observed, metrics=production.metrics, log=production.log)
     return app
 
 
-def failure(status: int, sentence: str) -> JSONResponse:
-    """Return an error response with a one-sentence message, escaped and shortened to one line."""
-    headers = {"Retry-After": "1"} if status == 503 else None
-    line = "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:_MOST_MESSAGE]
+def _handle_errors(app: FastAPI) -> None:
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HeadwiseError, _headwise_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(
+        QueueFull,
+        lambda request, error: failure(request.url.path, 503, "the server is busy; try again in a moment"),
     )
-    message = line + "…" * (len(sentence) > _MOST_MESSAGE)
-    return JSONResponse({"error": message}, status_code=status, headers=headers)
+    app.add_exception_handler(ClientGone, lambda request, error: Response(status_code=499))
+    app.add_exception_handler(
+        Exception,
+        lambda request, error: failure(request.url.path, 500, "the server failed; its log says why"),
+    )
 
 
 def _headwise_error(request: Request, error: Exception) -> Response:
-    return failure(409 if isinstance(error, NotReady) else 400, str(error))
+    return failure(request.url.path, 409 if isinstance(error, NotReady) else 400, str(error))
+
+
+def _service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return failure(request.url.path, error.status, error.sentence, error.retry_after)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == 404 and not request.url.path.startswith("/api/"):
-        return failure(404, f"there is nothing at {request.url.path}")
-    return failure(error.status_code, error.detail)
+    path = request.url.path
+    if error.status_code == 404 and not path.startswith("/api/"):
+        return failure(path, 404, f"there is nothing at {path}")
+    page = path.startswith(("/api/", "/v1/"))
+    status = 400 if error.status_code == 422 and not page else error.status_code
+    return failure(path, status, error.detail)
 
 
 def _validation_error(request: Request, error: Exception) -> Response:
     """Name the first invalid field, and how many more there are."""
     assert isinstance(error, RequestValidationError)
     first, *others = error.errors()
-    path = [str(part)[:_MOST_FIELD_NAME] for part in first["loc"] if part not in ("body", "query")]
-    message = f"{'.'.join(path) or 'request'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    more = f" (and {len(others)} more)" if others else ""
-    return failure(422, message + more)
+    location = tuple(part for part in first["loc"] if part not in ("body", "query"))
+    return failure(request.url.path, 422, describe(location, first["msg"], len(others)))

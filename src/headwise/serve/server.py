@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,9 +12,12 @@ from starlette.types import ASGIApp
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
 from headwise.serve.evaluation_pairs import EvaluationPairs
+from headwise.serve.production import Production
 from headwise.serve.protection.connections import Limits, protocol
 from headwise.serve.protection.hosts import Hosts
 from headwise.serve.runs import Run
+
+_SECONDS_TO_FINISH = 3
 
 
 def serve(
@@ -23,8 +27,11 @@ def serve(
     say: Callable[[str], None],
     corpus: EvaluationPairs | None = None,
     allowed: Sequence[str] = (),
+    production: Production | None = None,
 ) -> None:
     """Serve the runs; `say` gets the URL once the port is bound. `allowed` holds further host names to accept.
+
+    With `production`, they translate for clients, too; what was accepted is finished before the server ends.
 
     Raises `ConfigError` if the port is in use, the host isn't this machine's, or an allowed name is invalid.
     """
@@ -33,12 +40,18 @@ def serve(
         address, bound_port = listener.getsockname()[:2]
         url_host = f"[{host}]" if ":" in host else host
         say(f"http://{url_host}:{bound_port}/")
-        app = create_app(runs, corpus, Hosts(host, allowed, address))
-        server(app, log_level="warning").run(sockets=[listener])
+        app = create_app(runs, corpus, Hosts(host, allowed, address), production)
+        finish = _SECONDS_TO_FINISH if production is None else math.ceil(production.limits.seconds) + 1
+        server(app, log_level="warning", finish=finish).run(sockets=[listener])
 
 
-def server(app: ASGIApp, limits: Limits | None = None, log_level: str = "warning") -> uvicorn.Server:
-    """Return a uvicorn server for an application whose connections keep to the limits."""
+def server(
+    app: ASGIApp, limits: Limits | None = None, log_level: str = "warning", finish: int = _SECONDS_TO_FINISH
+) -> uvicorn.Server:
+    """Return a uvicorn server for an application whose connections keep to the limits.
+
+    `finish` are the seconds that it gives requests in progress when it is told to end.
+    """
     limits = limits or Limits()
     config = uvicorn.Config(
         app,
@@ -47,7 +60,7 @@ def server(app: ASGIApp, limits: Limits | None = None, log_level: str = "warning
         log_level=log_level,
         timeout_keep_alive=limits.idle,
         h11_max_incomplete_event_size=limits.head_bytes,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=finish,
     )
     return uvicorn.Server(config)
 

@@ -1,15 +1,19 @@
-"""`headwise serve`: the web page that shows what a model computes."""
+"""`headwise serve`: the web page that shows what a model computes, and a translation server for clients."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device
+from headwise.cli.arguments import Device, finite
 from headwise.errors import ConfigError
+from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
+
+LIMITS = ServiceLimits()
 
 
 def command(
@@ -42,18 +46,54 @@ def command(
     ] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
     device: Device = "auto",
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[RUN=]FROM-TO",
+            help="Languages of a run whose configuration lacks them, such as en-de; repeatable.",
+        ),
+    ] = None,
+    api_keys: Annotated[
+        Path | None, typer.Option("--api-keys", help="Ask clients for a key of `headwise keys`.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Let this site's pages translate, as in https://lab.example; repeatable."),
+    ] = None,
+    limit_characters: Annotated[
+        int, typer.Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")
+    ] = LIMITS.characters,
+    limit_items: Annotated[
+        int, typer.Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")
+    ] = LIMITS.items,
+    limit_seconds: Annotated[
+        float, typer.Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
+    ] = LIMITS.seconds,
+    limit_queue: Annotated[
+        int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")
+    ] = LIMITS.queue,
+    log: Annotated[
+        bool,
+        typer.Option("--log", help="Write a JSON line for each request on standard error, without texts."),
+    ] = False,
 ) -> None:
-    """Serve a page that shows what a model does: every head, the beam, each product, live.
+    """Serve a page that shows what a model does, and translate for clients of LibreTranslate and DeepL.
 
     Example: headwise serve runs/de --port 8080
+
+    Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
     try:
         from headwise.serve.server import serve
     except ImportError as error:
         raise ConfigError(
-            f"serve: needs the packages fastapi and uvicorn, found no {error.name}; run `pip install headwise[serve]`"
+            f"serve: needs the packages of the extra serve, found no {error.name}; run `pip install headwise[serve]`"
         ) from None
     from headwise.serve.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
+    from headwise.serve.production import open_production
+    from headwise.serve.protection.hosts import checked_origin
+    from headwise.serve.protocols.keys import KeyStore
+    from headwise.serve.protocols.observation import log_line
     from headwise.serve.runs import open_runs
 
     def say(address: str) -> None:
@@ -81,4 +121,20 @@ def command(
         corpus = EvaluationPairs(name, sentences.sources, sentences.targets, sentences.gold)
     if corpus is not None and gold is not None:
         corpus = corpus.with_gold(gold)
-    serve(open_runs(runs, device), host, port, say, corpus, allow_host or [])
+    opened = open_runs(runs, device)
+    production = open_production(
+        opened,
+        languages or [],
+        dataclasses.replace(
+            LIMITS,
+            characters=limit_characters,
+            items=limit_items,
+            seconds=limit_seconds,
+            queue=limit_queue,
+        ),
+        say=lambda sentence: typer.echo(f"headwise: {sentence}", err=True),
+        keys=None if api_keys is None else KeyStore(api_keys),
+        origins=[checked_origin(origin) for origin in allow_origin or []],
+        log=log_line if log else None,
+    )
+    serve(opened, host, port, say, corpus, allow_host or [], production)

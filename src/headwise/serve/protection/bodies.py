@@ -31,6 +31,10 @@ class CheckedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
-            return await handle(_CheckedRequest(request.scope, request.receive))
+            checked_request = _CheckedRequest(request.scope, request.receive)
+            try:
+                return await handle(checked_request)
+            finally:
+                await checked_request.close()  # the files of a form
 
         return checked

@@ -21,10 +21,10 @@ import re
 from collections.abc import Sequence
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise.errors import ConfigError
+from headwise.serve.protection.failures import failure
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([0-9]{0,5}))?")
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
@@ -56,10 +56,11 @@ class Hosts:
         address = _address(host)
         return host == "localhost" or (address is not None and address.is_loopback) or host in self._names
 
-    def refusal(self, headers: Headers, *, page: bool) -> str | None:
+    def refusal(self, headers: Headers, *, page: bool, origins: frozenset[str] = frozenset()) -> str | None:
         """Return a sentence that says why a request is refused, or None if it is accepted.
 
-        `page` is whether the request is for the page, which other sites may link to, and not for the API.
+        `page` is whether the request is for the page, which other sites may link to, and not for the API. Pages of
+        `origins` are accepted whatever their host.
         """
         hosts = headers.getlist("host")
         host = parse_authority(hosts[0]) if len(hosts) == 1 else None
@@ -69,6 +70,8 @@ class Hosts:
         for origin in headers.getlist("origin"):
             match = _ORIGIN.fullmatch(origin)
             origin_host = parse_authority(match[1]) if match else None
+            if origin in origins:
+                continue
             if origin_host is None or not (origin_host == host or self.known(origin_host)):
                 return f"Origin: expected a page of {self._expected()}, found {origin[:_SHOWN]!r}{_advice(origin_host)}"
         linked = page and headers.get("sec-fetch-mode", "").strip().lower() == "navigate"
@@ -87,16 +90,18 @@ class Hosts:
 class KnownHosts:
     """Middleware that refuses requests with an unknown host name, or from a foreign page, with 403."""
 
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
-        self.app = app
-        self.hosts = hosts
+    def __init__(self, app: ASGIApp, hosts: Hosts, origins: Sequence[str] = ()) -> None:
+        """Accept pages of `origins`, too, except for the interface of Headwise's own page."""
+        self.app, self.hosts, self._origins = app, hosts, frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application."""
         if scope["type"] == "http":
-            page = scope["method"] in ("GET", "HEAD") and not scope["path"].startswith("/api/")
-            if sentence := self.hosts.refusal(Headers(scope=scope), page=page):
-                await JSONResponse({"error": sentence}, status_code=403)(scope, receive, send)
+            own = scope["path"].startswith("/api/")
+            page = scope["method"] in ("GET", "HEAD") and not own
+            origins = frozenset() if own else self._origins
+            if sentence := self.hosts.refusal(Headers(scope=scope), page=page, origins=origins):
+                await failure(scope["path"], 403, sentence)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
@@ -113,6 +118,16 @@ def parse_authority(written: str) -> str | None:
     if host.startswith("["):
         return None if _address(host[1:-1]) is None else _normal(host[1:-1])
     return _normal(host) if _NAME.fullmatch(host) else None
+
+
+def checked_origin(origin: str) -> str:
+    """Return an origin as browsers send it, `https://lab.example:8443`; raises `ConfigError` for anything else."""
+    match = _ORIGIN.fullmatch(origin)
+    if match is None or parse_authority(match[1]) is None or origin != origin.lower():
+        raise ConfigError(
+            f"--allow-origin: expected a scheme and a host, as in https://lab.example, found {origin[:_SHOWN]!r}"
+        )
+    return origin
 
 
 def _normal(host: str) -> str:

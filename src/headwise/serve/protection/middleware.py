@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headwise.serve.protection.failures import failure
 
 MOST_BYTES = (
     256 * 1024
-)  # of a request's body: 5,000 characters of text and of a target, and many interventions
-_HEADERS = {
+)  # of a body for the page: 5,000 characters of text and of a target, and many interventions
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -21,8 +22,9 @@ _HEADERS = {
 class RequestGuard:
     """Middleware that refuses too long a body before it is read, and adds headers to every response."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, most: int = MOST_BYTES) -> None:
+        """Refuse bodies of more than `most` bytes, or for the page's interface of more than `MOST_BYTES`."""
+        self.app, self._most = app, most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application; add the headers to the response in either case."""
@@ -32,13 +34,14 @@ class RequestGuard:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
             await send(message)
 
         length = Headers(scope=scope).get("content-length", "0")
         valid = length.isascii() and length.isdigit() and len(length) < 20
-        if "transfer-encoding" in Headers(scope=scope) or not valid or int(length) > MOST_BYTES:
-            sentence = f"request: expected at most {MOST_BYTES:,} bytes with their number in Content-Length"
-            await JSONResponse({"error": sentence}, status_code=413)(scope, receive, with_headers)
+        most = MOST_BYTES if scope["path"].startswith("/api/") else self._most
+        if "transfer-encoding" in Headers(scope=scope) or not valid or int(length) > most:
+            sentence = f"request: expected at most {most:,} bytes with their number in Content-Length"
+            await failure(scope["path"], 413, sentence)(scope, receive, with_headers)
             return
         await self.app(scope, receive, with_headers)

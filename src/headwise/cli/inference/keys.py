@@ -1,0 +1,75 @@
+"""`headwise keys`: the API keys of `headwise serve`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise import bounds
+from headwise.cli.arguments import AsJson
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of keys.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")]
+
+
+@app.command()
+def add(
+    file: File,
+    name: Name,
+    characters: Annotated[
+        int | None,
+        typer.Option(min=0, max=bounds.COUNT, help="Most characters a month.", show_default="no limit"),
+    ] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, max=10**6, help="Most requests a minute.", show_default="no limit")
+    ] = None,
+) -> None:
+    """Make a key and print it, once: the file has only its hash. A running server knows it at once.
+
+    Example: headwise keys add keys.db alice --characters 1000000 --requests 60
+    """
+    from headwise.serve.protocols.keys import KeyStore
+
+    typer.echo(KeyStore(file, create=True).add(name, characters, requests))
+
+
+@app.command("list")
+def list_keys(file: File, as_json: AsJson = False) -> None:
+    """List the keys' names, quotas, and the characters used this month.
+
+    Example: headwise keys list keys.db
+    """
+    from headwise.serve.protocols.keys import KeyStore
+
+    store = KeyStore(file)
+    entries = [
+        {
+            "name": key.name,
+            "characters": store.used(key),
+            "characters_per_month": key.characters_per_month,
+            "requests_per_minute": key.requests_per_minute,
+        }
+        for key in store.all()
+    ]
+    if as_json:
+        typer.echo(json.dumps({"keys": entries}))
+        return
+    for entry in entries:
+        typer.echo("\t".join("no limit" if value is None else str(value) for value in entry.values()))
+
+
+@app.command()
+def remove(file: File, name: Name) -> None:
+    """Remove a key; a running server refuses it from now on.
+
+    Example: headwise keys remove keys.db alice
+    """
+    from headwise.serve.protocols.keys import KeyStore
+
+    KeyStore(file).remove(name)

@@ -1,0 +1,130 @@
+"""Headwise as a translation server: the service with its protocols, beside the page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from headwise.config.languages import parse_languages
+from headwise.errors import ConfigError
+from headwise.serve.protocols import deepl, documentation, libretranslate, own
+from headwise.serve.protocols.access import Access
+from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.keys import KeyStore
+from headwise.serve.protocols.observation import Log, Metrics
+from headwise.serve.protocols.observation import routes as operation_routes
+from headwise.serve.runs import Run
+from headwise.serve.translation.detection import preload
+from headwise.serve.translation.limits import ServiceLimits
+from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.service import Service
+
+
+@dataclass
+class Production:
+    """A translation service and what surrounds it.
+
+    Attributes:
+        service: the service.
+        keys: the API keys; None lets everybody in.
+        origins: foreign pages (`https://example.org`) that may use the protocols, but not the page's interface.
+        log: what writes a line for each request; None writes none.
+    """
+
+    service: Service
+    keys: KeyStore | None = None
+    origins: Sequence[str] = ()
+    log: Log | None = None
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.service)
+        self.context = Context(self.service, Access(self.keys))
+
+    @property
+    def limits(self) -> ServiceLimits:
+        """The service's limits."""
+        return self.service.limits
+
+    @property
+    def cross_origin(self) -> Callable[..., Any]:
+        """The middleware that lets the pages of `origins` read answers."""
+        return partial(
+            CORSMiddleware,
+            allow_origins=self.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+            expose_headers=["Retry-After", "X-Request-Id"],
+        )
+
+    def routers(self, app: FastAPI) -> list[APIRouter]:
+        """Return the routers of all protocols."""
+        return [
+            libretranslate.routes(self.context),
+            deepl.routes(self.context),
+            own.routes(self.context),
+            operation_routes(self.service, self.metrics),
+            documentation.routes(app),
+        ]
+
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        self.context.documents.close()
+        await self.service.close()
+        if self.keys is not None:
+            self.keys.close()
+
+
+def find_models(runs: Mapping[str, Run], languages: Sequence[str], say: Callable[[str], None]) -> list[Model]:
+    """Return the models of the translation runs whose languages are known; `say` names the others.
+
+    `languages` are the options `--languages`: `en-de` for the run that lacks them, or `NAME=en-de` for the run of that
+    name. Raises `ConfigError` for an option that can't be used.
+    """
+    given: dict[str, tuple[str, str]] = {}
+    for option in languages:
+        name, _, pair = option.rpartition("=")
+        if name and name not in runs:
+            raise ConfigError(f"--languages: expected the name of a run ({', '.join(runs)}), found {name!r}")
+        if name in given:
+            raise ConfigError(f"--languages: expected one for each run, found {option} as a second one")
+        given[name] = parse_languages(pair)
+    models = []
+    for name, run in runs.items():
+        if run.config.task != "translation":
+            continue
+        source, target = given.get(name, run.config.data.languages)
+        if source is None or target is None:
+            source, target = given.get("", (None, None))
+        if source is None or target is None:
+            say(
+                f"{run.path}: the page shows it, but clients can't use it, because its configuration lacks "
+                f"data.source_language and data.target_language; --languages {name}=en-de sets them"
+            )
+        elif not run.ready:
+            say(f"{run.path}: still in training; clients can use it when the server is started again")
+        else:
+            models.append(Model(name, source, target, run.translator().twin()))
+    return models
+
+
+def open_production(
+    runs: Mapping[str, Run],
+    languages: Sequence[str] = (),
+    limits: ServiceLimits | None = None,
+    *,
+    say: Callable[[str], None],
+    keys: KeyStore | None = None,
+    origins: Sequence[str] = (),
+    log: Log | None = None,
+) -> Production:
+    """Return the service for the runs; raises `ConfigError` as `find_models`."""
+    models = find_models(runs, languages, say)
+    if models:
+        threading.Thread(target=preload, name="language detection", daemon=True).start()
+    return Production(Service(Models(models), limits), keys, origins, log)

@@ -1,0 +1,1 @@
+"""The protocols of the translation service: LibreTranslate's, DeepL's and Headwise's own."""

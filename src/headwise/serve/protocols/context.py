@@ -1,0 +1,64 @@
+"""What all protocols share: the service, who may use it, its documents and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel
+
+from headwise.serve.protocols.access import Access, Client
+from headwise.serve.protocols.fields import read_fields, while_connected
+from headwise.serve.translation.documents import Documents
+from headwise.serve.translation.limits import ServiceLimits
+from headwise.serve.translation.service import Job, Service, Translated
+
+Fields = TypeVar("Fields", bound=BaseModel)
+T = TypeVar("T")
+
+
+@dataclass
+class Context:
+    """The parts of a serving process that its protocols use."""
+
+    service: Service
+    access: Access = field(default_factory=Access)
+
+    def __post_init__(self) -> None:
+        self.documents = Documents(self.service)
+
+    @property
+    def limits(self) -> ServiceLimits:
+        """The service's limits."""
+        return self.service.limits
+
+    async def fields(self, request: Request, model: type[Fields]) -> Fields:
+        """Return the fields of a request; raises `ServiceError` (400)."""
+        return await read_fields(request, model, most=self.limits.body_bytes)
+
+    async def translate(
+        self, request: Request, client: Client, job: Job, *, exceeded: int = 429
+    ) -> list[Translated]:
+        """Charge the client and translate while it is connected; raises as `Service.translate` and `Access.charge`."""
+        self.check_languages(job)
+        self.charge(request, client, job.texts, exceeded=exceeded)
+        return await self.while_connected(request, self.service.translate(job))
+
+    def check_languages(self, job: Job) -> None:
+        """Raise `ServiceError` (400) for languages or a model that aren't served, as far as the source is given."""
+        if job.source is not None or job.model is not None:
+            self.service.route_of(job, self.service.source_of(job, "")[0])
+        elif self.service.models.all:
+            self.service.models.target(job.target)
+
+    def charge(self, request: Request, client: Client, texts: list[str], *, exceeded: int = 429) -> None:
+        """Check a request's texts against the limits and charge its client; raises `ServiceError`."""
+        characters = self.limits.check(texts)
+        request.state.characters = characters
+        self.access.charge(client, characters, exceeded=exceeded)
+
+    async def while_connected(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+        """Await work until the client leaves; raises `ClientGone` then."""
+        return await while_connected(request, work)

@@ -1,0 +1,283 @@
+"""DeepL's protocol, versions 2 of its endpoints: https://developers.deepl.com/docs.
+
+    POST /v2/translate             texts
+    POST /v2/document              upload a file; POST /v2/document/ID its status; POST /v2/document/ID/result download
+    GET  /v2/languages             the languages
+    GET  /v2/usage                 the characters that a key has used this month
+
+Fields are in JSON or in a form, `Authorization: DeepL-Auth-Key KEY` has the key, and an error is
+`{"message": "one sentence"}`. `context` and `model_type` are accepted and have no effect.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from headwise.config.languages import language_name
+from headwise.serve.protection.bodies import CheckedRoute
+from headwise.serve.protocols.access import Client
+from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.description import body, error_answers
+from headwise.serve.protocols.fields import uploaded
+from headwise.serve.protocols.libretranslate import file_response
+from headwise.serve.translation.limits import ServiceError
+from headwise.serve.translation.segments import Mode
+from headwise.serve.translation.service import Job
+
+QUOTA_EXCEEDED = 456  # DeepL's status
+MOST_TEXTS = 50
+UNLIMITED = 10**12  # characters a month, as DeepL reports them for contracts without a limit
+_SCHEME = "deepl-auth-key"
+_MODES: dict[str, Mode] = {"0": "none", "1": "all", "nonewlines": "punctuation"}
+_FORMS = ("application/json", "application/x-www-form-urlencoded")
+# Fields that change a translation in ways that no run has learned.
+_REFUSED = {
+    "tag_handling": "this server translates text without markup only",
+    "glossary_id": "this server has no glossaries",
+    "glossary_ids": "this server has no glossaries",
+    "style_id": "this server has no style rules",
+    "custom_instructions": "this server's models follow no instructions",
+    "translation_memory_id": "this server has no translation memories",
+}
+# What DeepL calls languages that it splits by region or script; its client refuses EN and PT as targets.
+_VARIANTS = {
+    "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
+    "pt": {"PT-PT": "Portuguese (European)", "PT-BR": "Portuguese (Brazilian)"},
+    "pb": {"PT-BR": "Portuguese (Brazilian)"},
+    "zt": {"ZH-HANT": "Chinese (traditional)"},
+    "no": {"NB": "Norwegian (bokmål)"},
+}
+Language = Annotated[str, Field(min_length=1, max_length=40, examples=["DE"])]
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    auth_key: Annotated[str, Field(max_length=200)] | None = None
+
+
+class _Refusing(_Fields):
+    """Fields that are refused where they are set, and those about the formality."""
+
+    source_lang: Language | None = None
+    target_lang: Language
+    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = "default"
+    tag_handling: str | None = None
+    glossary_id: str | None = None
+    glossary_ids: list[str] | str | None = None
+    style_id: str | None = None
+    custom_instructions: list[str] | str | None = None
+    translation_memory_id: str | None = None
+
+    def check(self) -> None:
+        """Raise `ServiceError` (400) for a field that asks for what the server can't do."""
+        for name, reason in _REFUSED.items():
+            if getattr(self, name):
+                raise ServiceError(400, f"{name}: expected none, because {reason}")
+        if self.formality in ("more", "less"):  # DeepL refuses these, too, where a language has no formality
+            raise ServiceError(
+                400, f"formality: expected default, prefer_more or prefer_less, found {self.formality}"
+            )
+
+
+class TranslateFields(_Refusing):
+    """Texts to translate."""
+
+    text: list[str] = Field(min_length=1, max_length=MOST_TEXTS)
+    context: str | None = Field(None, description="Has no effect.")
+    split_sentences: Literal["0", "1", "nonewlines"] = "1"
+    preserve_formatting: bool = Field(False, description="White space is always preserved.")
+    show_billed_characters: bool = False
+
+
+class DocumentFields(_Refusing):
+    """The fields beside a file."""
+
+    filename: Annotated[str, Field(max_length=300)] | None = None
+    output_format: Annotated[str, Field(max_length=10)] | None = None
+
+
+class KeyFields(_Fields):
+    """The key of a document."""
+
+    document_key: Annotated[str, Field(max_length=200)]
+
+
+class LanguagesFields(_Fields):
+    """Which languages to list."""
+
+    type: Literal["source", "target"] = "source"
+
+
+class TextAnswer(BaseModel):
+    """The translation of a text."""
+
+    detected_source_language: str
+    text: str
+    billed_characters: int | None = None
+
+
+class TranslateAnswer(BaseModel):
+    """The translations."""
+
+    translations: list[TextAnswer]
+
+
+class LanguageAnswer(BaseModel):
+    """A language."""
+
+    language: str
+    name: str
+    supports_formality: bool | None = None
+
+
+class UsageAnswer(BaseModel):
+    """Characters used and allowed this month."""
+
+    character_count: int
+    character_limit: int
+
+
+class DocumentAnswer(BaseModel):
+    """What identifies a document."""
+
+    document_id: str
+    document_key: str
+
+
+class StatusAnswer(BaseModel):
+    """How far the translation of a document is."""
+
+    document_id: str
+    status: Literal["queued", "translating", "done", "error"]
+    seconds_remaining: int | None = None
+    billed_characters: int | None = None
+    error_message: str | None = None
+
+
+def routes(context: Context) -> APIRouter:
+    """Return a router with DeepL's endpoints."""
+    answers = error_answers("message", 404, QUOTA_EXCEEDED)
+    router = APIRouter(prefix="/v2", route_class=CheckedRoute, tags=["DeepL"], responses=answers)
+    models = context.service.models
+
+    @router.post(
+        "/translate",
+        response_model=TranslateAnswer,
+        openapi_extra=body(TranslateFields, *_FORMS),
+        summary="Translate texts",
+    )
+    async def translate(request: Request) -> Response:
+        fields = await context.fields(request, TranslateFields)
+        client = _client(context, request, fields)
+        fields.check()
+        mode = _MODES[fields.split_sentences]
+        job = Job(fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name)
+        found = await context.translate(request, client, job, exceeded=QUOTA_EXCEEDED)
+        translations: list[dict[str, Any]] = []
+        for text, one in zip(fields.text, found, strict=True):
+            entry = {"detected_source_language": _code(one.source), "text": one.text}
+            if fields.show_billed_characters:
+                entry["billed_characters"] = len(text)
+            translations.append(entry)
+        return JSONResponse({"translations": translations})
+
+    @router.api_route(
+        "/languages",
+        methods=["GET", "POST"],
+        response_model=list[LanguageAnswer],
+        summary="List the languages",
+    )
+    async def languages(request: Request) -> Response:
+        fields = await context.fields(request, LanguagesFields)
+        _client(context, request, fields)
+        if fields.type == "source":
+            return JSONResponse([{"language": _code(c), "name": language_name(c)} for c in models.sources])
+        named = [_VARIANTS.get(code) or {_code(code): language_name(code)} for code in models.targets]
+        return JSONResponse(
+            [
+                {"language": code, "name": name, "supports_formality": False}
+                for names in named
+                for code, name in names.items()
+            ]
+        )
+
+    @router.api_route("/usage", methods=["GET", "POST"], response_model=UsageAnswer, summary="Show the quota")
+    async def usage(request: Request) -> Response:
+        fields = await context.fields(request, _Fields)
+        used, limit = context.access.usage(_client(context, request, fields))
+        return JSONResponse(
+            {"character_count": used, "character_limit": UNLIMITED if limit is None else limit}
+        )
+
+    @router.post(
+        "/document",
+        response_model=DocumentAnswer,
+        openapi_extra=body(DocumentFields, "multipart/form-data", file=True),
+        summary="Upload a document",
+    )
+    async def upload(request: Request) -> Response:
+        fields = await context.fields(request, DocumentFields)
+        client = _client(context, request, fields)
+        fields.check()
+        name, content = await uploaded(request)
+        name = fields.filename or name
+        if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
+            raise ServiceError(400, "output_format: expected the format of the file, found another")
+        text = context.documents.read(name, content)
+        job = Job([text], fields.target_lang, fields.source_lang, client=client.name)
+        context.check_languages(job)
+        context.charge(request, client, [text], exceeded=QUOTA_EXCEEDED)
+        identifier, document = context.documents.start(name, text, job)
+        return JSONResponse({"document_id": identifier, "document_key": document.key})
+
+    @router.post(
+        "/document/{identifier}",
+        response_model=StatusAnswer,
+        openapi_extra=body(KeyFields, *_FORMS),
+        summary="Ask for a document's status",
+    )
+    async def status(request: Request, identifier: str) -> Response:
+        fields = await context.fields(request, KeyFields)
+        _client(context, request, fields)
+        document = context.documents.find(identifier, fields.document_key)
+        answer: dict[str, Any] = {"document_id": identifier, "status": document.status}
+        if document.status == "done":
+            answer["billed_characters"] = document.characters
+        if document.error is not None:
+            answer["error_message"] = document.error
+        return JSONResponse(answer)
+
+    @router.post(
+        "/document/{identifier}/result",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}},
+        openapi_extra=body(KeyFields, *_FORMS),
+        summary="Download a translated document, once",
+    )
+    async def result(request: Request, identifier: str) -> Response:
+        fields = await context.fields(request, KeyFields)
+        _client(context, request, fields)
+        document = context.documents.find(identifier, fields.document_key)
+        if document.content is None:
+            raise ServiceError(503, "document: expected a translated document, found one that isn't yet", 1)
+        context.documents.remove(identifier)
+        return file_response(document.name, document.content)
+
+    return router
+
+
+def _client(context: Context, request: Request, fields: _Fields) -> Client:
+    """Return the client of a request; raises `ServiceError` (403, 429)."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return context.access.client(request, key.strip() if scheme.lower() == _SCHEME else fields.auth_key)
+
+
+def _code(code: str) -> str:
+    """Return what DeepL calls a source language: the code without region or script, in capitals."""
+    base = {"pb": "pt", "zt": "zh", "no": "nb"}.get(code, code)
+    return base.partition("-")[0].upper()

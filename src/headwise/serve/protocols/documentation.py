@@ -1,0 +1,72 @@
+"""The description of the interface at /docs: the OpenAPI document as a page, without scripts and other hosts."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from starlette.responses import HTMLResponse, Response
+
+_METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def routes(app: FastAPI) -> APIRouter:
+    """Return a router with the page about an application's interface."""
+    router = APIRouter()
+
+    @router.get("/docs", include_in_schema=False)
+    def documentation() -> Response:
+        return HTMLResponse(page(app.openapi()))
+
+    return router
+
+
+def page(description: dict[str, Any]) -> str:
+    """Return an OpenAPI document as HTML."""
+    parts: dict[str, list[str]] = {}
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            if method in _METHODS:
+                group = operation.get("tags", ["other"])[0]
+                parts.setdefault(group, []).append(_operation(path, method, operation))
+    schemas = description.get("components", {}).get("schemas", {})
+    title = escape(f"{description['info']['title']} {description['info']['version']}")
+    return "".join(
+        [
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}: HTTP interface</title>',
+            '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/css/base.css"></head>',
+            f'<body><main><h1>{title}: HTTP interface</h1><p><a href="/openapi.json">openapi.json</a></p>',
+            *(f"<h2>{escape(group)}</h2>{''.join(operations)}" for group, operations in parts.items()),
+            "<h2>Schemas</h2>",
+            *(
+                f'<details id="{escape(name)}"><summary>{escape(name)}</summary>{_json(schema)}</details>'
+                for name, schema in schemas.items()
+            ),
+            "</main></body></html>",
+        ]
+    )
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
+    """Return one operation as a closed section."""
+    rows = [
+        f"<tr><td><code>{escape(one['name'])}</code></td><td>{escape(one['in'])}</td><td>{_json(one['schema'])}</td></tr>"
+        for one in operation.get("parameters", [])
+    ]
+    bodies = [
+        f"<p>Body, <code>{escape(kind)}</code>:</p>{_json(content.get('schema', {}))}"
+        for kind, content in operation.get("requestBody", {}).get("content", {}).items()
+    ]
+    answers = [
+        f"<p><b>{escape(str(status))}</b> {escape(answer.get('description', ''))}</p>"
+        for status, answer in operation.get("responses", {}).items()
+    ]
+    summary = f"<code>{method.upper()} {escape(path)}</code> {escape(operation.get('summary', ''))}"
+    table = f"<table>{''.join(rows)}</table>" if rows else ""
+    return f"<details><summary>{summary}</summary>{table}{''.join(bodies)}{''.join(answers)}</details>"
+
+
+def _json(schema: Any) -> str:
+    return f"<pre>{escape(json.dumps(schema, indent=2, ensure_ascii=False))}</pre>"

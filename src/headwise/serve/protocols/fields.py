@@ -1,0 +1,91 @@
+"""Fields of a request, in JSON, in a form or in the address, and whether its client is still there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar, get_origin
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, QueryParams, UploadFile
+
+from headwise.serve.request_queue import ClientGone
+from headwise.serve.translation.limits import ServiceError
+
+_MOST_FIELDS = 1_000
+_SHOWN = 60  # characters of a field's name, which the client chooses
+Fields = TypeVar("Fields", bound=BaseModel)
+T = TypeVar("T")
+
+
+async def read_fields(request: Request, model: type[Fields], *, most: int) -> Fields:
+    """Return the fields of a request, from its address and its body: a JSON object or a form.
+
+    `most` are the most bytes of a field. Raises `ServiceError` (400) naming the first field that is missing or wrong.
+    """
+    values = _from_pairs(request.query_params, model)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
+        values |= _from_pairs(form, model)
+    elif await request.body():
+        content = await request.json()
+        if not isinstance(content, dict):
+            raise ServiceError(400, f"request: expected a JSON object, found a {type(content).__name__}")
+        values |= content
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first, *others = error.errors(include_input=False, include_url=False)
+        raise ServiceError(400, describe(first["loc"], first["msg"], len(others))) from None
+
+
+def describe(location: tuple[int | str, ...], message: str, others: int) -> str:
+    """Return one sentence about a wrong field, without its value, which may be a text."""
+    name = ".".join(str(part)[:_SHOWN] for part in location) or "request"
+    more = f" (and {others} more)" if others else ""
+    message = message.removeprefix("Value error, ")
+    return f"{name}: {message[:1].lower()}{message[1:]}{more}"
+
+
+def _from_pairs(pairs: FormData | QueryParams, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a form or an address; those of a list occur several times."""
+    values: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if key not in pairs:
+            continue
+        several = get_origin(field.annotation) is list
+        found = [one for one in pairs.getlist(key) if not isinstance(one, UploadFile)]
+        if found:
+            values[key] = found if several else found[-1]
+    return values
+
+
+async def uploaded(request: Request, name: str = "file") -> tuple[str, bytes]:
+    """Return the name and content of the file of a form; raises `ServiceError` (400)."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    file = (await request.form()).get(name) if kind == "multipart/form-data" else None
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise ServiceError(400, f"{name}: expected a file in multipart/form-data, found none")
+    return file.filename, await file.read()
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await work; cancel it when the client leaves, and raise `ClientGone`. The body must have been read."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,278 @@
+"""LibreTranslate's protocol, as its clients speak it: https://docs.libretranslate.com, version 1.7.
+
+    POST /translate          texts
+    POST /translate_file     a file; GET /download_file/… returns its translation
+    POST /detect             the language of a text
+    POST /suggest            a better translation, which is refused: nothing is learned from it
+    GET  /languages          the languages
+    GET  /frontend/settings  limits
+    GET  /health             whether the server is alive
+
+Fields are in JSON or in a form; an error is `{"error": "one sentence"}`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from headwise.config.languages import language_name
+from headwise.serve.protection.bodies import CheckedRoute
+from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.description import body, error_answers
+from headwise.serve.protocols.fields import uploaded
+from headwise.serve.translation.detection import Detected, detect
+from headwise.serve.translation.documents import FORMATS
+from headwise.serve.translation.limits import ServiceError
+from headwise.serve.translation.service import Job, Translated
+
+_FORMS = ("application/json", "application/x-www-form-urlencoded")
+Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
+ApiKey = Annotated[str, Field(max_length=200)]
+
+
+class TranslateFields(BaseModel):
+    """Texts to translate."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: str | list[str] = Field(examples=["A man rides a horse."])
+    source: Language = Field(description="A language code, or auto to detect it.")
+    target: Language = Field(examples=["de"])
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Field(ge=0)] = 0
+    api_key: ApiKey | None = None
+
+
+class DetectFields(BaseModel):
+    """A text whose language is unknown."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: str = Field(examples=["Ein Mann reitet."])
+    api_key: ApiKey | None = None
+
+
+class FileFields(BaseModel):
+    """The fields beside a file."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    source: Language
+    target: Language
+    api_key: ApiKey | None = None
+
+
+class SuggestFields(BaseModel):
+    """A suggested translation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: str
+    s: str
+    source: Language
+    target: Language
+    api_key: ApiKey | None = None
+
+
+class Detection(BaseModel):
+    """A language and a confidence from 0 to 100."""
+
+    confidence: float
+    language: str
+
+
+class TranslateAnswer(BaseModel):
+    """The translations; lists where the texts were a list."""
+
+    translatedText: str | list[str]
+    detectedLanguage: Detection | list[Detection] | None = None
+    alternatives: list[str] | list[list[str]] | None = None
+
+
+class LanguageAnswer(BaseModel):
+    """A language and what it is translated to."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class FileAnswer(BaseModel):
+    """The address of a translated file."""
+
+    translatedFileUrl: str
+
+
+class HealthAnswer(BaseModel):
+    """`ok`."""
+
+    status: str
+
+
+def routes(context: Context) -> APIRouter:
+    """Return a router with LibreTranslate's endpoints."""
+    router = APIRouter(route_class=CheckedRoute, tags=["LibreTranslate"], responses=error_answers("error"))
+    models = context.service.models
+
+    @router.post(
+        "/translate",
+        response_model=TranslateAnswer,
+        openapi_extra=body(TranslateFields, *_FORMS),
+        summary="Translate texts",
+    )
+    async def translate(request: Request) -> Response:
+        fields = await context.fields(request, TranslateFields)
+        client = context.access.client(request, fields.api_key)
+        texts = [fields.q] if isinstance(fields.q, str) else fields.q
+        if fields.format == "html":
+            raise ServiceError(
+                400, "format: expected text, found html, which this server can't translate yet"
+            )
+        if fields.alternatives > context.limits.alternatives:
+            raise ServiceError(
+                400,
+                f"alternatives: expected at most {context.limits.alternatives}, found {fields.alternatives}",
+            )
+        job = Job(
+            texts,
+            fields.target,
+            None if fields.source == "auto" else fields.source,
+            options={"n_best": fields.alternatives + 1} if fields.alternatives else {},
+            client=client.name,
+        )
+        found = await context.translate(request, client, job)
+        answer = _answer(found, fields)
+        return JSONResponse(
+            {key: value if isinstance(fields.q, list) else value[0] for key, value in answer.items()}
+        )
+
+    @router.post(
+        "/detect",
+        response_model=list[Detection],
+        openapi_extra=body(DetectFields, *_FORMS),
+        summary="Detect a text's language among those that are served",
+    )
+    async def detection(request: Request) -> Response:
+        fields = await context.fields(request, DetectFields)
+        client = context.access.client(request, fields.api_key)
+        context.charge(request, client, [fields.q])
+        return JSONResponse([_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})])
+
+    @router.get("/languages", response_model=list[LanguageAnswer], summary="List the languages")
+    async def languages() -> Response:
+        codes = sorted({*models.sources, *models.targets})
+        return JSONResponse(
+            [
+                {"code": code, "name": language_name(code), "targets": models.targets_of(code)}
+                for code in codes
+            ]
+        )
+
+    @router.get("/frontend/settings", response_model=dict[str, Any], summary="List the limits")
+    async def settings() -> Response:
+        source = models.sources[0] if models.sources else "en"
+        target = next(iter(models.targets_of(source)), source)
+        return JSONResponse(
+            {
+                "charLimit": context.limits.characters,
+                "frontendTimeout": 500,
+                "apiKeys": context.access.needs_key,
+                "keyRequired": context.access.needs_key,
+                "suggestions": False,
+                "filesTranslation": True,
+                "supportedFilesFormat": list(FORMATS),
+                "language": {
+                    "source": {"code": source, "name": language_name(source)},
+                    "target": {"code": target, "name": language_name(target)},
+                },
+            }
+        )
+
+    @router.get("/health", response_model=HealthAnswer, summary="Say that the server is alive")
+    async def health() -> Response:
+        return JSONResponse({"status": "ok"})
+
+    @router.post(
+        "/suggest", openapi_extra=body(SuggestFields, *_FORMS), summary="Suggest a translation (refused)"
+    )
+    async def suggest(request: Request) -> Response:
+        fields = await context.fields(request, SuggestFields)
+        context.access.client(request, fields.api_key)
+        raise ServiceError(403, "suggestions are disabled on this server")
+
+    @router.post(
+        "/translate_file",
+        response_model=FileAnswer,
+        openapi_extra=body(FileFields, "multipart/form-data", file=True),
+        summary="Translate a file",
+    )
+    async def translate_file(request: Request) -> Response:
+        fields = await context.fields(request, FileFields)
+        client = context.access.client(request, fields.api_key)
+        name, content = await uploaded(request)
+        text = context.documents.read(name, content)
+        source = None if fields.source == "auto" else fields.source
+        job = Job([text], fields.target, source, client=client.name)
+        context.check_languages(job)
+        context.charge(request, client, [text])
+        identifier, document = context.documents.start(name, text, job)
+        assert document.task is not None
+        try:
+            await context.while_connected(request, _finished(document.task))
+        except BaseException:
+            document.task.cancel()
+            context.documents.remove(identifier)
+            raise
+        if document.error is not None:
+            context.documents.remove(identifier)
+            raise ServiceError(document.error_status, document.error)
+        path = f"{identifier}.{document.key}.{document.name}"
+        return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=path))})
+
+    @router.get(
+        "/download_file/{name}",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}},
+        summary="Download a translated file",
+    )
+    async def download_file(name: str) -> Response:
+        identifier, _, rest = name.partition(".")
+        document = context.documents.find(identifier, rest.partition(".")[0])
+        if document.content is None:
+            raise ServiceError(404, "file: expected a translated file, found none")
+        return file_response(document.name, document.content)
+
+    return router
+
+
+async def _finished(task: Any) -> None:
+    await task
+
+
+def file_response(name: str, content: bytes) -> Response:
+    """Return a file to be saved under a name."""
+    ascii_name = name.encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
+    return Response(
+        content,
+        media_type="text/plain; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{ascii_name}"'},
+    )
+
+
+def _answer(found: list[Translated], fields: TranslateFields) -> dict[str, list[Any]]:
+    answer: dict[str, list[Any]] = {"translatedText": [one.text for one in found]}
+    if fields.source == "auto":
+        answer["detectedLanguage"] = [_detection(one.detected or Detected(one.source, 0.0)) for one in found]
+    if fields.alternatives:
+        answer["alternatives"] = [one.alternatives for one in found]
+    if any(len(one.models) > 1 for one in found):
+        answer["pivotLanguage"] = [one.pivot for one in found]
+    return answer
+
+
+def _detection(detected: Detected) -> dict[str, Any]:
+    return {"confidence": round(100 * detected.confidence, 1), "language": detected.language}

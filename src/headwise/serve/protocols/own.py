@@ -1,0 +1,291 @@
+"""Headwise's own protocol: everything that its models can tell about a translation.
+
+    POST /v1/translate         texts, with several translations of each, scores, alignments and prefixes
+    POST /v1/translate/stream  one text, sentence by sentence, as server-sent events
+    POST /v1/score             the log-probabilities of given translations
+    GET  /v1/models            the models
+
+`Authorization: Bearer KEY` or `X-API-Key: KEY` has the key, and an error is `{"error": "one sentence"}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from headwise.decoding.outputs import Output, Translation
+from headwise.errors import HeadwiseError
+from headwise.serve.protection.bodies import CheckedRoute
+from headwise.serve.protocols.access import Client
+from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.description import error_answers
+from headwise.serve.requests import MOST_BEAM
+from headwise.serve.translation.limits import ServiceError
+from headwise.serve.translation.segments import Mode
+from headwise.serve.translation.service import Job, Translated
+
+Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
+Name = Annotated[str, Field(max_length=200, description="A model's name, in place of the languages.")]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    source: Language | None = Field(None, description="The texts' language; detected if it isn't given.")
+    target: Language | None = Field(None, description="The language to translate to.")
+    model: Name | None = None
+
+    def target_or_none(self) -> str:
+        """Return the target language; raises `ServiceError` (400) without one and without a model."""
+        if self.model is None and self.target is None:
+            raise ServiceError(
+                400, "target: expected a language code, or a model's name in model, found neither"
+            )
+        return self.target or ""
+
+
+class _Search(_Request):
+    beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] | None = Field(None, description="By default the run's.")
+    alpha: Annotated[float, Field(ge=0, le=5)] | None = Field(None, description="By default the run's.")
+    split: Mode = Field("all", description="Where sentences end: at line ends and punctuation, or not.")
+
+    def options(self) -> dict[str, Any]:
+        """Return the search options that differ from the run's."""
+        return {name: value for name in ("beam", "alpha") if (value := getattr(self, name)) is not None}
+
+
+class TranslateRequest(_Search):
+    """Translate texts."""
+
+    texts: list[str] = Field(examples=[["A man rides a horse."]])
+    n_best: Annotated[int, Field(ge=1, le=MOST_BEAM)] = 1
+    scores: bool = Field(False, description="Add the sentences' outputs with their log-probabilities.")
+    alignments: bool = Field(False, description="Add the sentences' outputs with their word alignments.")
+    prefixes: list[str] | None = Field(None, description="For each text how its translation begins.")
+
+
+class StreamRequest(_Search):
+    """Translate one text, sentence by sentence."""
+
+    text: str = Field(examples=["A man rides a horse. Two dogs are playing."])
+
+
+class ScoreRequest(_Request):
+    """Score given translations."""
+
+    sources: list[str] = Field(examples=[["A man rides a horse."]])
+    targets: list[str] = Field(examples=[["Ein Mann reitet ein Pferd."]])
+    alpha: Annotated[float, Field(ge=0, le=5)] | None = None
+
+
+class OutputAnswer(BaseModel):
+    """One output of a sentence; log-probabilities are natural logarithms, links (source, target) words from 0."""
+
+    text: str
+    log_probability: float
+    score: float
+    pieces: list[str]
+    token_log_probabilities: list[float]
+    alignment: list[tuple[int, int]] | None = None
+
+
+class SentenceAnswer(BaseModel):
+    """A sentence and its outputs, best first."""
+
+    source: str
+    outputs: list[OutputAnswer]
+
+
+class TranslationAnswer(BaseModel):
+    """The translation of a text; `pivot` is the language between two models, `confidence` that of the detection."""
+
+    text: str
+    alternatives: list[str]
+    source: str
+    confidence: float | None
+    models: list[str]
+    pivot: str | None
+    sentences: list[SentenceAnswer] | None = None
+
+
+class TranslateAnswer(BaseModel):
+    """The translations, in the texts' order."""
+
+    translations: list[TranslationAnswer]
+
+
+class ScoreAnswer(BaseModel):
+    """The scores, in the texts' order."""
+
+    scores: list[OutputAnswer]
+
+
+class ModelAnswer(BaseModel):
+    """A model."""
+
+    name: str
+    source: str
+    target: str
+    engine: str
+    beam: int
+
+
+class ModelsAnswer(BaseModel):
+    """The models."""
+
+    models: list[ModelAnswer]
+
+
+def routes(context: Context) -> APIRouter:
+    """Return a router with Headwise's own endpoints."""
+    answers = error_answers("error", 422)
+    router = APIRouter(prefix="/v1", route_class=CheckedRoute, tags=["Headwise"], responses=answers)
+    service = context.service
+
+    @router.post("/translate", response_model=TranslateAnswer, summary="Translate texts")
+    async def translate(request: Request, body: TranslateRequest) -> Response:
+        client = _client(context, request)
+        options = body.options() | ({"n_best": body.n_best} if body.n_best > 1 else {})
+        job = Job(
+            body.texts,
+            body.target_or_none(),
+            body.source,
+            body.model,
+            body.split,
+            options,
+            body.prefixes,
+            body.alignments,
+            client.name,
+        )
+        if body.prefixes is not None:
+            if len(body.prefixes) != len(body.texts):
+                raise ServiceError(
+                    400,
+                    f"prefixes: expected one for each of the {len(body.texts)} texts, found {len(body.prefixes)}",
+                )
+            context.limits.check(body.prefixes)
+        found = await context.translate(request, client, job)
+        details = body.scores or body.alignments
+        return JSONResponse({"translations": [_translation(one, details) for one in found]})
+
+    @router.post(
+        "/translate/stream",
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}}},
+        summary="Translate a text, sentence by sentence",
+    )
+    async def stream(request: Request, body: StreamRequest) -> Response:
+        client = _client(context, request)
+        job = Job(
+            [body.text],
+            body.target_or_none(),
+            body.source,
+            body.model,
+            body.split,
+            body.options(),
+            client=client.name,
+        )
+        context.check_languages(job)
+        context.charge(request, client, [body.text])
+        events = service.stream(job)
+        first = await anext(events)  # so that a refusal has its status
+        return StreamingResponse(_events(first, events), media_type="text/event-stream")
+
+    @router.post("/score", response_model=ScoreAnswer, summary="Score given translations")
+    async def score(request: Request, body: ScoreRequest) -> Response:
+        client = _client(context, request)
+        if len(body.sources) != len(body.targets):
+            raise ServiceError(
+                400,
+                f"targets: expected one for each of the {len(body.sources)} sources, found {len(body.targets)}",
+            )
+        if body.model is None and body.source is None:
+            raise ServiceError(
+                400, "source: expected a language code, or a model's name in model, found neither"
+            )
+        job = Job(body.sources, body.target_or_none(), body.source, body.model)
+        route = service.route_of(job, service.source_of(job, "")[0])
+        if len(route) > 1:
+            raise ServiceError(
+                400, "target: expected a language of one model, found one that two translate to"
+            )
+        context.limits.check(body.targets)
+        context.charge(request, client, body.sources)
+        outputs = await context.while_connected(
+            request, service.score(route[0], body.sources, body.targets, body.alpha)
+        )
+        return JSONResponse({"scores": [_output(output) for output in outputs]})
+
+    @router.get("/models", response_model=ModelsAnswer, summary="List the models")
+    async def models(request: Request) -> Response:
+        _client(context, request)
+        entries = [
+            {
+                "name": model.name,
+                "source": model.source,
+                "target": model.target,
+                "engine": model.translator.engine,
+                "beam": model.translator.options.beam,
+            }
+            for model in service.models.all
+        ]
+        return JSONResponse({"models": entries})
+
+    return router
+
+
+def _client(context: Context, request: Request) -> Client:
+    """Return the client of a request; raises `ServiceError` (403, 429)."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    bearer = key.strip() if scheme.lower() == "bearer" else None
+    return context.access.client(request, bearer or request.headers.get("x-api-key"))
+
+
+async def _events(first: tuple[str, dict[str, Any]], rest: AsyncIterator[Any]) -> AsyncIterator[str]:
+    """Yield server-sent events; an error after the first of them is an event, too."""
+    yield _event(*first)
+    try:
+        async for kind, data in rest:
+            yield _event(kind, data)
+    except (ServiceError, HeadwiseError) as error:
+        yield _event("error", {"error": str(error)})
+
+
+def _event(kind: str, data: dict[str, Any]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def _translation(found: Translated, details: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "text": found.text,
+        "alternatives": found.alternatives,
+        "source": found.source,
+        "confidence": None if found.detected is None else found.detected.confidence,
+        "models": [model.name for model in found.models],
+        "pivot": found.pivot,
+    }
+    if details:
+        answer["sentences"] = [_sentence(sentence) for sentence in found.sentences]
+    return answer
+
+
+def _sentence(sentence: Translation) -> dict[str, Any]:
+    return {"source": sentence.source, "outputs": [_output(output) for output in sentence.outputs]}
+
+
+def _output(output: Output) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "text": output.text,
+        "log_probability": output.log_probability,
+        "score": output.score,
+        "pieces": list(output.pieces),
+        "token_log_probabilities": list(output.token_log_probabilities),
+    }
+    if output.alignment is not None:
+        answer["alignment"] = [list(link) for link in output.alignment]
+    return answer

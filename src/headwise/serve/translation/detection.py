@@ -1,0 +1,47 @@
+"""Detection of a text's language by py3langid, whose model is in its package."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+_READ = 2_000  # characters; more don't change the result
+_LEAST = 0.01  # probability of a language that is reported besides the first
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A language and its probability, from 0 to 1."""
+
+    language: str
+    confidence: float
+
+
+@functools.cache
+def _identifier() -> LanguageIdentifier:
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def detect(text: str, among: Collection[str] = ()) -> list[Detected]:
+    """Return the probable languages of a text, best first; empty where it has no letters.
+
+    Of several languages in `among` that the model knows, one is chosen: their probabilities add up to 1 then.
+    """
+    if not any(map(str.isalpha, text)):
+        return []
+    identifier = _identifier()
+    candidates = set(among) & set(identifier.labels)
+    ranked = [
+        (code, share) for code, share in identifier.rank(text[:_READ]) if code in candidates or not candidates
+    ]
+    total = sum(share for _, share in ranked)
+    found = [Detected(code, share / total) for code, share in ranked]
+    return [one for number, one in enumerate(found) if number == 0 or one.confidence >= _LEAST]
+
+
+def preload() -> None:
+    """Read the model now, so that the first request doesn't wait for it."""
+    _identifier()

@@ -1,0 +1,104 @@
+"""The models that are served, by their languages, and the way from one language to another."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterable
+
+from headwise.decoding.scheduler import Scheduler
+from headwise.decoding.translator import SYMBOLS, Translator
+from headwise.serve.translation.limits import ServiceError
+
+_PREFERRED_PIVOT = "en"
+# Other codes of the same language: Argos Translate's, Norwegian's, and those of DeepL's scripts and regions.
+_SAME = {"no": "nb", "nb": "no", "zh-hans": "zh", "zh-hant": "zt", "zh-tw": "zt", "pt-br": "pb"}
+
+
+class Model:
+    """A loaded translation run, its languages, and the scheduler of its sentences.
+
+    `reading` is held while `reader` scores or aligns: it records attention in a PyTorch model of its own.
+    """
+
+    def __init__(self, name: str, source: str, target: str, translator: Translator) -> None:
+        self.name, self.source, self.target, self.translator = name, source, target, translator
+        self.scheduler = Scheduler(translator.search_model, SYMBOLS, batch_tokens=translator.batch_tokens)
+        self.reading = asyncio.Lock()
+
+    @functools.cached_property
+    def reader(self) -> Translator:
+        """A translator with a PyTorch model of its own, made at the first use."""
+        return self.translator.twin()
+
+
+class Models:
+    """The served models; of several for the same languages, the first is used unless another is named."""
+
+    def __init__(self, models: Iterable[Model]) -> None:
+        self.all = list(models)
+        self._by_pair: dict[tuple[str, str], Model] = {}
+        for model in self.all:
+            self._by_pair.setdefault((model.source, model.target), model)
+
+    @property
+    def sources(self) -> list[str]:
+        """Codes of the languages that are translated from, in alphabetical order."""
+        return sorted({source for source, _ in self._by_pair})
+
+    @property
+    def targets(self) -> list[str]:
+        """Codes of the languages that are translated to, in alphabetical order."""
+        return sorted({target for _, target in self._by_pair})
+
+    def targets_of(self, source: str) -> list[str]:
+        """Return the languages that a language is translated to, directly or over another one."""
+        direct = {target for first, target in self._by_pair if first == source}
+        further = {target for first, target in self._by_pair if first in direct and target != source}
+        return sorted(direct | further)
+
+    def named(self, name: str) -> Model:
+        """Return a model by its name; raises `ServiceError` (400)."""
+        for model in self.all:
+            if model.name == name:
+                return model
+        known = ", ".join(model.name for model in self.all) or "none"
+        raise ServiceError(400, f"model: expected one of {known}, found {name[:80]!r}")
+
+    def route(self, source: str, target: str) -> list[Model]:
+        """Return the models from a language to another: one, or two over a common language.
+
+        Raises `ServiceError` (400) where a language or the pair isn't served.
+        """
+        first, last = self._known(source, self.sources, "source"), self._known(target, self.targets, "target")
+        if (first, last) in self._by_pair:
+            return [self._by_pair[first, last]]
+        pivots = sorted(
+            (middle for start, middle in self._by_pair if start == first and (middle, last) in self._by_pair),
+            key=lambda code: (code != _PREFERRED_PIVOT, code),
+        )
+        if not pivots:
+            known = ", ".join(self.targets_of(first))
+            raise ServiceError(400, f"target: expected one of {known} for source {first}, found {last}")
+        return [self._by_pair[first, pivots[0]], self._by_pair[pivots[0], last]]
+
+    def source(self, code: str) -> str:
+        """Return the served source language that a code means; raises `ServiceError` (400)."""
+        return self._known(code, self.sources, "source")
+
+    def target(self, code: str) -> str:
+        """Return the served target language that a code means; raises `ServiceError` (400)."""
+        return self._known(code, self.targets, "target")
+
+    @staticmethod
+    def _known(code: str, served: list[str], what: str) -> str:
+        """Return the served code that is meant: itself, a synonym, or the language without its region."""
+        lower = code.lower().replace("_", "-")
+        by_lower = {one.lower(): one for one in served}
+        base = lower.partition("-")[0]
+        for candidate in (lower, _SAME.get(lower), base, _SAME.get(base)):
+            if candidate in by_lower:
+                return by_lower[candidate]
+        raise ServiceError(
+            400, f"{what}: expected one of {', '.join(served) or 'no language'}, found {code[:40]!r}"
+        )

@@ -1,0 +1,85 @@
+"""From a text to sentences and back: what lies between sentences is kept as it is.
+
+Line ends, indentation, list markers and lines without letters are never translated. Sentence ends are found by
+sentencex, the splitter of Wikimedia's translation tools, with rules for each of its languages and for their fallbacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import sentencex
+
+from headwise.decoding.splitting import join_texts
+
+Mode = Literal["all", "punctuation", "none"]
+
+_LINE_ENDS = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
+_BULLET = re.compile(r"\s*(?:[-*+•‣▪◦–—·]|\w\)|\(\w{1,3}\)|\d{1,3}\))\s+")
+_NUMBER = re.compile(r"\s*\d{1,3}(?:\.\d{1,3})*\.?\s+")  # a list if several lines begin so, else "1. Mai"
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The sentences of a text, and what stands before, between and after them: one more than there are sentences."""
+
+    sentences: tuple[str, ...]
+    between: tuple[str, ...]
+
+    def join(self, translations: Sequence[str]) -> str:
+        """Return the text with translations in place of the sentences.
+
+        Where sentences follow each other without a space, as in Japanese, their translations are separated by one if
+        their script has spaces.
+        """
+        joined = self.between[0]
+        for number, translation in enumerate(translations):
+            if number and not self.between[number]:
+                joined = join_texts([joined, translation])
+            else:
+                joined += translation
+            if number + 1 < len(translations):
+                joined += self.between[number + 1]
+        return joined + (self.between[-1] if translations else "")
+
+
+def segment(text: str, language: str, mode: Mode = "all") -> Segments:
+    """Split a text at line ends and sentence ends, at sentence ends only, or not at all."""
+    sentences: list[str] = []
+    between = [""]
+    for part in _parts(text, language, mode):
+        core = part.strip()
+        if not any(map(str.isalpha, core)):
+            between[-1] += part
+            continue
+        start = part.index(core)
+        between[-1] += part[:start]
+        sentences.append(core)
+        between.append(part[start + len(core) :])
+    return Segments(tuple(sentences), tuple(between))
+
+
+def _parts(text: str, language: str, mode: Mode) -> list[str]:
+    """Return consecutive parts of the text, each with at most one sentence."""
+    if mode == "none":
+        return [text]
+    if mode == "punctuation":
+        return _sentences(text, language)
+    lines = _LINE_ENDS.split(text)
+    numbered = sum(_NUMBER.match(line) is not None for line in lines) > 1
+    parts: list[str] = []
+    for line in lines:
+        marker = _BULLET.match(line) or (numbered and _NUMBER.match(line)) or None
+        end = marker.end() if marker else 0
+        parts += [line[:end], *_sentences(line[end:], language)]
+    return parts
+
+
+def _sentences(text: str, language: str) -> list[str]:
+    if not text.strip():
+        return [text]
+    sentences = sentencex.segment(language.partition("-")[0].lower(), text)
+    return sentences if "".join(sentences) == text else [text]

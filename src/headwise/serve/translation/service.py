@@ -1,0 +1,353 @@
+"""The service: texts are split, all their sentences are submitted at once, and the translations are joined.
+
+    texts → language → models (one, or two over a common language) → sentences → scheduler → texts
+
+A request is refused before it is computed where it is too long or too much waits; a request that was accepted is
+finished, unless its deadline passes or its client leaves, in which case its sentences are removed from the scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from headwise.decoding.beam.hypothesis import Hypothesis
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.outputs import Output, Translation
+from headwise.decoding.sentences import EncodedSentences
+from headwise.serve.translation.detection import Detected, detect
+from headwise.serve.translation.limits import ServiceError, ServiceLimits
+from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.segments import Mode, Segments, segment
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a request asks for.
+
+    Attributes:
+        texts: the texts.
+        target: the language to translate to.
+        source: the texts' language; None to detect it, for each text.
+        model: the name of the model to use, whatever the languages.
+        mode: where texts are split into sentences.
+        options: changed search options, such as beam and n_best.
+        prefixes: for each text the text with which its translation begins.
+        alignments: whether the outputs have word alignments.
+        client: whose request it is: clients share the scheduler fairly.
+    """
+
+    texts: list[str]
+    target: str
+    source: str | None = None
+    model: str | None = None
+    mode: Mode = "all"
+    options: dict[str, Any] = field(default_factory=dict)
+    prefixes: list[str] | None = None
+    alignments: bool = False
+    client: str = ""
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The translation of a text.
+
+    Attributes:
+        text: the best translation.
+        alternatives: further ones, without doubles: the sentences' hypotheses rank by rank.
+        source: its language, as given or detected.
+        detected: what was detected; None where the language was given.
+        models: the models that were used, in order.
+        sentences: the sentences with all their outputs, by the last of the models.
+    """
+
+    text: str
+    alternatives: list[str]
+    source: str
+    detected: Detected | None
+    models: list[Model]
+    sentences: list[Translation]
+
+    @property
+    def pivot(self) -> str | None:
+        """The language between source and target, if there is no model for the two."""
+        return self.models[0].target if len(self.models) > 1 else None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be done with a text."""
+
+    source: str
+    detected: Detected | None
+    models: list[Model]
+    segments: Segments
+
+
+class Service:
+    """Translates the texts of any number of requests at once."""
+
+    def __init__(self, models: Models, limits: ServiceLimits | None = None) -> None:
+        self.models, self.limits = models, limits or ServiceLimits()
+        self._accepted = 0  # sentences that are submitted and not finished
+        self.closing = False
+
+    @property
+    def accepted(self) -> int:
+        """Number of the sentences that were accepted and aren't finished yet."""
+        return self._accepted
+
+    def source_of(self, job: Job, text: str) -> tuple[str, Detected | None]:
+        """Return a text's language and what was detected; raises `ServiceError` (400)."""
+        if job.model is not None:
+            return self.models.named(job.model).source, None
+        if job.source is not None:
+            return self.models.source(job.source), None
+        sources = self.models.sources
+        found = detect(text, sources)
+        language = next((one for one in found if one.language in sources), Detected(sources[0], 0.0))
+        return language.language, language
+
+    def route_of(self, job: Job, source: str) -> list[Model]:
+        """Return the models that a job needs for a language; raises `ServiceError` (400)."""
+        return (
+            [self.models.named(job.model)] if job.model is not None else self.models.route(source, job.target)
+        )
+
+    async def translate(self, job: Job) -> list[Translated]:
+        """Translate the texts of a request.
+
+        Raises `ServiceError` for a request that is refused or too late, and `HeadwiseError` for a wrong option.
+        """
+        self.limits.check(job.texts)
+        async with _Deadline(self.limits.seconds):
+            return await self._translate(job)
+
+    async def translate_document(self, job: Job) -> list[Translated]:
+        """Translate as `translate` does, within the deadline of documents."""
+        self.limits.check(job.texts)
+        async with _Deadline(self.limits.document_seconds):
+            return await self._translate(job)
+
+    async def stream(self, job: Job) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Translate one text; yield `sentence` with its number, source and translation in order, then `end`.
+
+        `end` has the whole text, the models' names and the pivot language. Raises as `translate`, before the first
+        sentence or between two.
+        """
+        self.limits.check(job.texts)
+        end = time.monotonic() + self.limits.seconds
+        (text,) = job.texts
+        plan = await run_in_threadpool(self._plan, job, text)
+        sentences = plan.segments.sentences
+        translated: list[str] = []
+        with self._accepting([plan]):
+            tasks = [
+                asyncio.ensure_future(self._through(plan.models, [sentence], job, None))
+                for sentence in sentences
+            ]
+            try:
+                for number, task in enumerate(tasks):
+                    async with _Deadline(end - time.monotonic()):
+                        (translation,) = await task
+                    translated.append(translation.text)
+                    yield (
+                        "sentence",
+                        {"number": number, "source": sentences[number], "text": translation.text},
+                    )
+                pivot = plan.models[0].target if len(plan.models) > 1 else None
+                whole = {"text": plan.segments.join(translated), "source": plan.source}
+                yield "end", {**whole, "models": [model.name for model in plan.models], "pivot": pivot}
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def score(
+        self, model: Model, sources: Sequence[str], targets: Sequence[str], alpha: float | None
+    ) -> list[Output]:
+        """Return the log-probabilities of given translations, one request at a time.
+
+        Raises as `Translator.score`, and `ServiceError` where the server is busy or the deadline passes.
+        """
+        self._check_queue([model], len(sources))
+        async with _Deadline(self.limits.seconds), model.reading:
+            return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
+
+    async def close(self) -> None:
+        """Finish what was accepted, and end the schedulers."""
+        self.closing = True
+        for model in self.models.all:
+            await asyncio.to_thread(partial(model.scheduler.close, finish=True))
+
+    # ------------------------------------------------------------------------------------------------ one request
+
+    async def _translate(self, job: Job) -> list[Translated]:
+        plans = await run_in_threadpool(lambda: [self._plan(job, text) for text in job.texts])
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for index, plan in enumerate(plans):
+            groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
+        with self._accepting(plans):
+            translated = await _all(
+                [
+                    self._group(
+                        job, plans[indices[0]].models, [plans[index].segments for index in indices], indices
+                    )
+                    for indices in groups.values()
+                ]
+            )
+        results: dict[int, Translated] = {}
+        for indices, translations in zip(groups.values(), translated, strict=True):
+            for index, sentences in zip(indices, translations, strict=True):
+                plan = plans[index]
+                text, *others = _joined(plan.segments, sentences)
+                results[index] = Translated(text, others, plan.source, plan.detected, plan.models, sentences)
+        return [results[index] for index in range(len(job.texts))]
+
+    def _plan(self, job: Job, text: str) -> _Plan:
+        """Find a text's language, models and sentences; raises `ServiceError` (400)."""
+        source, detected = self.source_of(job, text)
+        return _Plan(source, detected, self.route_of(job, source), segment(text, source, job.mode))
+
+    @contextmanager
+    def _accepting(self, plans: Sequence[_Plan]) -> Iterator[None]:
+        """Count the sentences of a request until they are finished; raises `ServiceError` (429, 503)."""
+        sentences = sum(len(plan.segments.sentences) for plan in plans)
+        self._check_queue([model for plan in plans for model in plan.models], sentences)
+        self._accepted += sentences
+        try:
+            yield
+        finally:
+            self._accepted -= sentences
+
+    async def _group(
+        self, job: Job, models: list[Model], segmented: list[Segments], indices: list[int]
+    ) -> list[list[Translation]]:
+        """Translate the sentences of texts that take the same way; return those of each text."""
+        sentences = [sentence for segments in segmented for sentence in segments.sentences]
+        prefixes = None
+        if job.prefixes is not None:  # the first sentence of a text gets its prefix
+            prefixes = [
+                job.prefixes[index] if number == 0 else ""
+                for index, segments in zip(indices, segmented, strict=True)
+                for number in range(len(segments.sentences))
+            ]
+        translations = iter(await self._through(models, sentences, job, prefixes))
+        return [[next(translations) for _ in segments.sentences] for segments in segmented]
+
+    async def _through(
+        self, models: list[Model], sentences: Sequence[str], job: Job, prefixes: list[str] | None
+    ) -> list[Translation]:
+        """Translate sentences by each of the models in turn; the last one gets the job's options and prefixes."""
+        for model in models[:-1]:
+            options = model.translator.options_with(n_best=1)
+            found = await self._search(model, sentences, options, None, job.client, alignments=False)
+            sentences = [translation.text for translation in found]
+        last = models[-1]
+        changes = dict(job.options)
+        if "n_best" in changes:  # as many need as wide a beam
+            changes.setdefault("beam", max(last.translator.options.beam, changes["n_best"]))
+        options = last.translator.options_with(None, **changes)
+        return await self._search(last, sentences, options, prefixes, job.client, alignments=job.alignments)
+
+    async def _search(
+        self,
+        model: Model,
+        sentences: Sequence[str],
+        options: SearchOptions,
+        prefixes: list[str] | None,
+        client: str,
+        *,
+        alignments: bool,
+    ) -> list[Translation]:
+        translator = model.translator
+        encoded: EncodedSentences = await run_in_threadpool(
+            partial(translator.encode, sentences, options, prefixes=prefixes, split=True)
+        )
+        shortlist = translator.shortlist
+        futures = [
+            model.scheduler.submit(
+                source,
+                encoded.options,
+                client=client,
+                prefix=None if encoded.prefixes is None else encoded.prefixes[number],
+                allowed=None if shortlist is None else shortlist(source),
+            )
+            for number, source in enumerate(encoded.sources)
+        ]
+        try:
+            hypotheses: list[list[Hypothesis]] = await asyncio.gather(*map(asyncio.wrap_future, futures))
+        finally:
+            for future in futures:
+                future.cancel()  # has no effect on a finished one
+        if not alignments:
+            return await run_in_threadpool(partial(translator.translations, encoded, hypotheses))
+        async with model.reading:
+            return await run_in_threadpool(
+                lambda: model.reader.translations(encoded, hypotheses, alignments=True)
+            )
+
+    def _check_queue(self, models: Sequence[Model], sentences: int) -> None:
+        """Raise `ServiceError` where the server ends (503) or too much waits for some more sentences (429)."""
+        if self.closing:
+            raise ServiceError(503, "the server is shutting down", retry_after=5)
+        wait = max(map(_seconds_waiting, models))
+        too_many = self._accepted > 0 and self._accepted + sentences > self.limits.queue
+        if too_many or wait > self.limits.seconds / 2:
+            seconds = min(max(1, math.ceil(wait)), 60)
+            raise ServiceError(
+                429, f"the server is busy; try again in {seconds} seconds", retry_after=seconds
+            )
+
+
+class _Deadline:
+    """Context manager that raises `ServiceError` (504) in its block after some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(max(0.0, seconds))
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *error: object) -> bool | None:
+        try:
+            return await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
+        except TimeoutError:
+            raise ServiceError(
+                504, "the translation took longer than the server's deadline; send less text at once"
+            ) from None
+
+
+def _seconds_waiting(model: Model) -> float:
+    """Return an estimate of the seconds until what waits for a model is translated."""
+    load = model.scheduler.load
+    return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
+
+
+def _joined(segments: Segments, sentences: Sequence[Translation]) -> list[str]:
+    """Return the text's translations, rank by rank, without doubles; a sentence with fewer outputs repeats its last."""
+    ranks = max((len(sentence.outputs) for sentence in sentences), default=1)
+    texts = [
+        segments.join([one.outputs[min(rank, len(one.outputs) - 1)].text for one in sentences])
+        for rank in range(ranks)
+    ]
+    return list(dict.fromkeys(texts))
+
+
+async def _all(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await coroutines at once; if one fails, cancel the others."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,46 @@
+"""Runs with languages, and a real server that translates with them for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headwise.config import Config
+from headwise.serve.app import create_app
+from headwise.serve.production import Production, open_production
+from headwise.serve.runs import open_runs
+from headwise.serve.translation.limits import ServiceLimits
+from serve_sockets import serving
+from translator_run import make_run
+
+
+def make_pair(folder: Path, source: str, target: str, **options: Any) -> Path:
+    """Write a run with random weights for two languages, named after them."""
+    run = make_run(folder / f"{source}-{target}", **options)
+    config = Config.load(run / "config.yaml")
+    config.data.source_language, config.data.target_language = source, target
+    (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    return run
+
+
+def production_of(
+    runs: list[Path],
+    limits: ServiceLimits | None = None,
+    *,
+    say: Callable[[str], None] = lambda sentence: None,
+    **options: Any,
+) -> tuple[Any, Production]:
+    """Return the application that serves some runs, and its service."""
+    opened = open_runs(runs, "cpu")
+    production = open_production(opened, limits=limits, say=say, **options)
+    return create_app(opened, production=production), production
+
+
+@contextmanager
+def translating(runs: list[Path], limits: ServiceLimits | None = None, **options: Any) -> Iterator[str]:
+    """Serve runs on a port of the loopback interface; yield the address."""
+    app, _ = production_of(runs, limits, **options)
+    with serving(app) as port:
+        yield f"http://127.0.0.1:{port}"

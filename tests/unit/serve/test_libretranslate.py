@@ -1,0 +1,144 @@
+"""LibreTranslate's protocol, with its Python client and with curl."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+libretranslatepy = pytest.importorskip("libretranslatepy")
+
+import httpx
+
+from headwise.decoding.translator import Translator
+from headwise.serve.translation.limits import ServiceLimits
+from translation_server import make_pair, translating
+from translator_run import ENGLISH
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [make_pair(folder, "en", "de"), make_pair(folder, "de", "fr", seed=1)]
+
+
+@pytest.fixture(scope="module")
+def address(runs: list[Path]) -> Iterator[str]:
+    with translating(runs, ServiceLimits(characters=3_000, items=10)) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def translator(runs: list[Path]) -> Translator:
+    return Translator.load(runs[0], device="cpu")
+
+
+def post(address: str, path: str, **fields: Any) -> httpx.Response:
+    return httpx.post(f"{address}/{path}", json=fields, timeout=60)
+
+
+def test_its_client_translates_as_the_library(address: str, translator: Translator) -> None:
+    client = libretranslatepy.LibreTranslateAPI(address)
+    expected = translator.translate(ENGLISH[:1])[0].text
+    assert client.translate(ENGLISH[0], "en", "de") == expected
+    assert client.languages() == [
+        {"code": "de", "name": "German", "targets": ["fr"]},
+        {"code": "en", "name": "English", "targets": ["de", "fr"]},
+        {"code": "fr", "name": "French", "targets": []},
+    ]
+    best, *_ = client.detect("Die alte Frau liest eine Zeitung, und ihre Katze schläft.")
+    assert best["language"] == "de"
+    assert 50 < best["confidence"] <= 100
+
+
+def test_several_sentences_and_lists(address: str, translator: Translator) -> None:
+    one, two = (translation.text for translation in translator.translate(ENGLISH[:2]))
+    text = f"  {ENGLISH[0]} {ENGLISH[1]}\n\n- {ENGLISH[1]}\n"
+    answer = post(address, "translate", q=[text, ENGLISH[0]], source="en", target="de")
+    assert answer.json() == {"translatedText": [f"  {one} {two}\n\n- {two}\n", one]}
+
+
+def test_alternatives_are_the_beams_hypotheses(address: str, translator: Translator) -> None:
+    outputs = translator.translate(ENGLISH[:1], n_best=3)[0].outputs
+    answer = post(address, "translate", q=ENGLISH[0], source="en", target="de", alternatives=2).json()
+    assert [answer["translatedText"], *answer["alternatives"]] == list(dict.fromkeys(o.text for o in outputs))
+
+
+def test_a_language_is_detected(address: str) -> None:
+    answer = post(address, "translate", q=ENGLISH[2], source="auto", target="de").json()
+    assert answer["detectedLanguage"]["language"] == "en"
+    assert (
+        answer["translatedText"]
+        == post(address, "translate", q=ENGLISH[2], source="en", target="de").json()["translatedText"]
+    )
+
+
+def test_a_common_language_between_two_models(address: str, runs: list[Path], translator: Translator) -> None:
+    german = translator.translate(ENGLISH[:1])[0].text
+    french = Translator.load(runs[1], device="cpu").translate([german])[0].text
+    answer = post(address, "translate", q=ENGLISH[0], source="en", target="fr").json()
+    assert answer == {"translatedText": french, "pivotLanguage": "de"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "sentence"),
+    [
+        ({"source": "en", "target": "de"}, 400, "q: field required"),
+        ({"q": "a", "source": "xx", "target": "de"}, 400, "source: expected one of de, en, found 'xx'"),
+        ({"q": "a", "source": "en", "target": "xx"}, 400, "target: expected one of de, fr, found 'xx'"),
+        ({"q": "a", "source": "en", "target": "de", "format": "html"}, 400, "format: expected text"),
+        ({"q": "a", "source": "en", "target": "de", "alternatives": "many"}, 400, "alternatives: "),
+        ({"q": "a" * 3_001, "source": "en", "target": "de"}, 413, "at most 3,000 characters, found 3,001"),
+        ({"q": ["a"] * 11, "source": "en", "target": "de"}, 413, "at most 10 texts, found 11"),
+        ({"q": "\ud800", "source": "en", "target": "de"}, 400, "surrogate"),
+    ],
+)
+def test_wrong_fields(address: str, fields: dict[str, Any], status: int, sentence: str) -> None:
+    answer = httpx.post(
+        f"{address}/translate", content=json.dumps(fields), headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == status
+    assert list(answer.json()) == ["error"]
+    assert sentence in answer.json()["error"]
+
+
+def test_curl_as_in_its_documentation(address: str, translator: Translator, tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl")
+    expected = translator.translate(ENGLISH[:1])[0].text
+
+    def curl(*arguments: str) -> Any:
+        done = subprocess.run(["curl", "-sS", *arguments], capture_output=True, check=True, timeout=60)
+        return json.loads(done.stdout)
+
+    form = ["-d", f"q={ENGLISH[0]}", "-d", "source=en", "-d", "target=de"]
+    assert curl("-X", "POST", f"{address}/translate", *form) == {"translatedText": expected}
+    body = json.dumps({"q": ENGLISH[0], "source": "en", "target": "de", "format": "text", "api_key": ""})
+    json_type = ["-H", "Content-Type: application/json"]
+    assert curl("-X", "POST", f"{address}/translate", *json_type, "-d", body) == {"translatedText": expected}
+    file = tmp_path / "a text.txt"
+    file.write_text(f"{ENGLISH[0]}\n", encoding="utf-8")
+    fields = ["-F", f"file=@{file}", "-F", "source=en", "-F", "target=de"]
+    link = curl("-X", "POST", f"{address}/translate_file", *fields)["translatedFileUrl"]
+    assert link.startswith(f"{address}/download_file/")
+    assert httpx.get(link).text == f"{expected}\n"
+    assert httpx.get(link[:-40] + "0" * 40).status_code == 404
+
+
+def test_other_addresses(address: str) -> None:
+    assert httpx.get(f"{address}/health").json() == {"status": "ok"}
+    settings = httpx.get(f"{address}/frontend/settings").json()
+    assert (settings["charLimit"], settings["keyRequired"]) == (3_000, False)
+    refused = post(address, "suggest", q="a", s="b", source="en", target="de")
+    assert (refused.status_code, refused.json()) == (
+        403,
+        {"error": "suggestions are disabled on this server"},
+    )
+    page = httpx.get(f"{address}/")
+    assert page.headers["content-type"].startswith("text/html")
