@@ -16,10 +16,10 @@ from headwise.serve.server import listen, server
 
 
 @contextmanager
-def serving(app: ASGIApp, limits: Limits | None = None) -> Iterator[int]:
-    """Context manager that serves an application; yields the port."""
+def serving(app: ASGIApp, limits: Limits | None = None, finish: int = 3) -> Iterator[int]:
+    """Context manager that serves an application; yields the port. At the end, requests have `finish` seconds."""
     listener = listen("127.0.0.1", 0)
-    served = server(app, limits, log_level="critical")
+    served = server(app, limits, log_level="critical", finish=finish)
     thread = threading.Thread(target=served.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not served.started:

@@ -35,7 +35,7 @@ def test_given_languages_win_over_names() -> None:
 
 
 def test_a_code_has_the_form_of_one() -> None:
-    with pytest.raises(ConfigError, match="data.source_language: expected a language code such as en"):
+    with pytest.raises(ConfigError, match=r"data\.source_language: expected a language code such as en"):
         Config.from_tree({"data": {"source_language": "English!"}})
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
-deepl = pytest.importorskip("deepl")
+pytest.importorskip("deepl")
 
+import deepl
 import httpx
 
 from headwise.decoding.translator import Translator
@@ -96,7 +97,7 @@ def test_a_document(client: Any, translator: Translator, tmp_path: Path) -> None
         tmp_path / "in.txt", tmp_path / "out.txt", source_lang="EN", target_lang="DE"
     )
     assert (tmp_path / "out.txt").read_text(encoding="utf-8") == one
-    with pytest.raises(deepl.DocumentTranslationException, match=r"expected a name that ends with .txt"):
+    with pytest.raises(deepl.DeepLException, match=r"expected a name that ends with .txt"):
         client.translate_document(b"a", io.BytesIO(), filename="a.pdf", target_lang="DE")
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
-libretranslatepy = pytest.importorskip("libretranslatepy")
+pytest.importorskip("libretranslatepy")
 
 import httpx
+import libretranslatepy
 
 from headwise.decoding.translator import Translator
 from headwise.serve.translation.limits import ServiceLimits

@@ -186,12 +186,8 @@ def routes(context: Context) -> APIRouter:
             translations.append(entry)
         return JSONResponse({"translations": translations})
 
-    @router.api_route(
-        "/languages",
-        methods=["GET", "POST"],
-        response_model=list[LanguageAnswer],
-        summary="List the languages",
-    )
+    @router.get("/languages", response_model=list[LanguageAnswer], summary="List the languages")
+    @router.post("/languages", response_model=list[LanguageAnswer], summary="List the languages")
     async def languages(request: Request) -> Response:
         fields = await context.fields(request, LanguagesFields)
         _client(context, request, fields)
@@ -206,7 +202,8 @@ def routes(context: Context) -> APIRouter:
             ]
         )
 
-    @router.api_route("/usage", methods=["GET", "POST"], response_model=UsageAnswer, summary="Show the quota")
+    @router.get("/usage", response_model=UsageAnswer, summary="Show the quota")
+    @router.post("/usage", response_model=UsageAnswer, summary="Show the quota")
     async def usage(request: Request) -> Response:
         fields = await context.fields(request, _Fields)
         used, limit = context.access.usage(_client(context, request, fields))

@@ -114,6 +114,8 @@ class Service:
         if job.source is not None:
             return self.models.source(job.source), None
         sources = self.models.sources
+        if not sources:
+            raise ServiceError(503, "the server has no model whose languages it knows", retry_after=60)
         found = detect(text, sources)
         language = next((one for one in found if one.language in sources), Detected(sources[0], 0.0))
         return language.language, language

@@ -1,0 +1,85 @@
+"""Texts are split into sentences and put together again, whatever they hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[serve]'")
+
+from headwise.serve.translation.segments import Mode, segment
+
+WHITE = st.sampled_from(
+    [" ", "  ", "\n", "\r\n", "\n\n", "\t", "\u2028", "\n- ", "\n  * ", "\n1. ", "\n2) ", ""]
+)
+SENTENCE = st.sampled_from(
+    [
+        "A dog sleeps.",
+        "Dr. Smith left at 5 p.m. today!",
+        "これはペンです。",
+        "42",
+        "—",
+        "- no",
+        "Ça va ?",
+        "…",
+        "😀",
+    ]
+)
+
+
+@given(
+    st.lists(st.tuples(WHITE, SENTENCE | st.text(max_size=20))),
+    st.sampled_from(["all", "punctuation", "none"]),
+)
+def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode) -> None:
+    text = "".join(white + sentence for white, sentence in parts)
+    segments = segment(text, "en", mode)
+    assert len(segments.between) == len(segments.sentences) + 1
+    whole = segments.between[0] + "".join(
+        one + after for one, after in zip(segments.sentences, segments.between[1:], strict=True)
+    )
+    assert whole == text
+    for sentence in segments.sentences:
+        assert sentence == sentence.strip()
+        assert any(map(str.isalpha, sentence))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("en", "Dr. Smith left. He slept!", ["Dr. Smith left.", "He slept!"]),
+        (
+            "de",
+            "Das kostet z. B. 3 Euro. Am 1. Mai ist frei.",
+            ["Das kostet z. B. 3 Euro.", "Am 1. Mai ist frei."],
+        ),
+        ("fr", "Ça va ? Oui.", ["Ça va ?", "Oui."]),
+        ("ja", "これはペンです。それは本です。", ["これはペンです。", "それは本です。"]),
+        ("hi", "यह एक घर है। वह सोता है।", ["यह एक घर है।", "वह सोता है।"]),
+        ("xx", "One. Two.", ["One.", "Two."]),
+        ("pt-BR", "Um. Dois.", ["Um.", "Dois."]),
+    ],
+)
+def test_sentences_of_many_languages(language: str, text: str, sentences: list[str]) -> None:
+    assert list(segment(text, language).sentences) == sentences
+
+
+def test_lists_keep_their_markers() -> None:
+    text = "To buy:\n\n  - bread\n  - two eggs\n1. First.\n2. Second.\n\n***\nEnd."
+    segments = segment(text, "en")
+    assert segments.sentences == ("To buy:", "bread", "two eggs", "First.", "Second.", "End.")
+    assert segments.join([s.upper() for s in segments.sentences]) == text.upper()
+    assert segment("1. Mai ist frei.", "de").sentences == ("1. Mai ist frei.",)  # no list
+
+
+def test_a_text_without_spaces_gets_some_in_another_script() -> None:
+    assert segment("これはペンです。それは本です。", "ja").join(["A pen.", "A book."]) == "A pen. A book."
+    assert segment("これはペンです。それは本です。", "ja").join(["笔。", "书。"]) == "笔。书。"
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "42", "---\n\n1.\n"])
+def test_nothing_to_translate(text: str) -> None:
+    segments = segment(text, "en")
+    assert segments.sentences == ()
+    assert segments.join([]) == text

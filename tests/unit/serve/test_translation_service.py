@@ -1,0 +1,181 @@
+"""The service: deadlines, a full queue, clients that leave, the end of the server, and languages of runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+
+import httpx
+
+from headwise.decoding.scheduler import Load
+from headwise.decoding.translator import Translator
+from headwise.errors import ConfigError
+from headwise.serve.production import find_models, open_production
+from headwise.serve.runs import open_runs
+from headwise.serve.translation.limits import ServiceError, ServiceLimits
+from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.service import Job, Service
+from serve_sockets import connect, serving
+from translation_server import make_pair, production_of
+from translator_run import ENGLISH, make_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_pair(tmp_path_factory.mktemp("runs"), "en", "de")
+
+
+class Stuck:
+    """A scheduler that finishes nothing until it is told to."""
+
+    def __init__(self, model: Model, tokens_per_second: float = 0.0) -> None:
+        self._real, self._rate = model.scheduler, tokens_per_second
+        self.submitted: list[tuple[Any, Any, Future[Any]]] = []
+        self.arrived = threading.Event()
+
+    def submit(self, source: Any, options: Any, **more: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.submitted.append((source, options, future))
+        self.arrived.set()
+        return future
+
+    @property
+    def load(self) -> Load:
+        waiting = [source for source, _, future in self.submitted if not future.done()]
+        return Load(len(waiting), sum(map(len, waiting)), 0, 0, self._rate)
+
+    def go_on(self) -> None:
+        for source, options, future in self.submitted:
+            if not future.cancelled():
+                future.set_result(self._real.submit(source, options).result())
+
+    def close(self, *, finish: bool) -> None:
+        self._real.close(finish=finish)
+
+
+def stuck_service(run: Path, limits: ServiceLimits, rate: float = 0.0) -> tuple[Service, Stuck]:
+    model = Model("m", "en", "de", Translator.load(run, device="cpu"))
+    stuck = Stuck(model, rate)
+    model.scheduler = stuck  # type: ignore[assignment]
+    return Service(Models([model]), limits), stuck
+
+
+def job(*texts: str) -> Job:
+    return Job(list(texts), "de", "en")
+
+
+def test_a_deadline_frees_the_sentences(run: Path) -> None:
+    service, stuck = stuck_service(run, ServiceLimits(seconds=0.2))
+    with pytest.raises(ServiceError) as caught:
+        asyncio.run(service.translate(job(*ENGLISH)))
+    assert caught.value.status == 504
+    assert len(stuck.submitted) == len(ENGLISH)
+    assert all(future.cancelled() for _, _, future in stuck.submitted)
+    assert service.accepted == 0
+
+
+def test_a_full_queue_says_when_to_come_back(run: Path) -> None:
+    service, stuck = stuck_service(run, ServiceLimits(queue=8, seconds=60), rate=10.0)
+
+    async def talk() -> None:
+        first = asyncio.ensure_future(service.translate(job(*ENGLISH)))
+        while not stuck.arrived.is_set():
+            await asyncio.sleep(0.01)
+        with pytest.raises(ServiceError) as caught:
+            await service.translate(job(*ENGLISH))
+        tokens = sum(len(source) for source, _, _ in stuck.submitted)
+        assert caught.value.status == 429
+        assert caught.value.retry_after == -(-tokens // 10)
+        second = asyncio.ensure_future(service.translate(job(ENGLISH[0])))  # there is room for one
+        while len(stuck.submitted) == len(ENGLISH):
+            await asyncio.sleep(0.01)
+        stuck.go_on()
+        assert len(await first) == len(ENGLISH)
+        assert len(await second) == 1
+
+    asyncio.run(talk())
+    assert service.accepted == 0
+
+
+def test_a_client_that_leaves_frees_its_sentences(run: Path) -> None:
+    app, production = production_of([run])
+    (model,) = production.service.models.all
+    stuck = Stuck(model)
+    model.scheduler = stuck  # type: ignore[assignment]
+    with serving(app) as port:
+        body = b'{"q": "A dog.", "source": "en", "target": "de"}'
+        head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        connection = connect(port, f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        assert stuck.arrived.wait(30)
+        connection.close()
+        end = time.monotonic() + 30
+        while not stuck.submitted[0][2].cancelled():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_what_was_accepted_is_finished_at_the_end(run: Path) -> None:
+    app, production = production_of([run])
+    (model,) = production.service.models.all
+    stuck = Stuck(model)
+    model.scheduler = stuck  # type: ignore[assignment]
+    answers: list[httpx.Response] = []
+
+    def ask(port: int) -> None:
+        fields = {"q": ENGLISH[0], "source": "en", "target": "de"}
+        answers.append(httpx.post(f"http://127.0.0.1:{port}/translate", json=fields, timeout=60))
+
+    with serving(app, finish=30) as port:
+        client = threading.Thread(target=ask, args=(port,))
+        client.start()
+        assert stuck.arrived.wait(30)
+        threading.Timer(0.5, stuck.go_on).start()  # after the server was told to end
+    client.join()
+    assert [answer.status_code for answer in answers] == [200]
+    assert production.service.closing
+
+
+def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
+    runs = open_runs([make_run(tmp_path / "a"), make_pair(tmp_path, "en", "fr")], "cpu")
+    said: list[str] = []
+    models = find_models(runs, [], said.append)
+    assert [(model.name, model.source, model.target) for model in models] == [("en-fr", "en", "fr")]
+    (sentence,) = said
+    assert "lacks data.source_language and data.target_language; --languages a=en-de sets them" in sentence
+    for options in (["en-de"], ["a=en-de"]):
+        given = find_models(runs, options, said.append)
+        assert [(model.source, model.target) for model in given] == [("en", "de"), ("en", "fr")]
+    for options, message in (
+        (["b=en-de"], "expected the name of a run"),
+        (["a=english"], "expected two language codes"),
+        (["en-de", "en-fr"], "expected one for each run"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            find_models(runs, options, said.append)
+    for model in [*models]:
+        model.scheduler.close(finish=True)
+
+
+def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
+    """An intervention on the page's model leaves the service's model as it is."""
+    runs = open_runs([run], "cpu")
+    production = open_production(runs, say=lambda sentence: None)
+    (model,) = production.service.models.all
+    page = runs["en-de"].translator().model
+    assert page is not model.reader.model
+    with_alignment = Job(ENGLISH[:1], "de", "en", alignments=True)
+    (before,) = asyncio.run(production.service.translate(with_alignment))
+    for parameter in page.parameters():
+        parameter.data.zero_()
+    (after,) = asyncio.run(production.service.translate(with_alignment))
+    assert before.text == after.text
+    assert before.sentences[0].outputs[0].alignment is not None
+    asyncio.run(production.close())
