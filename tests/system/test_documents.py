@@ -165,6 +165,8 @@ def test_training_on_own_files_as_in_the_readme(
     train = next(line for line in shown if "--source train.en" in line and " train " in line)
     trained = headwise(*shlex.split(train)[1:], "--max-steps", "8")
     assert trained.code == 0, trained.err
+    data = Config.load(Path("runs/de/config.yaml")).data
+    assert (data.source_language, data.target_language) == ("en", "de")
     assert "subwords.size=" in trained.err  # the choices and their reasons
     assert "dev" in trained.err
     evaluate = next(line for line in shown if line.startswith("headwise evaluate runs/de"))

@@ -37,7 +37,10 @@ te Telugu, tg Tajik, th Thai, ti Tigrinya, tk Turkmen, tl Tagalog, tn Tswana, to
 tw Twi, ty Tahitian, ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, ve Venda, vi Vietnamese, vo Volapük, wa Walloon,
 wo Wolof, xh Xhosa, yi Yiddish, yo Yoruba, za Zhuang, zh Chinese, zt Chinese (traditional), zu Zulu
 """
-NAMES: dict[str, str] = dict(entry.split(" ", 1) for entry in _NAMES.replace("\n", " ").strip().split(", "))
+NAMES: dict[str, str] = {
+    code: name
+    for code, _, name in (entry.partition(" ") for entry in _NAMES.replace("\n", " ").strip().split(", "))
+}
 
 
 def is_code(code: str) -> bool:

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from headwise.cli.main import run as headwise
+from headwise.config import Config
 from headwise.decoding.translator import Translator
 from translator_run import ENGLISH, make_run
 
@@ -87,6 +88,10 @@ def test_a_package_of_an_opennmt_model(
     assert "translates from en to de" in notes
     assert "begins every translation with '__de__'" in notes
     assert headwise(["import", str(opennmt), "-o", str(tmp_path / "plain")]) == 0
+    assert Config.load(tmp_path / "zipped" / "config.yaml").data.languages == ("en", "de")
+    given = ["import", str(opennmt), "-o", str(tmp_path / "given"), "--languages", "en:pt-BR"]
+    assert headwise(given) == 0
+    assert Config.load(tmp_path / "given" / "config.yaml").data.languages == ("en", "pt-BR")
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("zipped", "plain"))
     assert one.keys() == other.keys()
     assert any(tensor.dtype == torch.int8 for tensor in one.values())

@@ -15,6 +15,7 @@ import torch
 
 from fairseq_models import write_fairseq
 from headwise.cli.main import run as headwise
+from headwise.config import Config
 from headwise.decoding.translator import Translator
 from translator_run import ENGLISH, GERMAN
 
@@ -70,6 +71,7 @@ def test_the_languages_of_the_data_files(tmp_path: Path) -> None:
     )
     (tmp_path / "fairseq" / "valid.en-de.de.idx").touch()
     after = imported(tmp_path / "fairseq", tmp_path / "after")
+    assert Config.load(before / "config.yaml").data.languages == ("en", "de")
     digests = {Translator.load(run).subwords.digest() for run in (before, after)}
     assert len(digests) == 1
 

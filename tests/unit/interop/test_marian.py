@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from headwise.cli.main import run as headwise
+from headwise.config import Config
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError
 from headwise.interop.formats import find_importer
@@ -77,6 +78,7 @@ def test_the_tokenizer_splits_as_at_home(directory: Path, tmp_path: Path) -> Non
         assert ours.source_pieces(ours.encode_source(text)) == their_pieces(theirs, text, "source")
     for text in GERMAN:
         assert ours.target_pieces(ours.encode_target(text)) == their_pieces(theirs, text, "target")
+    assert Config.load(tmp_path / "run" / "config.yaml").data.languages == ("en", "de")
     assert ours.source_pieces(ours.encode_source("</s>")) != ["</s>"]  # a user's text can't end a sentence
 
 

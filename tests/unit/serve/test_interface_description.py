@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,8 +10,9 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 pytest.importorskip("schemathesis")
 
 import schemathesis
-from hypothesis import settings
+from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -19,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from headwise.serve.translation.limits import ServiceLimits
-from translation_server import make_pair, production_of
+from translation_server import make_pair, translating
 
 CHECKS = [
     not_a_server_error,
@@ -30,16 +31,25 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def description(tmp_path_factory: pytest.TempPathFactory) -> schemathesis.Schema:
+def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
     folder = tmp_path_factory.mktemp("runs")
-    app, _ = production_of([make_pair(folder, "en", "de")], ServiceLimits(characters=2_000, items=5))
-    return schemathesis.openapi.from_asgi("/openapi.json", app)
+    with translating([make_pair(folder, "en", "de")], ServiceLimits(characters=2_000, items=5)) as address:
+        yield schemathesis.openapi.from_url(f"{address}/openapi.json")
 
 
-schema = schemathesis.pytest.from_fixture("description")
+def test_no_request_breaks_the_server(description: schemathesis.BaseSchema) -> None:
+    failures: list[str] = []
+    operations = [result.ok() for result in description.get_all_operations()]
+    assert len(operations) > 25
+    for operation in operations:
 
+        @settings(max_examples=10, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy())
+        def check(case: schemathesis.Case) -> None:
+            case.call_and_validate(checks=CHECKS, timeout=60)
 
-@schema.parametrize()
-@settings(max_examples=12, derandomize=True)
-def test_no_request_breaks_the_server(case: schemathesis.Case) -> None:
-    case.call_and_validate(checks=CHECKS, headers={"Host": "localhost"})
+        try:
+            check()
+        except (Failure, FailureGroup) as error:
+            failures.append(f"{operation.label}: {error} {getattr(error, 'exceptions', '')}")
+    assert failures == []

@@ -74,7 +74,7 @@ class Importer(base.Importer):
             model.logit_bias = True
             parameters["logit_bias"] = lambda: bias
         imported = assembled(model, DecodingConfig(beam=5), text, parameters, notes)
-        return imported.in_languages(*_languages(options, path))
+        return imported.in_languages(options.source_lang, options.target_lang)
 
 
 def _checkpoint(folder: Path) -> Path:

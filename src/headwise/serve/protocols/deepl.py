@@ -180,7 +180,7 @@ def routes(context: Context) -> APIRouter:
         found = await context.translate(request, client, job, exceeded=QUOTA_EXCEEDED)
         translations: list[dict[str, Any]] = []
         for text, one in zip(fields.text, found, strict=True):
-            entry = {"detected_source_language": _code(one.source), "text": one.text}
+            entry: dict[str, Any] = {"detected_source_language": _code(one.source), "text": one.text}
             if fields.show_billed_characters:
                 entry["billed_characters"] = len(text)
             translations.append(entry)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 _ERRORS = {
     400: "A field is missing or wrong.",
+    422: "A field is missing or wrong.",
     403: "The key is missing or wrong, or the host isn't allowed.",
     408: "The request took too long to arrive.",
     413: "The texts are too long, or too many.",
@@ -15,6 +16,14 @@ _ERRORS = {
     500: "The server failed.",
     503: "The server is starting or shutting down.",
     504: "The translation took longer than the deadline.",
+}
+
+
+_FURTHER = {
+    404: "What the address names doesn't exist.",
+    409: "The run has no model yet.",
+    422: "A field is missing or wrong.",
+    456: "The key's quota is used up.",
 }
 
 
@@ -31,5 +40,5 @@ def error_answers(key: str, *more: int) -> dict[int | str, dict[str, Any]]:
     """Return the descriptions of the errors, whose sentence is in `key`."""
     schema = {"type": "object", "properties": {key: {"type": "string"}}, "required": [key]}
     content = {"application/json": {"schema": schema}}
-    codes = {**_ERRORS, **dict.fromkeys(more, "An error.")}
+    codes = _ERRORS | {code: _FURTHER[code] for code in more}
     return {code: {"description": text, "content": content} for code, text in codes.items()}

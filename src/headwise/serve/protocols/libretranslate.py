@@ -128,6 +128,8 @@ def routes(context: Context) -> APIRouter:
         fields = await context.fields(request, TranslateFields)
         client = context.access.client(request, fields.api_key)
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
+        if not fields.q:
+            raise ServiceError(400, "q: expected a text or a list of texts, found none")
         if fields.format == "html":
             raise ServiceError(
                 400, "format: expected text, found html, which this server can't translate yet"
@@ -236,7 +238,7 @@ def routes(context: Context) -> APIRouter:
     @router.get(
         "/download_file/{name}",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}},
+        responses={200: {"content": {"text/plain": {}}}, **error_answers("error", 404)},
         summary="Download a translated file",
     )
     async def download_file(name: str) -> Response:

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -27,7 +28,7 @@ from headwise.serve.protocols.description import error_answers
 from headwise.serve.requests import MOST_BEAM
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.segments import Mode
-from headwise.serve.translation.service import Job, Translated
+from headwise.serve.translation.service import Event, Job, Translated
 
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
 Name = Annotated[str, Field(max_length=200, description="A model's name, in place of the languages.")]
@@ -193,7 +194,7 @@ def routes(context: Context) -> APIRouter:
         context.check_languages(job)
         context.charge(request, client, [body.text])
         events = service.stream(job)
-        first = await anext(events)  # so that a refusal has its status
+        first = await context.while_connected(request, _first(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
     @router.post("/score", response_model=ScoreAnswer, summary="Score given translations")
@@ -246,14 +247,19 @@ def _client(context: Context, request: Request) -> Client:
     return context.access.client(request, bearer or request.headers.get("x-api-key"))
 
 
-async def _events(first: tuple[str, dict[str, Any]], rest: AsyncIterator[Any]) -> AsyncIterator[str]:
+async def _first(events: AsyncIterator[Event]) -> Event:
+    return await anext(events)
+
+
+async def _events(first: Event, rest: AsyncGenerator[Event, None]) -> AsyncIterator[str]:
     """Yield server-sent events; an error after the first of them is an event, too."""
-    yield _event(*first)
-    try:
-        async for kind, data in rest:
-            yield _event(kind, data)
-    except (ServiceError, HeadwiseError) as error:
-        yield _event("error", {"error": str(error)})
+    async with aclosing(rest):
+        yield _event(*first)
+        try:
+            async for kind, data in rest:
+                yield _event(kind, data)
+        except (ServiceError, HeadwiseError) as error:
+            yield _event("error", {"error": str(error)})
 
 
 def _event(kind: str, data: dict[str, Any]) -> str:

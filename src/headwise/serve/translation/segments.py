@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import sentencex
+from sentencex import segment as split_sentences  # type: ignore[attr-defined]
 
 from headwise.decoding.splitting import join_texts
 
@@ -81,5 +81,5 @@ def _parts(text: str, language: str, mode: Mode) -> list[str]:
 def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
-    sentences = sentencex.segment(language.partition("-")[0].lower(), text)
+    sentences = split_sentences(language.partition("-")[0].lower(), text)
     return sentences if "".join(sentences) == text else [text]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.segments import Mode, Segments, segment
 
 T = TypeVar("T")
+Event = tuple[str, dict[str, Any]]  # its kind and its data
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Service:
         async with _Deadline(self.limits.document_seconds):
             return await self._translate(job)
 
-    async def stream(self, job: Job) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def stream(self, job: Job) -> AsyncGenerator[Event, None]:
         """Translate one text; yield `sentence` with its number, source and translation in order, then `end`.
 
         `end` has the whole text, the models' names and the pivot language. Raises as `translate`, before the first
