@@ -15,7 +15,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
-from headwise.decoding.scheduler import Load
+from headwise.decoding.scheduling.load import Load
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.serve.production import find_models, open_production

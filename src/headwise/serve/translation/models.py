@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import Iterable
 
-from headwise.decoding.scheduler import Scheduler
+from headwise.decoding.scheduling.scheduler import Scheduler
 from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.serve.translation.limits import ServiceError
 

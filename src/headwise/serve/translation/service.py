@@ -12,6 +12,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -277,17 +278,16 @@ class Service:
             partial(translator.encode, sentences, options, prefixes=prefixes, split=True)
         )
         shortlist = translator.shortlist
-        futures = [
-            model.scheduler.submit(
-                source,
-                encoded.options,
-                client=client,
-                prefix=None if encoded.prefixes is None else encoded.prefixes[number],
-                allowed=None if shortlist is None else shortlist(source),
-            )
-            for number, source in enumerate(encoded.sources)
-        ]
+        futures: list[Future[list[Hypothesis]]] = []
         try:
+            for number, source in enumerate(encoded.sources):
+                prefix = None if encoded.prefixes is None else encoded.prefixes[number]
+                allowed = None if shortlist is None else shortlist(source)
+                futures.append(
+                    model.scheduler.submit(
+                        source, encoded.options, client=client, prefix=prefix, allowed=allowed
+                    )
+                )
             hypotheses: list[list[Hypothesis]] = await asyncio.gather(*map(asyncio.wrap_future, futures))
         finally:
             for future in futures:

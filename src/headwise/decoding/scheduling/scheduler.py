@@ -19,26 +19,8 @@ from headwise.decoding.batching import BATCH_TOKENS, decode
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.options import SearchOptions
+from headwise.decoding.scheduling.load import Load
 from headwise.models.base import Seq2Seq
-
-
-@dataclass(frozen=True)
-class Load:
-    """What a scheduler has to do.
-
-    Attributes:
-        waiting: sentences that wait.
-        waiting_tokens: their source tokens.
-        running: sentences that are searched now.
-        rows: their rows in the batch.
-        tokens_per_second: source tokens finished in a second, of late; 0 before the first.
-    """
-
-    waiting: int
-    waiting_tokens: int
-    running: int
-    rows: int
-    tokens_per_second: float
 
 
 @dataclass(frozen=True)
