@@ -27,6 +27,7 @@ FOUND = (
     20638,
     27324,
     29648,
+    96401,
 )  # regressions: former findings in the engines or the judge
 
 
