@@ -28,6 +28,8 @@ FOUND = (
     27324,
     29648,
     96401,
+    112350,
+    122912,
 )  # regressions: former findings in the engines or the judge
 
 
