@@ -105,6 +105,8 @@ def train_students(options: argparse.Namespace, corpus: Corpus) -> dict[str, lis
                 *options.set,
             ]
             train(student_recipe(data, folder).config.with_overrides(changes), options.out / name)
+            if not (options.out / name / "model.safetensors").exists():
+                sys.exit(130)  # training was stopped, and saved
     return runs
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from headwise.config.presets import PRESETS, preset
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.products import NativeProducts
-from headwise.nn.layers import Products
+from headwise.nn.linear import Products
 
 CHUNK_ELEMENTS, LEAST_CHUNK = 5_000_000, 512  # rows of the output projection, as in headwise/training/loss.py
 

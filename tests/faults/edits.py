@@ -40,6 +40,7 @@ INTEGERS = [
     2**63,
     10**30,
 ]
+_LARGEST = 1 << 24  # bytes of data that an edit writes
 OTHERS = [None, True, False, "", "x", "x" * 300, "1", "é\u2028\u0000", [], [1], {}, {"a": 1}, 0.5, -0.5, 1.5]
 
 
@@ -105,7 +106,7 @@ def scaled(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def reshaped(tensors: Tensors, name: str, draw: random.Random) -> str:
-    """Change the shape of a tensor, usually with data of the new size."""
+    """Change the shape of a tensor, usually with data of the new size, if that isn't larger than `_LARGEST`."""
     kind, shape, data = tensors.entries[name]
     new = list(shape)
     way = draw.randrange(7)
@@ -135,7 +136,7 @@ def reshaped(tensors: Tensors, name: str, draw: random.Random) -> str:
     size = ITEM_SIZES[kind]
     for dimension in new:
         size *= dimension
-    if draw.random() < 0.9:
+    if draw.random() < 0.9 and size <= _LARGEST:
         data = (data * (size // max(len(data), 1) + 1))[:size]
         data += bytes(size - len(data))
     tensors.entries[name] = kind, new, data

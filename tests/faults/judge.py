@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -240,20 +239,23 @@ def indeterminate(
 ) -> bool:
     """Whether the order of summation determines the result.
 
-    That is the case where sums come near the float32 maximum, or where the terms of logits or attention scores, which
-    are exponents, are so large that their rounding alone changes the result.
+    That is the case where sums come near the float32 maximum, where the terms of logits or attention scores, which are
+    exponents, are so large that their rounding alone changes the result, or where a normalization subtracts a mean that
+    is so large that little more than rounding is left.
     """
     model = readable.model
-    sums, exponents = [0.0], [0.0]
+    sums, exponents, cancelled = [0.0], [0.0], [0.0]
     product, norm, project = nn.functional.linear, nn.functional.layer_norm, model.project
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         sums.append(float((x.abs() @ weight.abs().T).max()))
         return product(x, weight, bias)
 
-    def layer_norm(x: Tensor, *others: Any) -> Tensor:
+    def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
         sums.append(float(x.square().sum(-1).max()))
-        return norm(x, *others)
+        deviation = (x.var(-1, correction=0) + epsilon).sqrt()
+        cancelled.append(float((x.abs().amax(-1) / deviation).max()))
+        return norm(x, shape, weight, bias, epsilon)
 
     def logits(hidden: Tensor) -> Tensor:
         exponents.append(float((hidden.abs() @ model.output_weight.to(hidden.dtype).abs().T).max()))
@@ -274,7 +276,8 @@ def indeterminate(
                 forced(readable, source, [hypothesis.tokens for hypothesis in hypotheses], torch.float64)
     float32 = torch.finfo(torch.float32)
     # With a margin for the hypotheses that the search dropped.
-    return not (max(sums) <= float32.max / 1000 and max(exponents) * float32.eps <= 0.01)
+    rounded = float32.eps * max(*exponents, *cancelled)
+    return not (max(sums) <= float32.max / 1000 and rounded <= 0.01)
 
 
 def forced(

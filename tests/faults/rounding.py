@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.models.transformer import Transformer
-from headwise.nn.layers import FeedForward, Linear
+from headwise.nn.layers import FeedForward
+from headwise.nn.linear import Linear
 from headwise.nn.multihead import MultiHeadAttention
 
 _linear = nn.functional.linear

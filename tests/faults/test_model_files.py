@@ -27,6 +27,9 @@ FOUND = (
     20638,
     27324,
     29648,
+    96401,
+    112350,
+    122912,
 )  # regressions: former findings in the engines or the judge
 
 

@@ -83,6 +83,7 @@ def write_toy(folder: Path, pairs: list[tuple[str, str]]) -> Toy:
             "average_last": 2,
             "log_every": 1,
             "threads": 1,
+            "products": "torch",  # not what a trial finds faster, which may differ between two trainings
             "precision": "float32",
             "device": "cpu",
         },

@@ -99,9 +99,10 @@ def test_a_stopped_training_resumes_exactly(
 
 def test_a_second_ctrl_c_ends_all_at_once(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = start("train", "-c", toy.config, "training.processes=2", "batch.accumulate=400", "-o", run)
-    wait_for((run / "metrics.jsonl").exists, process)
-    (worker,) = workers_of(process)
+    long_steps = ("training.processes=2", "batch.accumulate=60", "training.checkpoint_every=1")
+    process = start("train", "-c", toy.config, *long_steps, "-o", run)
+    wait_for(lambda: saved_step(run) == 1, process)
+    (worker,) = workers_of(process)  # takes longer than the rest of the work after a save
     press_ctrl_c(process)
     time.sleep(0.1)
     press_ctrl_c(process)
@@ -195,7 +196,7 @@ def test_native_products_train_the_same_and_resume_exactly(
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     assert headwise(*command, "training.products=native", "--max-steps=10", "-o", parts).code == 0
     # Its own configuration knows the products, which needn't be said again.
-    again = headwise(*command, f"--max-steps={STEPS}", "-o", parts)
+    again = headwise(*command, "training.products=auto", f"--max-steps={STEPS}", "-o", parts)
     assert again.code == 0, again.err
     assert "native matrix products" in again.err
     ours, expected = (
@@ -213,7 +214,7 @@ def test_native_products_without_the_library(
         "training.products: expected torch, because the native library can't be used (it was not compiled), "
         "found native"
     )
-    outcome = call(capsys, "train", "-c", toy.config, "-o", tmp_path / "run")
+    outcome = call(capsys, "train", "-c", toy.config, "training.products=auto", "-o", tmp_path / "run")
     assert outcome.code == 0
     assert (
         "training.products=torch, because the native library can't be used: it was not compiled"

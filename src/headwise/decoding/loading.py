@@ -21,7 +21,7 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, fitting, load_model
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision, processors
-from headwise.nn.layers import merged_parameters
+from headwise.nn.linear import merged_parameters
 from headwise.nn.multihead import Probed
 from headwise.text.tokens.subwords import Subwords
 

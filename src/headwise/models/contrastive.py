@@ -23,7 +23,7 @@ from headwise.models.build import check_shape
 from headwise.models.encoder_only import EncoderOnly
 from headwise.models.output_heads import pool
 from headwise.models.vision import VisionTransformer
-from headwise.nn.layers import Linear
+from headwise.nn.linear import Linear
 
 _UNUSED = (*EncoderOnly.unused, "share_embeddings", "segments")
 _MAX_LOG_SCALE = math.log(100.0)  # upper bound of the learned logarithm of the scale (section 2.5)

@@ -16,7 +16,8 @@ from headwise.models.blocks import normalization
 from headwise.models.encoder_only import EncoderOnly
 from headwise.models.weights import Weights
 from headwise.nn.dropout import dropout
-from headwise.nn.layers import ACTIVATIONS, Linear, linear
+from headwise.nn.layers import ACTIVATIONS
+from headwise.nn.linear import Linear, linear
 
 Pooling = Literal["first", "mean", "max"]
 

@@ -28,7 +28,7 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
 from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
-from headwise.nn.layers import Linear
+from headwise.nn.linear import Linear
 from headwise.nn.recurrent.attention import SCORES, SourceAttention, beams_as_queries
 from headwise.nn.recurrent.layer import Parts, Recurrence, reverse
 

@@ -16,7 +16,7 @@ from headwise.models.build import check_shape
 from headwise.models.encoder_only import Encoder, EncoderOnly
 from headwise.models.transformer import InputEmbedding
 from headwise.nn.dropout import dropout
-from headwise.nn.layers import Linear
+from headwise.nn.linear import Linear
 
 _UNUSED = (*EncoderOnly.unused, "share_embeddings", "segments")
 

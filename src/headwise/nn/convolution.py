@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
-from headwise.nn.layers import linear
+from headwise.nn.linear import linear
 
 
 class NormalizedLinear(nn.Linear):

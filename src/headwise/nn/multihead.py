@@ -20,7 +20,7 @@ from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, registered, share_heads
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
-from headwise.nn.layers import Linear, linear
+from headwise.nn.linear import Linear, linear
 from headwise.nn.masks import combine
 from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions

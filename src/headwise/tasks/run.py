@@ -21,7 +21,7 @@ from headwise.errors import CheckpointError, ConfigError, HeadwiseError
 from headwise.files import hold, remove_partial, write_text
 from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
-from headwise.nn.layers import Products
+from headwise.nn.linear import Products
 from headwise.nn.memory import TRAINING, check_fits
 from headwise.tasks.base import Prepared, TaskKind, set_precision
 from headwise.tasks.registry import find_task

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
 from headwise.files import atomic_directory, remove_directory, remove_partial, write_bytes, write_text
-from headwise.nn.layers import merged_parameters, unmerged_parameters
+from headwise.nn.linear import merged_parameters, unmerged_parameters
 from headwise.parsing.bounds import Malformed, read_bounded
 from headwise.parsing.json_text import MOST_BYTES, json_value
 from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments

@@ -18,7 +18,7 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
-from headwise.nn.layers import Products, use_products
+from headwise.nn.linear import Products, use_products
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics

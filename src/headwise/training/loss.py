@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from headwise.nn.device import sum_dtype
-from headwise.nn.layers import selected_products
+from headwise.nn.linear import selected_products
 
 _CHUNK_ELEMENTS = 5_000_000  # logits in a chunk: 10 MB in bfloat16, which fits a CPU's last-level cache
 _LEAST_CHUNK_TOKENS = 512  # fewer are slower: each chunk adds to the whole gradient of W

@@ -1,7 +1,7 @@
 """Selection of the parameters to train: frozen parts (`training.freeze`) and LoRA (`training.lora`).
 
 Frozen parameters get no gradient, no optimizer state and no weight decay. With LoRA (Hu et al. 2021), every parameter
-is frozen, and some weights get a trained low-rank update (`headwise.nn.layers.LowRank`).
+is frozen, and some weights get a trained low-rank update (`headwise.nn.linear.LowRank`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from torch import nn
 
 from headwise.config import LoraConfig, TrainingConfig
 from headwise.errors import ConfigError
-from headwise.nn.layers import FeedForward, Linear, LowRank, low_rank_layers
+from headwise.nn.layers import FeedForward
+from headwise.nn.linear import Linear, LowRank, low_rank_layers
 from headwise.nn.multihead import MultiHeadAttention
 
 # Whether a parameter belongs to a part, by the components of its dotted name.

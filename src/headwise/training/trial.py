@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.nn.layers import Products, use_products
+from headwise.nn.linear import Products, use_products
 from headwise.nn.memory import TRAINING, machine_memory
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.optimizer import Adam

@@ -15,7 +15,7 @@ from headwise.config import ModelConfig
 from headwise.decoding.native.library import VARIANTS, Library, find_library
 from headwise.decoding.native.products import NativeProducts
 from headwise.models.transformer import Transformer
-from headwise.nn.layers import linear, use_products
+from headwise.nn.linear import linear, use_products
 from headwise.training.loss import r_drop_cross_entropy, smoothed_cross_entropy
 
 LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}

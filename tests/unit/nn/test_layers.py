@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headwise.nn.layers import FeedForward, LayerNorm, Linear, Residual
+from headwise.nn.layers import FeedForward, LayerNorm, Residual
+from headwise.nn.linear import Linear
 
 
 @pytest.fixture(autouse=True)

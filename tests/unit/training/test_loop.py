@@ -16,7 +16,7 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
-from headwise.nn.layers import Products, selected_products
+from headwise.nn.linear import Products, selected_products
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Interruption, Trainer
 from headwise.training.loss import LossSum

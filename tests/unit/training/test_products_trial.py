@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.nn.layers import Linear, Products, linear
+from headwise.nn.linear import Linear, Products, linear
 from headwise.training.loss import LossSum
 from headwise.training.trial import choose_products
 

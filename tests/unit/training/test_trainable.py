@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from headwise.config import Config, ModelConfig, TrainingConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_encoder_only, build_model
-from headwise.nn.layers import Linear, LowRank, low_rank_layers, merged_parameters
+from headwise.nn.linear import Linear, LowRank, low_rank_layers, merged_parameters
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Trainer

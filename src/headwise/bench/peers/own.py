@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headwise.decoding.options import SearchOptions
     from headwise.decoding.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
-    from headwise.nn.layers import Products
+    from headwise.nn.linear import Products
     from headwise.text.batches.pairs import Batch
     from headwise.training.loss import LossSum
     from headwise.training.parallel import World

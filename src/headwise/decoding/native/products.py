@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from headwise.decoding.native.library import Library
-from headwise.nn.layers import Products
+from headwise.nn.linear import Products
 
 
 class NativeProducts(Products):

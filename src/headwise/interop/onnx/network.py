@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from headwise.interop.onnx.graph import Graph
 from headwise.interop.onnx.positions import GraphPositions
 from headwise.models.transformer import Transformer
-from headwise.nn.layers import FeedForward, LayerNorm, Linear, Residual, RMSNorm
+from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
+from headwise.nn.linear import Linear
 from headwise.nn.multihead import MultiHeadAttention
 
 _LOWEST = (

@@ -26,7 +26,7 @@ from torch.nn import functional
 from headwise.config import ModelConfig
 from headwise.nn.attention import pairs_refused, register_layer
 from headwise.nn.cache import Cache
-from headwise.nn.layers import Linear
+from headwise.nn.linear import Linear
 from headwise.nn.mixing import SequenceMixer
 
 _NO_PAIRS = "it has no scores or weights of pairs of positions"

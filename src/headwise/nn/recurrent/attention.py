@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from headwise.nn.dropout import dropout as drop
-from headwise.nn.layers import Linear
+from headwise.nn.linear import Linear
 from headwise.nn.multihead import Probed
 
 
