@@ -180,11 +180,10 @@ class Translator:
             shortlist=self.shortlist,
         )
         unknown_words = (self.novelty.words(text, "source") for text in texts)
+        translations = self.translations(encoded, hypotheses, alignments=alignments)
         return [
             dataclasses.replace(translation, unknown=words) if words else translation
-            for translation, words in zip(
-                self.translations(encoded, hypotheses, alignments=alignments), unknown_words, strict=True
-            )
+            for translation, words in zip(translations, unknown_words, strict=True)
         ]
 
     def encode(
