@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.segments import Mode, Segments, segment
 
+_SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
 T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]  # its kind and its data
 
@@ -152,7 +153,7 @@ class Service:
         self.limits.check(job.texts)
         end = time.monotonic() + self.limits.seconds
         (text,) = job.texts
-        plan = await run_in_threadpool(self._plan, job, text)
+        plan = await _away(job.texts, lambda: self._plan(job, text))
         sentences = plan.segments.sentences
         translated: list[str] = []
         with self._accepting([plan]):
@@ -196,7 +197,7 @@ class Service:
     # ------------------------------------------------------------------------------------------------ one request
 
     async def _translate(self, job: Job) -> list[Translated]:
-        plans = await run_in_threadpool(lambda: [self._plan(job, text) for text in job.texts])
+        plans = await _away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
         groups: dict[tuple[str, ...], list[int]] = {}
         for index, plan in enumerate(plans):
             groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
@@ -274,8 +275,8 @@ class Service:
         alignments: bool,
     ) -> list[Translation]:
         translator = model.translator
-        encoded: EncodedSentences = await run_in_threadpool(
-            partial(translator.encode, sentences, options, prefixes=prefixes, split=True)
+        encoded: EncodedSentences = await _away(
+            sentences, lambda: translator.encode(sentences, options, prefixes=prefixes, split=True)
         )
         shortlist = translator.shortlist
         futures: list[Future[list[Hypothesis]]] = []
@@ -293,7 +294,7 @@ class Service:
             for future in futures:
                 future.cancel()  # has no effect on a finished one
         if not alignments:
-            return await run_in_threadpool(partial(translator.translations, encoded, hypotheses))
+            return await _away(sentences, lambda: translator.translations(encoded, hypotheses))
         async with model.reading:
             return await run_in_threadpool(
                 lambda: model.reader.translations(encoded, hypotheses, alignments=True)
@@ -344,6 +345,13 @@ def _joined(segments: Segments, sentences: Sequence[Translation]) -> list[str]:
         for rank in range(ranks)
     ]
     return list(dict.fromkeys(texts))
+
+
+async def _away(texts: Sequence[str], work: Callable[[], T]) -> T:
+    """Do work on texts: in another thread, so that other requests go on meanwhile, unless it takes less than that."""
+    if sum(map(len, texts)) <= _SHORT:
+        return work()
+    return await run_in_threadpool(work)
 
 
 async def _all(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
