@@ -42,12 +42,33 @@ def decode(
 
     Raises `DataError` for ids that aren't in the vocabularies, or a shortlist that isn't in order or has no end symbol.
     """
-    device = model.device
     check_ids(sources, model.source_size, "source")
     check_ids(prefixes or [], model.target_size, "prefix", empty=True)
     lists = None if shortlist is None else [shortlist(source) for source in sources]
     if lists is not None:
         check_lists(lists, len(sources), model.target_size, symbols.eos)
+    return decode_checked(
+        model, sources, options, symbols, batch_tokens=batch_tokens, prefixes=prefixes, lists=lists
+    )
+
+
+def decode_checked(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions,
+    symbols: Symbols,
+    *,
+    batch_tokens: int,
+    prefixes: Sequence[Sequence[int]] | None,
+    lists: Sequence[NDArray[np.int32]] | None,
+    given_up: Callable[[int], bool] | None = None,
+) -> list[list[Hypothesis]]:
+    """Decode as `decode`, with valid ids and the shortlist of each sentence.
+
+    `given_up` returns whether a sentence, given by its index, is no longer wanted; where the search is step by step,
+    such a sentence leaves the batch before the next step and has no hypotheses.
+    """
+    device = model.device
     results: list[list[Hypothesis]] = [[] for _ in sources]
     own_search = model.own_search(options) if prefixes is None else None
     if own_search is not None:
@@ -74,7 +95,16 @@ def decode(
                 allowed[row, torch.from_numpy(lists[index]).long()] = True
                 allowed[row, [] if batch_prefixes is None else list(batch_prefixes[row])] = True
             allowed = allowed.to(device)
-        return search(model, source, mask, options, symbols, prefixes=batch_prefixes, listed=allowed)
+        return search(
+            model,
+            source,
+            mask,
+            options,
+            symbols,
+            prefixes=batch_prefixes,
+            listed=allowed,
+            given_up=None if given_up is None else lambda row: given_up(batch[row]),
+        )
 
     work = list(batches([len(source) for source in sources], batch_tokens // options.rows))
     for batch, decoded in zip(work, _in_threads(search_batch, work, model.workers), strict=True):

@@ -19,7 +19,7 @@ Shapes: n unfinished sentences, k hypotheses each, v vocabulary, t tokens so far
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -45,6 +45,7 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     listed: Tensor | None = None,
     trace: BeamTrace | None = None,
+    given_up: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode a batch of sentences by beam search or sampling.
 
@@ -52,7 +53,8 @@ def search(
     tokens. `prefixes` are the target ids with which each sentence's outputs must begin; they count in the score
     like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains the
     end symbol; probabilities are then normalized over the shortlist. The tensor that `model.step` returns is
-    overwritten. `trace` records the beam tree.
+    overwritten. `trace` records the beam tree. `given_up` is asked before every step whether sentence i is no longer
+    wanted; such a sentence leaves the batch and may have no hypotheses.
 
     Returns up to `n_best` hypotheses for each sentence, in the order of `source`: by score, best first, or
     when sampling in the order drawn. Raises `CheckpointError` where the model's probabilities are not
@@ -82,9 +84,12 @@ def search(
         if trace is not None:
             trace.record(live.sentences, chosen, step + 1)
         parents = live.advance(chosen)
-        unfinished = finished.undecided(live, constraints.limits).nonzero()[:, 0]
+        undecided = finished.undecided(live, constraints.limits)
+        if given_up is not None:
+            undecided &= ~torch.tensor([given_up(i) for i in live.sentences.tolist()], device=source.device)
+        unfinished = undecided.nonzero()[:, 0]
         if not len(unfinished):
-            return finished.hypotheses()
+            return finished.hypotheses(given_up)
         if len(unfinished) < len(live.sentences):
             live.keep(unfinished)
             constraints.keep(unfinished)
@@ -207,8 +212,11 @@ class _Finished:
         enough_finished = self.count[live.sentences] >= self.options.patience * self.options.beam
         return (best_reachable > self.best[live.sentences, -1]) & ~enough_finished
 
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """Return the best hypotheses of every sentence; raises `CheckpointError` where a sentence has none."""
+    def hypotheses(self, given_up: Callable[[int], bool] | None) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of every sentence.
+
+        Raises `CheckpointError` where a sentence has none, unless it was given up.
+        """
         finished: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(len(self.count))]
         for chunk in self._chunks:
             for sentence, column, tokens, gains in zip(*(part.tolist() for part in chunk), strict=True):
@@ -218,7 +226,7 @@ class _Finished:
                 finished[sentence].append((column, hypothesis))
         results = []
         for number, entries in enumerate(finished, start=1):
-            if not entries:
+            if not entries and not (given_up is not None and given_up(number - 1)):
                 raise damaged_model_error(number)
             if self.options.sample:
                 entries.sort(key=lambda entry: entry[0])

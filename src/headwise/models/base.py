@@ -111,6 +111,14 @@ class Seq2Seq(Projecting):
         """
         return None
 
+    def open_search(self, symbols: object, batch_tokens: int) -> Any:
+        """Return an engine's own search that stays open for more sentences; None if there is none.
+
+        It is a `headwise.decoding.scheduling.continuous.OpenSearch`, for options that `own_search` accepts. `symbols` are
+        `headwise.decoding.beam.constraints.Symbols`.
+        """
+        return None
+
     @property
     def readable(self) -> Seq2Seq:
         """The model whose attention can be recorded: itself, or the PyTorch model that an engine was made from."""

@@ -44,7 +44,10 @@ def build(positions: str = "none") -> NativeTransformer:
 
 
 def job(engine: NativeTransformer, options: SearchOptions = ENDLESS, sentences: int = 9) -> SearchJob:
-    return SearchJob(engine, [[5, 6, 3]] * sentences, [options.limit(3)] * sentences, options, SYMBOLS, None)
+    search = SearchJob(engine, SYMBOLS)
+    search.add([[5, 6, 3]] * sentences, options)
+    search.close()
+    return search
 
 
 def threads() -> int:
@@ -63,8 +66,8 @@ def test_a_search_that_is_stopped_ends_and_has_no_results() -> None:
         assert threads() == before + 3
         search.stop()
         search.wait()
-        with pytest.raises(ValueError, match="expected a job that was started and came to its end"):
-            search.results()
+        with pytest.raises(ValueError, match="expected 9 finished sentences, found 0"):
+            search.results(ENDLESS)
     assert threads() == before
 
 
@@ -85,7 +88,8 @@ def test_freeing_stops_and_waits_and_does_no_harm_twice() -> None:
 
 
 def test_a_job_is_started_once_with_sizes_that_can_be() -> None:
-    with job(build(), SearchOptions(extra_length=2)) as search:
+    options = SearchOptions(extra_length=2)
+    with job(build(), options) as search:
         for sentences, workers, sentence in (
             (0, 1, "expected sentences at once from 1 to"),
             (2**28, 1, "expected sentences at once from 1 to"),
@@ -95,11 +99,13 @@ def test_a_job_is_started_once_with_sizes_that_can_be() -> None:
             with pytest.raises(ValueError, match=sentence):
                 search.start(sentences, workers)
         with pytest.raises(ValueError, match="expected a job that was started"):
-            search.results()
+            search.results(options)
         search.start(2, 2)
         with pytest.raises(ValueError, match="expected a job that was not started before"):
             search.start(2, 2)
-        assert len(search.results()) == 9
+        with pytest.raises(ValueError, match="expected a job that was not closed"):
+            search.add([[5, 3]], options)
+        assert len(search.results(options)) == 9
     with pytest.raises(ValueError, match="expected a job, found none"):
         search.start(2, 2)
 

@@ -213,6 +213,10 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
         library.call("step", handle, None, tokens.ctypes.data, 2, logits.ctypes.data)
 
 
+def search_options(beam: int, n_best: int, *others: float, banned: int = 3) -> native.Options:
+    return native.Options(beam, n_best, *others, native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned))
+
+
 def job(engine: NativeTransformer, **changes: Any) -> None:
     """Create a job of two sentences with some arguments changed, and free it."""
     arrays: dict[str, Any] = {
@@ -225,16 +229,17 @@ def job(engine: NativeTransformer, **changes: Any) -> None:
     arrays |= {name: np.array(v, arrays[name].dtype) for name, v in changes.items() if name in arrays}
     numbers = {"tokens": 5, "count": 2, "listed_count": 5}
     numbers |= {name: value for name, value in changes.items() if name in numbers}
-    options = changes.get("options", native.Options(4, 1, 0, 0.6, 1.0))
-    symbols = changes.get("symbols", native.Symbols(2, 3, (ctypes.c_int32 * 3)(0, 2, 1), 3))
+    options = changes.get("options", search_options(4, 1, 0, 0.6, 1.0))
+    symbols = changes.get("symbols", native.Symbols(2, 3))
     place = {name: array.ctypes.data for name, array in arrays.items()}
     handle = ctypes.c_void_p()
     try:
+        engine.library.call("job_new", engine.handle, symbols, ctypes.byref(handle))
+        first = ctypes.c_int64()
         engine.library.call(
-            "job_new",
-            *(engine.handle, place["ids"], numbers["tokens"], place["offsets"], place["limits"]),
-            *(numbers["count"], options, symbols),
-            *(place["listed"], numbers["listed_count"], place["lists"], ctypes.byref(handle)),
+            "job_add",
+            *(handle, place["ids"], numbers["tokens"], place["offsets"], place["limits"], numbers["count"]),
+            *(options, place["listed"], numbers["listed_count"], place["lists"], 0, ctypes.byref(first)),
         )
     finally:
         engine.library.value("job_free", ctypes.byref(handle))
@@ -255,21 +260,30 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "list with a twin": ({"listed": [3, 8, 8, 3, 7]}, "expected listed ids in order"),
     "empty list": ({"lists": [0, 5, 5], "listed": [3, 4, 5, 6, 7]}, "expected the end symbol in every list"),
     "lists' end": ({"lists": [0, 3, 6]}, "expected 5 as the last offset, found 6"),
-    "beam": ({"options": native.Options(0, 1, 0, 0.6, 1.0)}, "expected a beam from 1 to 1048576, found 0"),
-    "n best": ({"options": native.Options(4, 5, 0, 0.6, 1.0)}, "expected outputs of a sentence from 1 to 4"),
-    "shortest": ({"options": native.Options(4, 1, -1, 0.6, 1.0)}, "expected a shortest length"),
-    "alpha": ({"options": native.Options(4, 1, 0, float("nan"), 1.0)}, "expected alpha of at least 0"),
-    "patience": ({"options": native.Options(4, 1, 0, 0.6, float("nan"))}, "patience of at least 1"),
+    "beam": (
+        {"options": search_options(0, 1, 0, 0.6, 1.0)},
+        "expected a beam from 1 to 1048576, found 0",
+    ),
+    "n best": (
+        {"options": search_options(4, 5, 0, 0.6, 1.0)},
+        "expected outputs of a sentence from 1 to 4",
+    ),
+    "shortest": ({"options": search_options(4, 1, -1, 0.6, 1.0)}, "expected a shortest length"),
+    "alpha": (
+        {"options": search_options(4, 1, 0, float("nan"), 1.0)},
+        "expected alpha of at least 0",
+    ),
+    "patience": ({"options": search_options(4, 1, 0, 0.6, float("nan"))}, "patience of at least 1"),
     "end symbol": (
-        {"symbols": native.Symbols(2, SIZE, (ctypes.c_int32 * 3)(0, 2, 1), 3)},
+        {"symbols": native.Symbols(2, SIZE)},
         "expected the end symbol from 0 to 19, found 20",
     ),
     "start symbol": (
-        {"symbols": native.Symbols(-1, 3, (ctypes.c_int32 * 3)(0, 2, 1), 3)},
+        {"symbols": native.Symbols(-1, 3)},
         "expected the start symbol from 0 to 19, found -1",
     ),
     "banned": (
-        {"symbols": native.Symbols(2, 3, (ctypes.c_int32 * 3)(0, 2, 1), 4)},
+        {"options": search_options(4, 1, 0, 0.6, 1.0, banned=4)},
         "expected banned symbols from 0 to 3, found 4",
     ),
 }

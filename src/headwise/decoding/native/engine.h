@@ -32,7 +32,7 @@ class Engine {
     virtual void step(State* state, const int32_t* tokens, int rows, float* logits) const = 0;
     virtual void reorder(State* state, const int64_t* rows, int count) const = 0;
     virtual void keep(State* state, const int64_t* sentences, int count) const = 0;
-    virtual void run(Job& job, int places) const = 0;
+    virtual void run(Job& job) const = 0;
 };
 
 template <class P>
@@ -156,8 +156,8 @@ class EngineOf : public Engine {
         state.sentences.swap(kept);
     }
 
-    void run(Job& job, int places) const override {
-        Search<P>(model_, job, places).run();
+    void run(Job& job) const override {
+        Search<P>(model_, job).run();
     }
 
   private:

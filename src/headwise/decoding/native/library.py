@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 5  # version of the C interface, as in native.cpp
+VERSION = 6  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -35,20 +35,51 @@ class Shape(ctypes.Structure):
     )
 
 
+class Banned(ctypes.Structure):
+    """Mirror of `Banned` in scan.h."""
+
+    _fields_ = (("ids", c_int32 * 3), ("count", c_int32))
+
+
 class Options(ctypes.Structure):
-    """Mirror of `Options` in search.h."""
+    """Mirror of `Options` in beam.h."""
 
     _fields_ = (
         *((name, c_int32) for name in ("beam", "n_best", "min_length")),
         ("alpha", c_float),
         ("patience", c_double),
+        ("banned", Banned),
     )
 
 
 class Symbols(ctypes.Structure):
     """Mirror of `Symbols` in scan.h."""
 
-    _fields_ = (("bos", c_int32), ("eos", c_int32), ("banned", c_int32 * 3), ("banned_count", c_int32))
+    _fields_ = (("bos", c_int32), ("eos", c_int32))
+
+
+class Progress(ctypes.Structure):
+    """Mirror of `Progress` in job.h."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("sentences", "outputs", "tokens", "failed")),
+        ("running", c_int32),
+    )
+
+
+class Load(ctypes.Structure):
+    """Mirror of `Load` in job.h."""
+
+    _fields_ = tuple((name, c_int64) for name in ("waiting", "waiting_tokens", "running", "rows"))
+
+
+class Collected(ctypes.Structure):
+    """Mirror of `Collected` in job.h."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("sentences", "outputs", "tokens")),
+        *((name, c_void_p) for name in ("numbers", "counts", "failures", "lengths", "ids", "gains")),
+    )
 
 
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
@@ -63,18 +94,20 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
     "reorder": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "keep": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "drop": (None, c_void_p),
-    "job_new": (
+    "job_new": (c_char_p, c_void_p, POINTER(Symbols), POINTER(c_void_p)),
+    "job_add": (
         c_char_p,
         *(c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int32),
-        *(POINTER(Options), POINTER(Symbols)),
-        *(c_void_p, c_int64, c_void_p),
-        POINTER(c_void_p),
+        *(POINTER(Options), c_void_p, c_int64, c_void_p),
+        *(c_int64, POINTER(c_int64)),
     ),
-    "job_start": (c_char_p, c_void_p, c_int32, c_int32),
-    "job_wait": (c_char_p, c_void_p, c_int32, POINTER(c_int32)),
+    "job_start": (c_char_p, c_void_p, c_int32, c_int64, c_int32),
+    "job_close": (None, c_void_p),
+    "job_cancel": (None, c_void_p, c_int64),
+    "job_wait": (c_char_p, c_void_p, c_int32, c_int64, POINTER(Progress)),
+    "job_collect": (c_char_p, c_void_p, POINTER(Collected)),
+    "job_load": (None, c_void_p, POINTER(Load)),
     "job_stop": (None, c_void_p),
-    "job_size": (c_int64, c_void_p),
-    "job_outputs": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int64),
     "job_free": (None, POINTER(c_void_p)),
     "product": (
         c_char_p,
@@ -83,6 +116,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
         *(c_int32, c_int32, c_int32, c_int32, c_int32),
     ),
 }
+
+
+def failure(name: str, message: bytes) -> Exception:
+    """Return the error for a message of the library, which the function `name` returned."""
+    text = message.decode()
+    return MemoryError(text) if text == _NO_MEMORY else ValueError(f"{name}: {text}")
 
 
 class Library:
@@ -102,8 +141,7 @@ class Library:
         """
         message = self.value(name, *arguments)
         if message is not None:
-            text = message.decode()
-            raise MemoryError(text) if text == _NO_MEMORY else ValueError(f"{name}: {text}")
+            raise failure(name, message)
 
     def value(self, name: str, *arguments: Any) -> Any:
         """Call a function and return its result."""

@@ -37,6 +37,7 @@ class Buffer {
         size_ = count;
     }
     T* data() const { return data_.get(); }
+    size_t bytes() const { return size_ * sizeof(T); }
     T& operator[](size_t index) const { return data_.get()[index]; }
 
   private:
@@ -248,6 +249,7 @@ class Linear {
 
     int outputs() const { return outputs_; }
     int inputs() const { return inputs_; }
+    size_t bytes() const { return packed_.bytes(); }
 
     // Call `take(row, column, Floats[PANEL_VECTORS])` with every panel of the result, for `rows` rows from `begin`.
     template <class Take>

@@ -35,7 +35,7 @@ using namespace headwise;
 extern "C" {
 
 // The version of this interface; it changes with every change of a function below.
-int32_t headwise_version() { return 5; }
+int32_t headwise_version() { return 6; }
 
 // Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -137,94 +137,98 @@ const char* headwise_keep(const Engine* engine, State* state, const int64_t* sen
 
 void headwise_drop(State* state) { delete state; }
 
-// Create a job of `count` sentences: `offsets` (count + 1) are those of each source in ids (tokens), `limits` (count)
-// the maximum of |Y|, `lists` (count + 1) the offsets of each shortlist in listed (listed_count); null: all tokens.
-const char* headwise_job_new(const Engine* engine, const int32_t* ids, int64_t tokens, const int64_t* offsets,
-                             const int32_t* limits, int32_t count, const Options* options, const Symbols* symbols,
-                             const int32_t* listed, int64_t listed_count, const int64_t* lists, Job** job) {
+// Create an open job, a search that sentences are added to.
+const char* headwise_job_new(const Engine* engine, const Symbols* symbols, Job** job) {
+    return guarded([&] {
+        expect(symbols && job, "expected symbols and a place for the job, found none");
+        symbols->check(ready(engine).shape().target_size);
+        *job = new Job(engine, *symbols);
+    });
+}
+
+// Add `count` sentences of one client with equal options: `offsets` (count + 1) are those of each source in ids
+// (tokens), `limits` (count) the maximum of |Y|, `lists` (count + 1) the offsets of each shortlist in listed
+// (listed_count); null: all tokens. `first` is set to the number of the first sentence, which the others follow.
+const char* headwise_job_add(Job* job, const int32_t* ids, int64_t tokens, const int64_t* offsets,
+                             const int32_t* limits, int32_t count, const Options* options, const int32_t* listed,
+                             int64_t listed_count, const int64_t* lists, int64_t client, int64_t* first) {
     return guarded([&] {
         expect_within(count, 0, MOST_ROWS, "sentences");
         expect_offsets(offsets, count, tokens);
         expect((ids || !tokens) && (limits || !count), "expected ids and longest outputs, found none");
-        expect(options && symbols && job, "expected options, symbols and a place for the job, found none");
-        auto made = std::make_unique<Job>();
-        made->ids.assign(ids, ids + tokens);
-        made->offsets.assign(offsets, offsets + count + 1);
-        made->limits.assign(limits, limits + count);
+        expect(job && options && first, "expected a job, options and a place for the number, found none");
         if (lists) {
             expect_offsets(lists, count, listed_count);
             expect(listed || !listed_count, "expected listed ids, found none");
-            made->listed.assign(listed, listed + listed_count);
-            made->lists.assign(lists, lists + count + 1);
         }
-        made->options = *options;
-        made->symbols = *symbols;
-        made->check(ready(engine).shape());
-        made->outputs.resize(count);
-        made->engine = engine;
-        *job = made.release();
+        Requests sentences;
+        for (int32_t s = 0; s < count; ++s) {
+            Request& sentence = sentences.emplace_back();
+            sentence.client = client;
+            sentence.ids.assign(ids + offsets[s], ids + offsets[s + 1]);
+            sentence.limit = limits[s];
+            sentence.options = *options;
+            sentence.has_list = lists;
+            if (lists) sentence.list.assign(listed + lists[s], listed + lists[s + 1]);
+            sentence.check(job->engine->shape(), job->symbols);
+        }
+        *first = job->add(client, sentences);
     });
 }
 
-// Start the search of a job, once: in `workers` threads, each with up to `places` sentences at once.
-const char* headwise_job_start(Job* job, int32_t places, int32_t workers) {
+// Start the search of a job, once: in `workers` threads, each with up to `places` sentences at once, whose source tokens
+// times hypotheses sum to at most `tokens`; a longer sentence is searched alone.
+const char* headwise_job_start(Job* job, int32_t places, int64_t tokens, int32_t workers) {
     return guarded([&] {
         expect(job, "expected a job, found none");
-        expect_within(places, 1, MOST_ROWS / job->options.beam, "sentences at once");
+        expect_within(places, 1, MOST, "sentences at once");
+        expect_within(tokens, 1, MOST_ROWS, "tokens at once");
         expect_within(workers, 1, MOST_WORKERS, "workers");
-        const int most = std::min(places, std::max(1, job->count()));
-        job->workers.start(workers, [=] { job->engine->run(*job, most); }, [=] { job->stopped = true; });
+        job->start(places, tokens, workers, [=] { job->engine->run(*job); });
     });
 }
 
-// Wait until all threads have ended, for at most `milliseconds`; `running` is set to whether any thread still runs.
-// After all have ended, returns the error message of the first failed thread, which stopped all others.
-const char* headwise_job_wait(Job* job, int32_t milliseconds, int32_t* running) {
+// Add no more sentences: the threads end when all are searched.
+void headwise_job_close(Job* job) {
+    if (job) job->close();
+}
+
+// Give a sentence up; a search drops it before its next step.
+void headwise_job_cancel(Job* job, int64_t number) {
+    if (job) job->cancel(number);
+}
+
+// Wait until `least` sentences are finished, one has failed, or all threads have ended, for at most `milliseconds`;
+// `progress` is set to what can be collected. After all have ended, returns the error message of the first failed thread,
+// which stopped all others.
+const char* headwise_job_wait(Job* job, int32_t milliseconds, int64_t least, Progress* progress) {
     const char* failure = nullptr;
     const char* refused = guarded([&] {
-        expect(job && running, "expected a job and a place for the answer, found none");
-        *running = !job->workers.wait(milliseconds);
-        failure = *running ? nullptr : job->workers.failure();
+        expect(job && progress, "expected a job and a place for the answer, found none");
+        *progress = job->wait(milliseconds, least);
+        failure = job->failure();
     });
     return refused ? refused : failure;
 }
 
+// Write the first sentences that have finished; see `Collected`.
+const char* headwise_job_collect(Job* job, const Collected* to) {
+    return guarded([&] {
+        expect(job && to, "expected a job and arrays, found none");
+        expect((to->numbers && to->counts && to->failures) || !to->sentences, "expected room, found none");
+        expect((to->lengths || !to->outputs) && ((to->ids && to->gains) || !to->tokens), "expected room, found none");
+        job->collect(*to);
+    });
+}
+
+// Set `load` to what the job has to do.
+void headwise_job_load(Job* job, Load* load) {
+    if (job && load) *load = job->load();
+}
+
 // Tell the threads to end before their next step.
 void headwise_job_stop(Job* job) {
-    if (job) job->stopped = true;
-}
-
-// Return the sum of the lengths that headwise_job_outputs writes; 0 before the job has completed.
-int64_t headwise_job_size(Job* job) {
-    int64_t total = 0;
-    if (!job || !job->whole()) return total;
-    for (const auto& outputs : job->outputs)
-        for (const Output& output : outputs) total += int64_t(output.gains.size());
-    return total;
-}
-
-// Write the outputs of all sentences: lengths (count, n_best), |Y| or 0 for none; concatenated tokens and gains (their
-// log-probabilities), `total` of each, where `total` is headwise_job_size.
-const char* headwise_job_outputs(Job* job, int32_t* lengths, int64_t rows, int32_t* tokens, float* gains,
-                                 int64_t total) {
-    return guarded([&] {
-        expect(job && (lengths || !rows) && ((tokens && gains) || !total), "expected a job and room, found none");
-        expect(job->whole(), "expected a job that was started and came to its end");
-        expect_equal(rows, int64_t(job->count()) * job->options.n_best, "lengths");
-        expect_equal(total, headwise_job_size(job), "tokens");
-        for (const auto& outputs : job->outputs)
-            for (int rank = 0; rank < job->options.n_best; ++rank) {
-                if (rank >= int(outputs.size())) {
-                    *lengths++ = 0;
-                    continue;
-                }
-                const Output& output = outputs[rank];
-                *lengths++ = int32_t(output.gains.size());
-                tokens = std::copy(output.tokens.begin(), output.tokens.end(), tokens);
-                *tokens++ = job->symbols.eos;
-                gains = std::copy(output.gains.begin(), output.gains.end(), gains);
-            }
-    });
+    if (job) job->stop();
 }
 
 // Stop the threads, wait until all have ended, free the job and set the pointer to null: in one call, so that an

@@ -201,11 +201,12 @@ inline void multiply(const Product& product, int threads) {
         Multiplication(by_rows ? product.part(first, last, 0, product.columns)
                                : product.part(0, product.rows, first, last))();
     };
-    Workers workers;
+    std::mutex mutex;
+    std::condition_variable ended;
+    Workers workers(mutex, ended);
     if (parts > 1) workers.start(parts - 1, work, [] {});
     work();
-    while (!workers.wait(1000)) {
-    }
+    workers.join();
     expect(!workers.failure(), workers.failure());
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cfloat>
 
+#include "checks.h"
 #include "linear.h"
 
 namespace headwise {
@@ -14,26 +15,44 @@ struct Choice {
     int32_t token;
 };
 
+constexpr int MOST_BANNED = 3;
+
+// The start and end symbols.
+struct Symbols {
+    int32_t bos, eos;
+
+    void check(int size) const {
+        expect_within(bos, 0, size - 1, "the start symbol");
+        expect_within(eos, 0, size - 1, "the end symbol");
+    }
+};
+
+// Symbols that no output of a sentence may contain.
+struct Banned {
+    int32_t ids[MOST_BANNED];
+    int32_t count;
+
+    bool has(int32_t token) const { return std::find(ids, ids + count, token) != ids + count; }
+};
+
+// What is looked for in one row: so many of the best tokens, the end symbol only where it is allowed.
+struct Wanted {
+    int count;
+    bool may_end;
+    const Banned* banned;
+};
+
 // Running statistics of one row's logits: the best tokens and the log-softmax's sum.
 struct Best {
     float threshold;  // the lowest logit of `choices` once these are complete; only higher logits are considered
     float most;       // the highest logit so far
     Floats total;     // Σ e^(logit - most), a partial sum in each lane
+    Wanted wanted;
     int count;
-    bool may_end;
     float end_logit;
     Choice* choices;  // best first; ties by lower token
 
     float log_total() const { return most + std::log(sum(total)); }
-};
-
-// Special symbols: the start and end symbols, and the banned symbols, which no output may contain.
-struct Symbols {
-    int32_t bos, eos;
-    int32_t banned[3];
-    int32_t banned_count;
-
-    bool bans(int32_t token) const { return std::find(banned, banned + banned_count, token) != banned + banned_count; }
 };
 
 template <class P>
@@ -41,31 +60,35 @@ class Scan {
   public:
     explicit Scan(const Symbols& symbols) : symbols_(symbols) {}
 
-    // Find the `wanted` best tokens of `rows` rows from `first`; may_end(row) is whether the end symbol is allowed.
-    // `tokens` are the token ids of the projection's columns, in ascending order; null: the column's index.
-    template <class MayEnd>
+    // Find the best tokens of `rows` rows from `first`; wanted(row) is what is looked for. `tokens` are the token ids of
+    // the projection's columns, in ascending order; null: the column's index.
+    template <class WantedOf>
     const Best* operator()(const Linear<P>& vocabulary, const int32_t* tokens, const Inputs<P>& inputs, int first,
-                           int rows, int wanted, const MayEnd& may_end) {
+                           int rows, const WantedOf& wanted) {
         tokens_ = tokens;
         end_ = tokens ? int(std::lower_bound(tokens, tokens + vocabulary.outputs(), symbols_.eos) - tokens)
                       : symbols_.eos;
-        choices_.resize(size_t(rows) * wanted);
         best_.grow(rows);
-        for (int row = 0; row < rows; ++row)
-            best_[row] =
-                Best{NEVER, -FLT_MAX, Floats{}, 0, may_end(first + row), 0, &choices_[size_t(row) * wanted]};
+        size_t choices = 0;
+        for (int row = 0; row < rows; ++row) {
+            best_[row] = Best{NEVER, -FLT_MAX, Floats{}, wanted(first + row), 0, 0, nullptr};
+            choices += best_[row].wanted.count;
+        }
+        choices_.resize(choices);
+        for (int row = 0, place = 0; row < rows; place += best_[row++].wanted.count)
+            best_[row].choices = choices_.data() + place;
         vocabulary(inputs, first, rows, [&](int row, int column, const Floats* logits) {
-            take(best_[row - first], column, logits, wanted);
+            take(best_[row - first], column, logits);
         });
         return best_.data();
     }
 
   private:
-    void take(Best& best, int column, const Floats* logits, int wanted) {
+    void take(Best& best, int column, const Floats* logits) {
         const Floats threshold = all(best.threshold);
         uint64_t hits = 0;
         for (int v = 0; v < PANEL_VECTORS; ++v) hits |= uint64_t(where_larger(logits[v], threshold)) << (v * LANES);
-        if (hits) consider(best, hits, column, logits, wanted);
+        if (hits) consider(best, hits, column, logits);
         if (unsigned(end_ - column) < unsigned(PANEL)) best.end_logit = at(logits, end_ - column);
         Floats total = best.total;
         for (int v = 0; v < PANEL_VECTORS; ++v) total += exponential<P::EXPONENTIAL>(logits[v] - best.most);
@@ -78,7 +101,7 @@ class Scan {
         return values[place];
     }
 
-    __attribute__((noinline)) void consider(Best& best, uint64_t hits, int column, const Floats* logits, int wanted) {
+    __attribute__((noinline)) void consider(Best& best, uint64_t hits, int column, const Floats* logits) {
         float values[PANEL];
         std::memcpy(values, logits, sizeof values);
         float most = best.most;
@@ -87,8 +110,9 @@ class Scan {
             const float logit = values[place];
             most = std::max(most, logit);
             const int32_t token = tokens_ ? tokens_[column + place] : column + place;
-            if (logit > best.threshold && !symbols_.bans(token) && (token != symbols_.eos || best.may_end))
-                insert(best, {logit, token}, wanted);
+            if (logit > best.threshold && !best.wanted.banned->has(token) &&
+                (token != symbols_.eos || best.wanted.may_end))
+                insert(best, {logit, token});
         }
         if (most > best.most) {
             best.total *= exponential(all(best.most - most));
@@ -96,7 +120,8 @@ class Scan {
         }
     }
 
-    static void insert(Best& best, Choice choice, int wanted) {
+    static void insert(Best& best, Choice choice) {
+        const int wanted = best.wanted.count;
         int place = best.count < wanted ? best.count++ : wanted - 1;
         for (; place > 0 && best.choices[place - 1].logit < choice.logit; --place)
             best.choices[place] = best.choices[place - 1];

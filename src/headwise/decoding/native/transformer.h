@@ -70,6 +70,13 @@ struct Sentence {
         ancestors.assign(rows, {});
     }
 
+    size_t bytes() const {
+        size_t total = 0;
+        for (const auto& layers : {&memory, &cache})
+            for (const auto& layer : *layers) total += layer.capacity() * sizeof(T);
+        return total;
+    }
+
     // Let row r of the beam continue the hypothesis of row parents[r].
     void reorder(const int32_t* parents, int rows) {
         std::vector<std::vector<int32_t>> moved(beams);

@@ -29,6 +29,7 @@ from headwise.nn.positions import position_encoding
 
 _ATTENTION_KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
 _MIN_SENTENCES = 4  # minimum number of sentences that a worker searches at once
+_MOST_SENTENCES = 1024  # of an open search, at once in each worker
 _MAX_BEAM = 1024
 
 
@@ -221,15 +222,25 @@ class NativeTransformer(Seq2Seq):
         check_ids(sources, self.source_size, "source")
         if lists is not None:
             check_lists(lists, len(sources), self.target_size, symbols.eos)
-        limits = [options.limit(len(source)) for source in sources]
-        if not self.config.source_end:
-            sources = [source[:-1] or source for source in sources]
         # Divide the sentences among the workers, but give none so few that reading the weights dominates.
         sentences = min(sentences, max(_MIN_SENTENCES, math.ceil(len(sources) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))
-        with SearchJob(self, sources, limits, options, symbols, lists) as job:
+        with SearchJob(self, symbols) as job:
+            job.add(sources, options, lists)
+            job.close()
             job.start(sentences, workers)
-            return job.results()
+            return job.results(options)
+
+    def open_search(self, symbols: object, batch_tokens: int) -> SearchJob:
+        """Return a started job that stays open for sentences with options that `own_search` supports.
+
+        `workers` threads search, each up to `batch_tokens` source tokens times hypotheses at once. Results equal those
+        of `search`.
+        """
+        assert isinstance(symbols, Symbols)
+        job = SearchJob(self, symbols)
+        job.start(_MOST_SENTENCES, max(1, self.workers), batch_tokens)
+        return job
 
     def own_search(self, options: object) -> Callable[..., list[list[Hypothesis]]] | None:
         """Return `search` where it supports the options; otherwise None, for a step-by-step search in PyTorch."""

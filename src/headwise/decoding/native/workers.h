@@ -34,16 +34,14 @@ inline const char* reason(std::string& text) {
 
 class Workers {
   public:
-    Workers() = default;
+    // `mutex` protects the state of the threads; `ended` is notified when the last one ends.
+    Workers(std::mutex& mutex, std::condition_variable& ended) : mutex_(mutex), ended_(ended) {}
     Workers(const Workers&) = delete;
-    ~Workers() {
-        for (std::thread& thread : threads_) thread.join();
-    }
+    ~Workers() { join(); }
 
     // Run work() in `count` threads; a thread that throws calls failed(), and the first exception's message is stored.
     template <class Work, class Failed>
     void start(int count, const Work& work, const Failed& failed) {
-        expect(threads_.empty(), "expected a job that was not started before");
         threads_.reserve(count);
         for (int number = 0; number < count; ++number) {
             {
@@ -70,13 +68,14 @@ class Workers {
         }
     }
 
-    bool started() const { return !threads_.empty(); }
-
-    // Wait until all threads have ended, with a timeout; returns whether they have.
-    bool wait(int milliseconds) {
-        std::unique_lock<std::mutex> lock(mutex_);
-        return ended_.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return !running_; });
+    // Wait until all threads have ended.
+    void join() {
+        for (std::thread& thread : threads_) thread.join();
+        threads_.clear();
     }
+
+    // Whether no thread runs; the caller holds the mutex.
+    bool ended() const { return !running_; }
 
     // Return the message of the first failed thread, null if none failed; valid after all have ended.
     const char* failure() const { return failure_; }
@@ -91,8 +90,8 @@ class Workers {
         if (!--running_) ended_.notify_all();
     }
 
-    std::mutex mutex_;
-    std::condition_variable ended_;
+    std::mutex& mutex_;
+    std::condition_variable& ended_;
     int running_ = 0;
     const char* failure_ = nullptr;
     std::string text_;

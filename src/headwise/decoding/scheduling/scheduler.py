@@ -1,50 +1,64 @@
-"""Scheduler of sentences: each is submitted on its own and comes back when it is finished.
+"""A scheduler of sentences: many threads submit them, and each is handed back as soon as it is finished.
 
-A thread takes what waits, the clients in turn, and searches sentences with the same options in one batch.
+An engine with an open search of its own gets sentences of all options and clients as they come, and replaces a finished
+one before the next step (continuous batching; see Yu et al. 2022, "Orca: a distributed serving system for
+transformer-based generative models", where it is called iteration-level scheduling). Every other model, and what that
+search doesn't support (prefixes, sampling, no repeated n-grams), is searched in dynamic batches of equal options. Both
+take sentences in the order of `headwise.decoding.scheduling.fair`. Results are those of
+`headwise.decoding.batching.decode`: bit for bit in continuous batches, and up to the rounding of PyTorch in others.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.decoding.batching import BATCH_TOKENS, decode
+from headwise.decoding.batching import BATCH_TOKENS
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
+from headwise.decoding.ids import check_ids, check_lists
 from headwise.decoding.options import SearchOptions
+from headwise.decoding.scheduling.continuous import ContinuousBatching
+from headwise.decoding.scheduling.dynamic import DynamicBatching
 from headwise.decoding.scheduling.load import Load
+from headwise.decoding.scheduling.request import Request
 from headwise.models.base import Seq2Seq
 
 
-@dataclass(frozen=True)
-class _Sentence:
-    source: tuple[int, ...]
-    options: SearchOptions
-    client: str
-    prefix: tuple[int, ...] | None
-    allowed: NDArray[np.int32] | None
-    future: Future[list[Hypothesis]]
-
-
 class Scheduler:
-    """Searches sentences of any number of threads with one model."""
+    """The scheduler of one loaded model; its methods may be called by any thread.
+
+    At the end of a `with` statement all sentences are finished; after an error, and where the scheduler is neither
+    closed nor referenced any more, they are cancelled.
+    """
 
     def __init__(self, model: Seq2Seq, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS) -> None:
-        self._model, self._symbols, self._batch_tokens = model, symbols, batch_tokens
-        self._waiting: deque[_Sentence] = deque()
-        self._running: list[_Sentence] = []
-        self._rate = 0.0
-        self._changed = threading.Condition()
+        """`batch_tokens` bounds a batch's source tokens times hypotheses; a longer sentence is a batch of its own."""
+        self._model, self._symbols = model, symbols
+        self._lock = threading.Lock()
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="scheduler", daemon=True)
-        self._thread.start()
+        self._dynamic = DynamicBatching(model, symbols, batch_tokens)
+        search = model.open_search(symbols, batch_tokens)
+        self._continuous = (
+            None
+            if search is None
+            else ContinuousBatching(search, lambda: model.open_search(symbols, batch_tokens))
+        )
+        self._finalizer = weakref.finalize(self, _close, self._continuous, self._dynamic, finish=False)
+
+    def __enter__(self) -> Scheduler:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(finish=kind is None)
 
     def submit(
         self,
@@ -55,79 +69,53 @@ class Scheduler:
         prefix: Sequence[int] | None = None,
         allowed: NDArray[np.int32] | None = None,
     ) -> Future[list[Hypothesis]]:
-        """Submit a sentence; the future has its hypotheses, and cancelling it removes the sentence."""
-        future: Future[list[Hypothesis]] = Future()
-        fixed = None if prefix is None else tuple(prefix)
-        with self._changed:
+        """Add a sentence; returns the future of its hypotheses, best first.
+
+        `source` are ids that end with the end symbol, `prefix` target ids with which the outputs begin, and `allowed`
+        the target ids that they may contain besides, in ascending order and with the end symbol. Clients share the
+        batches equally, and each client's sentences are searched in order.
+
+        Cancelling the future removes a waiting sentence. A running one leaves its batch before the next step; only in
+        an engine that searches whole batches by itself (CTranslate2) it stays until the batch is finished.
+
+        Raises `DataError` for ids that aren't in the vocabularies and for an invalid shortlist, `ConfigError` for
+        options that the engine doesn't support, and `RuntimeError` where the scheduler is closed. The future raises
+        `CheckpointError` where the model's probabilities aren't finite numbers, and `MemoryError`.
+        """
+        check_ids([source], self._model.source_size, "source")
+        check_ids([] if prefix is None else [prefix], self._model.target_size, "prefix", empty=True)
+        if allowed is not None:
+            check_lists([allowed], 1, self._model.target_size, self._symbols.eos)
+        own_search = self._model.own_search(options) if prefix is None else None
+        request = Request(list(source), options, client, None if prefix is None else list(prefix), allowed)
+        with self._lock:
             if self._closed:
-                raise RuntimeError("the scheduler is closed")
-            self._waiting.append(_Sentence(tuple(source), options, client, fixed, allowed, future))
-            self._changed.notify()
-        return future
+                raise RuntimeError("the scheduler is closed: it accepts no more sentences")
+            if self._continuous is not None and own_search is not None:
+                self._continuous.submit(request)
+            else:
+                self._dynamic.submit(request)
+        return request.future
 
     @property
     def load(self) -> Load:
-        """What waits and runs now."""
-        with self._changed:
-            waiting = [one for one in self._waiting if not one.future.cancelled()]
-            tokens = sum(len(one.source) for one in waiting)
-            rows = sum(one.options.rows for one in self._running)
-            return Load(len(waiting), tokens, len(self._running), rows, self._rate)
+        """What waits and runs, and the speed."""
+        load = self._dynamic.load
+        return load if self._continuous is None else load + self._continuous.load
 
     def close(self, *, finish: bool) -> None:
-        """End the thread, after what was accepted is finished, or at once with what waits cancelled."""
-        with self._changed:
+        """Accept no more sentences, and end the threads.
+
+        With `finish`, waits until all that was accepted is finished; otherwise cancels what isn't. An interrupted
+        `close(finish=True)` can be followed by `close(finish=False)`.
+        """
+        with self._lock:
             self._closed = True
-            if not finish:
-                for one in self._waiting:
-                    one.future.cancel()
-            self._changed.notify()
-        self._thread.join()
+        _close(self._continuous, self._dynamic, finish=finish)
+        self._finalizer.detach()
 
-    def _work(self) -> None:
-        while batch := self._next():
-            begun = time.monotonic()
-            try:
-                found = decode(
-                    self._model,
-                    [one.source for one in batch],
-                    batch[0].options,
-                    self._symbols,
-                    batch_tokens=self._batch_tokens,
-                    prefixes=None if batch[0].prefix is None else [one.prefix or () for one in batch],
-                )
-            except Exception as error:  # the thread that waits for the future raises it
-                for one in batch:
-                    one.future.set_exception(error)
-                continue
-            finally:
-                self._running = []
-            self._rate = sum(len(one.source) for one in batch) / max(time.monotonic() - begun, 1e-6)
-            for one, hypotheses in zip(batch, found, strict=True):
-                one.future.set_result(hypotheses)
 
-    def _next(self) -> list[_Sentence]:
-        """Wait for sentences and return those of one batch; empty when the scheduler is closed."""
-        with self._changed:
-            while not self._running:
-                self._waiting = deque(one for one in self._waiting if not one.future.cancelled())
-                if self._waiting:
-                    self._take()
-                elif self._closed:
-                    break
-                else:
-                    self._changed.wait()
-            return self._running
-
-    def _take(self) -> None:
-        """Move sentences with the options of the first one from the queue to the batch."""
-        first, tokens = self._waiting[0], 0
-        rest: deque[_Sentence] = deque()
-        for one in self._waiting:
-            like = one.options == first.options and (one.prefix is None) == (first.prefix is None)
-            tokens += len(one.source) * one.options.rows
-            if not like or (self._running and tokens > self._batch_tokens):
-                rest.append(one)
-            elif one.future.set_running_or_notify_cancel():
-                self._running.append(one)
-        self._waiting = rest
+def _close(continuous: ContinuousBatching | None, dynamic: DynamicBatching, *, finish: bool) -> None:
+    if continuous is not None:
+        continuous.close(finish=finish)
+    dynamic.close(finish=finish)
