@@ -85,7 +85,7 @@ def test_a_package_of_an_opennmt_model(
     assert headwise(["import", str(file), "-o", str(tmp_path / "zipped")]) == 0
     notes = capsys.readouterr().err
     assert "translates from en to de" in notes
-    assert "begins every translation with '__de__'" in notes
+    assert "begins every translation with '__de__', which the vocabulary doesn't have" in notes
     assert headwise(["import", str(opennmt), "-o", str(tmp_path / "plain")]) == 0
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("zipped", "plain"))
     assert one.keys() == other.keys()

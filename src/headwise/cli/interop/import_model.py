@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.arguments import Language
+
 
 def command(
     source: Annotated[
@@ -22,21 +24,22 @@ def command(
             "--format", help="The format of the source.", show_default="the first that recognizes it"
         ),
     ] = None,
+    language: Language = None,
 ) -> None:
     """Make a run directory of another toolkit's model.
 
     It translates, serves, explains, quantizes, evaluates and trains on like one of Headwise's own, and keeps its
-    tokenizer.
+    tokenizer. A model for several target languages translates to the one of --language.
 
     Example: headwise import opus-mt-en-de -o runs/opus-en-de
     """
     from headwise.interop.formats import find_importer
-    from headwise.interop.runs import write_run
+    from headwise.interop.runs import with_language, write_run
     from headwise.interop.sources import located
 
     with located(source) as path:
         name, importer = find_importer(path, form)
-        imported = importer.read(path)
+        imported = with_language(importer.read(path), language)
         parameters = write_run(imported, out, source)
     for note in imported.notes:
         typer.echo(f"headwise: {note}", err=True)

@@ -51,7 +51,8 @@ class SearchJob:
         self._handle = ctypes.c_void_p()
         offsets = _offsets(sources)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
-        most = np.asarray([min(limit, _MAX_OUTPUT) for limit in limits], dtype=np.int32)
+        least = 1 + len(symbols.given[:1])
+        most = np.asarray([min(max(limit, least), _MAX_OUTPUT) for limit in limits], dtype=np.int32)
         list_ids = np.concatenate([np.zeros(0, np.int32), *(lists or [])])
         list_offsets = None if lists is None else _offsets(lists)
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
@@ -66,7 +67,10 @@ class SearchJob:
                 len(sources),
             ),
             native.Options(options.beam, options.n_best, options.min_length, options.alpha, options.patience),
-            native.Symbols(symbols.bos, symbols.eos, (ctypes.c_int32 * 3)(*banned), len(banned)),
+            native.Symbols(
+                *(symbols.bos, symbols.eos, (ctypes.c_int32 * 3)(*banned), len(banned)),
+                *(symbols.given[0] if symbols.given else 0, len(symbols.given[:1])),
+            ),
             *(
                 list_ids.ctypes.data,
                 len(list_ids),

@@ -27,11 +27,13 @@ struct Best {
     float log_total() const { return most + std::log(sum(total)); }
 };
 
-// Special symbols: the start and end symbols, and the banned symbols, which no output may contain.
+// Special symbols: the start and end symbols, the banned symbols, which no output may contain, and the language code
+// with which every output begins, where there is one.
 struct Symbols {
     int32_t bos, eos;
     int32_t banned[3];
     int32_t banned_count;
+    int32_t given, given_count;  // a count of 0 or 1
 
     bool bans(int32_t token) const { return std::find(banned, banned + banned_count, token) != banned + banned_count; }
 };

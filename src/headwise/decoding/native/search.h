@@ -49,6 +49,14 @@ class Beam {
     int32_t token(int place) const { return history_[size_t(step_ - 1) * width_ + place].token; }
     const int32_t* parents() const { return parents_.data(); }
 
+    // Begin with a token that is given, and therefore has a log-probability of 0.
+    void begin(int32_t token, const Options& options) {
+        width_ = options.beam;
+        step_ = 1;
+        history_.assign(width_, Past{0, token, 0.0f});
+        parents_.assign(1, 0);
+    }
+
     // Continue every live hypothesis by its best tokens; returns whether the search continues.
     bool advance(const Best* rows, const Options& options, int32_t eos) {
         width_ = options.beam;
@@ -171,11 +179,13 @@ struct Job {
         expect_ids(ids.data(), int64_t(ids.size()), shape.source_size, "a source id");
         for (int s = 0; s < count(); ++s) {
             expect_within(length(s), 1, shape.positions ? shape.positions : MOST_ROWS, "tokens of a sentence");
-            expect(limits[s] >= 1, "expected a longest output of at least 1");
+            expect(limits[s] > symbols.given_count, "expected a longest output of at least 1 after what is given");
         }
         expect_within(symbols.bos, 0, shape.target_size - 1, "the start symbol");
         expect_within(symbols.eos, 0, shape.target_size - 1, "the end symbol");
         expect_within(symbols.banned_count, 0, 3, "banned symbols");
+        expect_within(symbols.given_count, 0, 1, "given symbols");
+        expect_ids(&symbols.given, symbols.given_count, shape.target_size, "a given symbol");
         expect_ids(listed.data(), int64_t(listed.size()), shape.target_size, "a listed id");
         for (int s = 0; has_lists() && s < count(); ++s) {
             const auto begin = listed.begin() + lists[s], end = listed.begin() + lists[s + 1];
@@ -221,10 +231,12 @@ class Search {
             int first = 0;
             for (Place* place : active_) {
                 const int live = place->beam.live();
+                const bool given = !place->started && job_.symbols.given_count;
                 place->started = true;
                 if (job_.has_lists()) best = scan(place->vocabulary, place->tokens, first, live);
                 first += live;
-                if (place->beam.advance(best, options, job_.symbols.eos)) {
+                if (given) place->beam.begin(job_.symbols.given, options);
+                if (given || place->beam.advance(best, options, job_.symbols.eos)) {
                     if (options.beam > 1) place->sentence.reorder(place->beam.parents(), place->beam.live());
                     active_[kept++] = place;
                 } else {

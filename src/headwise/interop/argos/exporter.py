@@ -16,6 +16,7 @@ from headwise.interop.argos.languages import LANGUAGES
 from headwise.interop.argos.package import METADATA, MODEL, SUBWORDS, SUFFIX
 from headwise.interop.base import Trained
 from headwise.interop.ctranslate2.exporter import write_model
+from headwise.interop.pieces import source_code_notes
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", re.ASCII)
 _VERSION = "1.0"  # of the package
@@ -53,10 +54,13 @@ class Exporter(base.Exporter):
             "to_code": target,
             "to_name": LANGUAGES.get(target, target),
         }
+        if given := trained.subwords.given:
+            (metadata["target_prefix"],) = trained.subwords.target_pieces(given[:1])
         write_text(package / METADATA, json.dumps(metadata, ensure_ascii=False, indent=2) + "\n")
         return [
+            *source_code_notes(trained.subwords),
             f"translates from {metadata['from_name']} to {metadata['to_name']}; argospm install takes the file, "
-            "and its sentence splitter downloads a model at the first translation"
+            "and its sentence splitter downloads a model at the first translation",
         ]
 
 

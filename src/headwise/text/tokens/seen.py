@@ -8,6 +8,7 @@ initialized from another run's weights) detects only what its vocabulary can't e
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -76,6 +77,13 @@ class Seen:
         spelled = {side: "".join(sorted(self.spelled[side])) for side in SIDES}
         tensors = {side: np.packbits(self.pieces[side]) for side in SIDES}
         write_bytes(path, save(tensors, {"headwise": json.dumps({"subwords": subwords, "spelled": spelled})}))
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[Path], subwords: Subwords) -> Seen | None:
+        """Read what an ensemble's runs saw in training, combined; None where one of them has no record."""
+        records = [cls.find(run / FILE, subwords) for run in runs]
+        known_records = [record for record in records if record is not None]
+        return functools.reduce(cls.joined, known_records) if len(known_records) == len(runs) else None
 
     @classmethod
     def find(cls, path: Path, subwords: Subwords) -> Seen | None:
