@@ -12,7 +12,6 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headwise import __version__
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import atomic_file, disk_errors, write_text
 from headwise.nn.device import describe_hardware
@@ -58,7 +57,7 @@ def record_measured(run: Path, before: dict[str, Any], signatures: Mapping[str, 
     record = {
         "step": scores["step"],
         "hardware": describe_hardware(),
-        "versions": {"headwise": __version__, "torch": torch.__version__},
+        "versions": {"torch": torch.__version__},
         "signatures": {name: text for name, text in signatures.items() if name in scores},
     }
     write_text(run / MEASURED, json.dumps(record, indent=1, ensure_ascii=False) + "\n")

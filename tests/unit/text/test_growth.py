@@ -195,7 +195,7 @@ def test_a_numbered_vocabulary_grows_with_its_models(
         assert len(parts) == len(new)
         for piece, ids in zip(new, parts, strict=True):
             assert UNK in ids or "".join(before.id_to_piece(ids)) == piece
-        assert len([ids for ids in parts if UNK not in ids]) > 3
+        assert len([ids for ids in parts if UNK not in ids]) > 1
     assert UNK in old.encode_target(" ".join(NEW))
     assert UNK not in grown.encode_target(" ".join(NEW))
     assert missing in grown.source_pieces(range(old.source_size, grown.source_size))

@@ -119,25 +119,26 @@ def old_pieces(old: Subwords, grown: Subwords, side: Side) -> list[list[int]]:
         subwords.source_processor if side == "source" else subwords.target_processor
         for subwords in (old, grown)
     )
-    numbers = range(before.vocab_size(), after.vocab_size())
-    if isinstance(before, NumberedProcessor):
-        segmenters = [_Segmenter(model, before.find) for model in dict.fromkeys(old.models)]
-        if not old.joint:
-            segmenters = segmenters[-1:] if side == "target" else segmenters[:1]
+    if not isinstance(before, NumberedProcessor):
+        places, find = [0 if side == "source" else 1], before.piece_to_id
     else:
-        segmenters = [_Segmenter(old.models[0] if side == "source" else old.models[1], before.piece_to_id)]
+        places, find = [0, 1] if old.joint else [0 if side == "source" else 1], before.find
+    segmenters = [_Segmenter(old.models[place], grown.models[place], find) for place in places]
     rows = []
-    for piece in after.id_to_piece(list(numbers)):
-        candidates = [segmenter.ids(piece) for segmenter in segmenters]
+    for piece in after.id_to_piece(list(range(before.vocab_size(), after.vocab_size()))):
+        # One list may have pieces of two models; a new one is in one of them, or in both.
+        candidates = [segmenter.ids(piece) for segmenter in segmenters if piece in segmenter.grown]
         rows.append(min(candidates, key=lambda ids: (UNK in ids, len(ids))))
     return rows
 
 
 class _Segmenter:
-    """Segments new subwords by an old model."""
+    """Segments new subwords, which are among the pieces of a `grown` model, by the old one."""
 
-    def __init__(self, model: bytes, find: Callable[[str], int]) -> None:
+    def __init__(self, model: bytes, grown: bytes, find: Callable[[str], int]) -> None:
         """`find` returns the id of a piece, that of unknown for one without."""
+        processor = open_processor(grown, "subword model")
+        self.grown = set(processor.id_to_piece(list(range(processor.vocab_size()))))
         self._processor = open_processor(model, "subword model")
         self._find = find
         self._merges: DropoutSegmenter | None = None
