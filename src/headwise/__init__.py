@@ -22,12 +22,14 @@ def load(
     engine: str = "auto",
     workers: int = 0,
     shortlist: bool = False,
+    language: str | None = None,
 ) -> Translator:
     """Load a trained model from its run directory; several runs with the same subwords form an ensemble.
 
     `precision` is float32, bfloat16, int8, auto for the fastest, or None for the precision the run is stored in;
     `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
-    `shortlist` enables the lexical shortlist learned by `headwise shortlist`.
+    `shortlist` enables the lexical shortlist learned by `headwise shortlist`; `language` is a target language of an
+    imported model for several.
 
     Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
     with these options.
@@ -41,4 +43,5 @@ def load(
         engine=engine,
         workers=workers,
         shortlist=shortlist,
+        language=language,
     )

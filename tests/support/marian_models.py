@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,13 @@ def spm(texts: list[str], size: int) -> bytes:
     return model.getvalue()
 
 
-def write_tokenizer(folder: Path, *, separate: bool = False) -> tuple[int, int]:
-    """Write source.spm, target.spm and vocab.json; return the sizes of both vocabularies."""
+def write_tokenizer(
+    folder: Path, *, separate: bool = False, target_codes: Sequence[str] = ()
+) -> tuple[int, int]:
+    """Write source.spm, target.spm and vocab.json; return the sizes of both vocabularies.
+
+    `target_codes` are further language codes, in the vocabulary of the target.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pieces = []
     for name, texts in (("source.spm", ENGLISH), ("target.spm", GERMAN)):
@@ -52,7 +58,8 @@ def write_tokenizer(folder: Path, *, separate: bool = False) -> tuple[int, int]:
     lists = pieces if separate else [sorted({*pieces[0], *pieces[1]})]
     sizes = []
     for file, names in zip(("vocab.json", "target_vocab.json"), lists, strict=False):
-        ordered = ["</s>", "<unk>", *([] if separate else [CODE]), *names, "<pad>"]
+        codes = ([] if separate else [CODE]) + ([*target_codes] if names is lists[-1] else [])
+        ordered = ["</s>", "<unk>", *codes, *names, "<pad>"]
         (folder / file).write_text(json.dumps({piece: number for number, piece in enumerate(ordered)}))
         sizes.append(len(ordered))
     settings = {
@@ -65,9 +72,19 @@ def write_tokenizer(folder: Path, *, separate: bool = False) -> tuple[int, int]:
     return sizes[0], sizes[-1]
 
 
-def write_marian(folder: Path, *, separate: bool = False, steps: int = 5, **changes: Any) -> Path:
-    """Write a Marian model that `transformers` has made, trained for some steps and saved."""
-    sizes = write_tokenizer(folder, separate=separate)
+def write_marian(
+    folder: Path,
+    *,
+    separate: bool = False,
+    steps: int = 5,
+    target_codes: Sequence[str] = (),
+    **changes: Any,
+) -> Path:
+    """Write a Marian model that `transformers` has made, trained for some steps and saved.
+
+    The first of `target_codes`, if there are some, is forced to be the first token of a translation.
+    """
+    sizes = write_tokenizer(folder, separate=separate, target_codes=target_codes)
     pads = [size - 1 for size in sizes]
     settings = {
         "vocab_size": sizes[0],
@@ -95,7 +112,10 @@ def write_marian(folder: Path, *, separate: bool = False, steps: int = 5, **chan
     model.generation_config.update(bad_words_ids=[[pads[0]]], num_beams=4, max_length=64)
     with torch.no_grad():
         model.final_logits_bias.normal_(std=0.3)
-    train(model, load_tokenizer(folder), steps)
+    tokenizer = load_tokenizer(folder)
+    forced = code_id(tokenizer, target_codes[0]) if target_codes else None
+    model.generation_config.forced_bos_token_id = forced
+    train(model, tokenizer, steps, forced)
     model.save_pretrained(folder)
     return folder
 
@@ -105,10 +125,22 @@ def load_tokenizer(folder: Path) -> Any:
     return transformers.MarianTokenizer.from_pretrained(folder)
 
 
-def train(model: Any, tokenizer: Any, steps: int) -> None:
-    """Train with the library's own loss, so that no parameter has its initial value."""
+def code_id(tokenizer: Any, code: str) -> int:
+    """Return the target id of a language code."""
+    number: int = (tokenizer.target_encoder if tokenizer.separate_vocabs else tokenizer.encoder)[code]
+    return number
+
+
+def train(model: Any, tokenizer: Any, steps: int, forced: int | None = None) -> None:
+    """Train with the library's own loss, so that no parameter has its initial value.
+
+    Translations begin with the token `forced`, if one is given.
+    """
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     batch = tokenizer(ENGLISH, text_target=GERMAN, return_tensors="pt", padding=True)
+    if forced is not None:
+        first = torch.full((len(batch["labels"]), 1), forced)
+        batch["labels"] = torch.cat([first, batch["labels"]], dim=1)
     batch["labels"].masked_fill_(batch["labels"] == tokenizer.pad_token_id, -100)
     model.train()
     for _ in range(steps):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.decoding.alignment import cross_attention as forced_attention
-from headwise.decoding.translator import SYMBOLS, Translator
+from headwise.decoding.translator import Translator
 from headwise.text.tokens.subwords import EOS
 
 UNKNOWN = "<unk>"
@@ -57,7 +57,9 @@ def cross_attention(
     subwords = translator.subwords
     source_ids = [subwords.encode_source(source.text) for source in sources]
     target_ids = [subwords.encode_target(target.text) for target in targets]
-    recorded = forced_attention(translator.model, [[*ids, EOS] for ids in source_ids], target_ids, SYMBOLS)
+    recorded = forced_attention(
+        translator.model, [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
+    )
     return [
         _by_words(
             weights.numpy(),

@@ -28,7 +28,7 @@ from headwise.decoding.beam.tree import BeamNode, BeamTrace
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
-from headwise.decoding.translator import SYMBOLS, Translator
+from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording
@@ -225,7 +225,9 @@ class Tracer:
         ids, mask = padded([source.ids], PAD, next(model.parameters()).device)
         beam_trace = BeamTrace()
         prefixes = [prefix] if prefix else None
-        (hypotheses,) = search(model, ids, mask, options, SYMBOLS, prefixes=prefixes, trace=beam_trace)
+        (hypotheses,) = search(
+            model, ids, mask, options, self.translator.symbols, prefixes=prefixes, trace=beam_trace
+        )
         return hypotheses, beam_trace.tree(0, options.alpha)
 
     # ------------------------------------------------------------------------------------------------- forcing
@@ -241,6 +243,8 @@ class Tracer:
         attention = stacked(records)
         log_probs = model.project(hidden[0]).float().log_softmax(-1).cpu()  # (target, vocabulary)
         token_log_probs = log_probs.gather(1, torch.tensor(target)[:, None])[:, 0].tolist()
+        if target[0] in self.translator.symbols.given:
+            token_log_probs[0] = 0.0
         top = log_probs.topk(min(alternatives, log_probs.size(1)), dim=1)
         pieces = self.translator.subwords.target_pieces
         all_alternatives = tuple(

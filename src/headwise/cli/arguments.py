@@ -27,6 +27,13 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Engine = Annotated[
     str, typer.Option(help="native, pytorch, ctranslate2, or auto for the faster of the first two.")
 ]
+Language = Annotated[
+    str | None,
+    typer.Option(
+        help="Translate to this language: a code of an imported vocabulary, such as deu for >>deu<<.",
+        show_default="the run's, if it has codes",
+    ),
+]
 # For models that only PyTorch computes.
 Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")]
 # For models that the native engine computes, too; a run may be stored in its own precision.

@@ -43,6 +43,8 @@ def score(
         inputs, _ = padded([[symbols.bos, *targets[index]] for index in batch], symbols.pad, device)
         outputs, real = padded([[*targets[index], symbols.eos] for index in batch], symbols.pad, device)
         gains = token_log_probs(model, source, mask, inputs, outputs)
+        given = torch.tensor(symbols.given, dtype=torch.long, device=device)
+        gains[:, 0].masked_fill_(torch.isin(outputs[:, 0], given), 0.0)
         for index, log_probs, length in zip(batch, gains.tolist(), real.sum(1).tolist(), strict=True):
             log_probs = log_probs[:length]
             total = sum(log_probs)

@@ -37,7 +37,7 @@ from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.text.reading.lines import one_line
-from headwise.text.tokens.seen import Novelty, seen_by
+from headwise.text.tokens.seen import Novelty, Seen
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
@@ -56,6 +56,7 @@ class Translator:
         """Use a loaded model or native engine; `engine` describes it in a phrase."""
         decoding = decoding or DecodingConfig()
         self.subwords = subwords
+        self.symbols = dataclasses.replace(SYMBOLS, given=subwords.given)
         self.batch_tokens = decoding.batch_tokens
         self.options = SearchOptions(
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
@@ -77,11 +78,13 @@ class Translator:
         engine: str = "auto",
         workers: int = 0,
         shortlist: bool = False,
+        language: str | None = None,
     ) -> Translator:
         """Load a run directory, or several as an ensemble; the first run's configuration gives the defaults.
 
         For `device`, `precision`, `engine` and `workers` see `headwise.decoding.loading.EngineOptions`. `shortlist`
-        restricts translations to the first run's vocabulary shortlist. Raises `CheckpointError` where a run is missing
+        restricts translations to the first run's vocabulary shortlist. `language` is a language code of an imported
+        vocabulary, to translate to another language than the run names. Raises `CheckpointError` where a run is missing
         or damaged, lacks the requested shortlist, or has other subwords than the first run, and `ConfigError` or
         `DeviceError` where it doesn't support the options.
         """
@@ -98,11 +101,14 @@ class Translator:
         models = [loaded.model for loaded in loaded_runs]
         model = models[0] if len(models) == 1 else Ensemble(models)
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
-        translator.novelty = Novelty(first.subwords, seen_by(paths, first.subwords))
+        translator.novelty = Novelty(first.subwords, Seen.of_runs(paths, first.subwords))
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
             translator.engine += f", shortlist ({translator.shortlist})"
+        if language is not None:
+            translator.subwords = first.subwords.with_language(language)
+            translator.symbols = dataclasses.replace(SYMBOLS, given=translator.subwords.given)
         return translator
 
     @property
@@ -174,7 +180,7 @@ class Translator:
             self.search_model,
             encoded.sources,
             encoded.options,
-            SYMBOLS,
+            self.symbols,
             batch_tokens=self.batch_tokens,
             prefixes=encoded.prefixes,
             shortlist=self.shortlist,
@@ -275,7 +281,7 @@ class Translator:
         hypotheses = score(
             self.model,
             *pairs,
-            SYMBOLS,
+            self.symbols,
             alpha=self.options.alpha if alpha is None else self.options_with(alpha=alpha).alpha,
             batch_tokens=self.batch_tokens,
         )
@@ -304,7 +310,10 @@ class Translator:
         ]
         target_ids = []
         for line, target in enumerate(targets, start=first_line):
-            ids = self._encode_target(target, f"line {line}") if isinstance(target, str) else list(target)
+            if isinstance(target, str):
+                ids = self._encode_target(target, f"line {line}")
+            else:
+                ids = [*(() if self._given(target) else self.symbols.given[:1]), *target]
             if len(ids) >= self._loaded_model.max_length:
                 raise DataError(
                     f"line {line}: expected a target of at most {self._loaded_model.max_length - 1} subwords, "
@@ -338,7 +347,7 @@ class Translator:
                 raise DataError(
                     f"prefix {line}: expected at most {self._loaded_model.max_length - 1} subwords, found {len(ids)}"
                 )
-            prefix_ids += [ids if part == 0 else [] for part in range(len(parts))]
+            prefix_ids += [ids if part == 0 else [*self.symbols.given[:1]] for part in range(len(parts))]
         return prefix_ids
 
     def _align_hypotheses(
@@ -355,13 +364,18 @@ class Translator:
     def _align_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[tuple[Link, ...]]:
-        weights = cross_attention(self.model, sources, targets, SYMBOLS, batch_tokens=self.batch_tokens)
-        return [
-            word_links(
-                attention, self.subwords.source_pieces(source[:-1]), self.subwords.target_pieces(target)
-            )
-            for attention, source, target in zip(weights, sources, targets, strict=True)
-        ]
+        weights = cross_attention(self.model, sources, targets, self.symbols, batch_tokens=self.batch_tokens)
+        links = []
+        for attention, source, target in zip(weights, sources, targets, strict=True):
+            text, given = self.subwords.without_language(source[:-1]), self._given(target)
+            attention = attention[..., given:, len(source) - 1 - len(text) :]
+            pieces = self.subwords.target_pieces(target[given:])
+            links.append(word_links(attention, self.subwords.source_pieces(text), pieces))
+        return links
+
+    def _given(self, target: Sequence[int]) -> int:
+        """Return the number of language codes at the beginning of a target, 0 or 1."""
+        return int(bool(target) and target[0] in self.symbols.given)
 
     def _encode_target(self, text: str, label: str) -> list[int]:
         return self.subwords.encode_target(one_line(check_characters(text, label)).strip())
@@ -374,17 +388,19 @@ class Translator:
     ) -> Translation:
         aligned = itertools.repeat(None) if links is None else links
         outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
-        pieces = tuple(self.subwords.source_pieces(source[:-1]))
+        pieces = tuple(self.subwords.source_pieces(self.subwords.without_language(source[:-1])))
         return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs))
 
     def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
+        given = self._given(hypothesis.tokens)  # its log-probability is 0
+        tokens = hypothesis.tokens[given:]
         return Output(
-            text=one_line(self.subwords.decode_target(hypothesis.tokens)),
-            tokens=hypothesis.tokens,
-            pieces=tuple(self.subwords.target_pieces([*hypothesis.tokens, EOS])),
+            text=one_line(self.subwords.decode_target(tokens)),
+            tokens=tokens,
+            pieces=tuple(self.subwords.target_pieces([*tokens, EOS])),
             log_probability=hypothesis.log_probability,
             score=hypothesis.score,
-            token_log_probabilities=hypothesis.token_log_probabilities,
+            token_log_probabilities=hypothesis.token_log_probabilities[given:],
             alignment=links,
         )
 

@@ -98,6 +98,14 @@ class Trained(TrainedRun):
             )
         return self.subwords.models
 
+    def check_untagged(self) -> None:
+        """Raise `ConfigError` if translations begin with a language code, which a format can't express."""
+        if given := self.subwords.given:
+            raise ConfigError(
+                f"{self.run}: expected translations without a language code for this format, "
+                f"found {self.subwords.target_pieces(given[:1])[0]} at their beginning"
+            )
+
 
 @dataclass(frozen=True)
 class TrainedSingle(TrainedRun):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, Side
 from headwise.text.tokens.splitting import Split, open_processor
-from headwise.text.tokens.subwords import BOS, EOS, SPECIAL, Subwords
+from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 
 NEVER = -1e4  # logit of an id that the original doesn't have: e^-10000 is 0 in the softmax
 
@@ -26,12 +26,22 @@ class Rows:
     order: tuple[int | None, ...]
     copy: int | None = None
 
+    @property
+    def needed(self) -> int:
+        """The number of rows that the original's matrices have at least."""
+        return max(row for row in self.order if row is not None) + 1
+
+    @property
+    def never(self) -> list[int]:
+        """The ids that never are an output: those that the original doesn't have, and the copy."""
+        return [n for n, row in enumerate(self.order) if row is None or n == self.copy]
+
     def of(self, tensor: Tensor, place: str, *, exactly: bool = False) -> Tensor:
         """Return the rows of a matrix or the numbers of a vector, zeros for ids that the original doesn't have.
 
         Raises `CheckpointError` if there are too few, or with `exactly` if there are more.
         """
-        count = max(row for row in self.order if row is not None) + 1
+        count = self.needed
         if not tensor.dim() or len(tensor) < count or (exactly and len(tensor) > count):
             raise CheckpointError(
                 f"{place}: expected {'' if exactly else 'at least '}{count} rows, found shape {tuple(tensor.shape)}"
@@ -43,20 +53,24 @@ class Rows:
     def logit_bias(self, stored: Tensor | None, place: str) -> Tensor | None:
         """Return the bias of the logits, None if it is zero everywhere."""
         bias = torch.zeros(len(self.order)) if stored is None else self.of(stored.flatten(), place)
-        bias[torch.tensor([row is None or n == self.copy for n, row in enumerate(self.order)])] = NEVER
+        bias[self.never] = NEVER
         return bias if bool(bias.any()) else None
 
 
 def arranged(
-    pieces: Sequence[str], special: tuple[int | None, ...], place: str
+    pieces: Sequence[str], special: tuple[int | None, ...], place: str, *, begin_is_piece: bool = False
 ) -> tuple[tuple[str, ...], Rows]:
     """Return the pieces in Headwise's order and the rows that they have in the original.
 
-    `special` are the original's ids of padding, unknown, begin and end; a translation may begin with the end symbol.
-    Raises `CheckpointError` if two others are equal.
+    `special` are the original's ids of padding, unknown, begin and end. A translation may begin with one of the others,
+    or with a piece that texts have, too (`begin_is_piece`). Raises `CheckpointError` if two others are equal.
     """
-    copy = BOS if special[BOS] is not None and special[BOS] == special[EOS] else None
-    used = [number for name, number in enumerate(special) if number is not None and name != copy]
+    others = [special[name] for name in (PAD, UNK, EOS)]
+    begin = special[BOS]
+    shared = begin is not None and (begin_is_piece or begin in others)
+    copy = None if not shared else PAD if begin == special[PAD] else BOS
+    used = [number for number in others if number is not None]
+    used += [] if shared or begin is None else [begin]
     if len(set(used)) != len(used) or max(used) >= len(pieces):
         raise CheckpointError(
             f"{place}: expected different ids below {len(pieces)} for padding, unknown, begin and end, "
@@ -80,21 +94,33 @@ def make_subwords(
     lowercase: bool = False,
     limited: bool = False,
     symbols: tuple[str, ...] = (),
+    target_language: str = "",
 ) -> Subwords:
     """Return the subwords of one list of pieces or of two, without a numbering if the models number them alike.
 
-    The other options are those of `Numbering`.
+    `target_language` is the piece with which every translation begins. The other options are those of `Numbering`.
     """
     has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
-    if split == "sentencepiece" and not (has_codes or lowercase or symbols):
+    if split == "sentencepiece" and not (has_codes or lowercase or symbols or target_language):
         own = [_own_pieces(model, origin) for model in models]
         if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0]:
             return Subwords(models[0], origin=origin)
         if len(lists) == 2 and own == lists:
             return Subwords(*models, origin=origin)
     target = lists[1] if len(lists) == 2 else None
-    numbering = Numbering(lists[0], target, codes or has_codes, split, lowercase, limited, symbols)
+    tagged: Side = "target" if target_language else "source"
+    numbering = Numbering(
+        *(lists[0], target, codes or has_codes, split, lowercase, limited, symbols), target_language, tagged
+    )
     return Subwords(*models, numbering, origin=origin)
+
+
+def source_code_notes(subwords: Subwords) -> list[str]:
+    """Return a note where Headwise puts a language code before each source text, which other programs don't."""
+    numbering = subwords.numbering
+    if numbering is None or not numbering.language or numbering.tagged == "target":
+        return []
+    return [f"begin each text with {numbering.language}, which Headwise adds itself"]
 
 
 def _own_pieces(model: bytes, origin: str) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from headwise.models.build import build_model, fitting, weightless
 from headwise.models.weights import check_finite, quantized, read_recipe
 from headwise.text.tokens.subwords import Subwords
 
+_NAMED = 8  # language codes in a note
+
 
 def write_run(imported: Imported, run: Path, source: str) -> int:
     """Write an imported model as a run directory; return the number of parameters.
@@ -58,6 +60,32 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
         content = save(tensors, {"headwise": json.dumps(recipe, sort_keys=True)})
         write_bytes(folder / "model.safetensors", content)
     return sum(shape.numel() for shape in shapes.values())
+
+
+def with_language(imported: Imported, language: str | None) -> Imported:
+    """Return a model whose translations are in a language, if one is given, and a note on the languages of the model.
+
+    `language` is a language code of the vocabulary, such as `deu` for `>>deu<<`. Raises `ConfigError` if there is none.
+    """
+    text = imported.text
+    if language is not None:
+        if not isinstance(text, Subwords):
+            raise ConfigError(
+                f"--language: expected a translation model with language codes, found none for {language!r}"
+            )
+        text = text.with_language(language)
+    if not isinstance(text, Subwords) or text.numbering is None or not text.numbering.languages:
+        return imported
+    numbering = text.numbering
+    others = [code for code in numbering.languages if code != numbering.language]
+    named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+    if numbering.language:
+        where = "each source text" if numbering.tagged == "source" else "each translation"
+        note = f"{numbering.language} is put before {where}"
+        note += f"; --language chooses another: {named}" if others else ""
+    else:
+        note = f"a source text begins with the code of its translation's language, or --language adds it: {named}"
+    return replace(imported, text=text, notes=[*imported.notes, note])
 
 
 def open_trained(run: Path) -> Trained:

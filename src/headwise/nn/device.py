@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -109,3 +112,18 @@ def give_back_freed_memory() -> None:
 def _from_libc(name: str) -> Callable[..., int] | None:
     """Return a function of the C library, or None if it has none of that name or the system isn't Linux."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
+
+
+def describe_hardware() -> dict[str, Any]:
+    """Return the name of the processor, the number of threads of PyTorch, and the names of the GPUs."""
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return {"processor": _processor(), "threads": torch.get_num_threads(), "gpus": gpus}
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -149,6 +149,10 @@ class TaskKind(ABC):
                 f"found {config.training.best_by!r}"
             )
 
+    def signatures(self) -> dict[str, str]:
+        """Return the signatures of scores whose definition has several variants, by the names in `validate`."""
+        return {}
+
     @abstractmethod
     def prepare(
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]

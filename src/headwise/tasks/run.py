@@ -27,7 +27,7 @@ from headwise.tasks.base import Prepared, TaskKind, set_precision
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer
-from headwise.training.monitor import read_metrics
+from headwise.training.monitor import MEASURED, averaged_scores, record_measured
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
@@ -115,7 +115,10 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
             _write_run_files(config, run, prepared)
             say(_summary(config, model, device, world))
 
+        before = averaged_scores(run)
         progress = _fit(task, config, run, device, world, begin, quiet=quiet)
+        if world.first:
+            record_measured(run, before, kind.signatures())
     except RuntimeError:
         # If a worker has exited, the collective operation fails with an unspecific error; raise the worker's own.
         if workers is not None and (failure := workers.failure()) is not None:
@@ -125,7 +128,8 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         world.leave()
         resources.close()
         torch.set_num_threads(threads)
-    return TrainedRun(run, progress, parameter_count(model), _last_scores(run))
+    scores = {key: value for key, value in averaged_scores(run).items() if key not in ("kind", "step")}
+    return TrainedRun(run, progress, parameter_count(model), scores)
 
 
 def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
@@ -311,7 +315,7 @@ def _remove_earlier_training(run: Path, restart: bool, say: Callable[[str], None
             "interrupted start leaves them; removing them"
         )
     checkpoints.forget()
-    for name in ("metrics.jsonl", "curves.png", "model.safetensors"):
+    for name in ("metrics.jsonl", MEASURED, "curves.png", "model.safetensors"):
         (run / name).unlink(missing_ok=True)
     shutil.rmtree(run / "tensorboard", ignore_errors=True)
     checkpoints.remove()
@@ -354,14 +358,6 @@ def _check_resumable(kind: TaskKind, config: Config, run: Path) -> None:
             f"{run}: was begun with {'; with '.join(changed)}; keep what it was begun with to go on, use another run "
             "directory, or --restart to begin anew"
         )
-
-
-def _last_scores(run: Path) -> dict[str, float]:
-    """Return the scores of the averaged model on the development set, empty before the end of training."""
-    averaged = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "averaged"]
-    return (
-        {key: value for key, value in averaged[-1].items() if key not in {"kind", "step"}} if averaged else {}
-    )
 
 
 def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:

@@ -26,8 +26,8 @@ from headwise.tasks.start import find_start
 from headwise.text.batches.pairs import Batch, BatchStream, make_batch
 from headwise.text.datasets.parallel import PreparedData
 from headwise.text.datasets.parallel_preparation import prepare
-from headwise.text.tokens.growth import old_pieces
-from headwise.text.tokens.subwords import EOS, PAD, Subwords
+from headwise.text.tokens.growth import check_growth, old_pieces
+from headwise.text.tokens.subwords import EOS, PAD, SPECIAL, UNK, Subwords
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
 _STARTS = ("translation", "denoising")  # tasks whose runs a translation can be initialized from
@@ -233,23 +233,25 @@ class Translation(TaskKind):
                 f"subwords.copy_from: expected nothing beside training.initialize_from, whose subwords are used, "
                 f"found {copied!r}"
             )
-        if config.training.add_subwords and config.subwords.kind != "bpe":
-            raise ConfigError(
-                "training.add_subwords: expected the byte-pair encoding of a run that Headwise trained, "
-                f"found subwords.kind={config.subwords.kind}"
-            )
+
+    def signatures(self) -> dict[str, str]:
+        """Return sacreBLEU's signature of BLEU."""
+        return {"bleu": bleu(["a"], ["a"]).signature}  # of one reference, whatever the texts
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
     ) -> PreparedData:
         start = find_start(config, _STARTS)
+        subwords = start.subwords(config) if start else _copied_subwords(config)
+        if config.training.add_subwords and subwords is not None:
+            check_growth(subwords)
         return prepare(
             config.data,
             config.subwords,
             directory,
             seed=config.training.seed,
             max_length=config.model.max_length,
-            subwords=start.subwords(config) if start else _copied_subwords(config),
+            subwords=subwords,
             add_subwords=config.training.add_subwords,
             untrained=start is None,
             expected=expected,
@@ -276,12 +278,15 @@ def _new_rows(model: Seq2Seq, old: Subwords, new: Subwords) -> dict[str, list[li
     """Return, for each parameter with a row per subword, the old subwords that each added one consists of."""
     if old.digest() == new.digest():
         return {}
-    source = old_pieces(old.source_processor, new.source_processor)
-    target = source if new.joint else old_pieces(old.target_processor, new.target_processor)
+    source = old_pieces(old, new, "source")
+    target = source if new.joint else old_pieces(old, new, "target")
+    ordinary = list(range(len(SPECIAL), old.target_size))
     rows = {
         "source_embedding.weight": source,
         "target_embedding.weight": target,
         "output_projection.weight": target,
+        # The logit of unknown may be that of an id that never is an output.
+        "logit_bias": [[i for i in ids if i != UNK] or ordinary for ids in target],
     }
     return {name: rows[name] for name, _ in model.named_parameters() if name in rows}
 

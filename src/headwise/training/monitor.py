@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import atomic_file, disk_errors, write_text
+from headwise.nn.device import describe_hardware
 from headwise.parsing.bounds import Malformed, read_bounded
-from headwise.parsing.json_text import MOST_BYTES, json_value
+from headwise.parsing.json_text import MOST_BYTES, json_value, read_json
+
+MEASURED = "measured.json"  # with what the scores of a trained run were measured
+_PARTS = ("hardware", "signatures")
 
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
@@ -33,6 +38,42 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
         if isinstance(record, dict) and isinstance(record.get("step"), int) and "kind" in record:
             records.append(record)
     return records
+
+
+def averaged_scores(run: Path) -> dict[str, Any]:
+    """Return the last record of the averaged model in metrics.jsonl, empty before the end of training."""
+    averaged = [record for record in read_metrics(run / "metrics.jsonl") if record["kind"] == "averaged"]
+    return averaged[-1] if averaged else {}
+
+
+def record_measured(run: Path, before: dict[str, Any], signatures: Mapping[str, str]) -> None:
+    """Record with what scores were measured, unless they are those of `before`.
+
+    `signatures` are those of the scores whose definition has several variants.
+    """
+    scores = averaged_scores(run)
+    if scores == before:
+        return
+    record = {
+        "step": scores["step"],
+        "hardware": describe_hardware(),
+        "versions": {"torch": torch.__version__},
+        "signatures": {name: text for name, text in signatures.items() if name in scores},
+    }
+    write_text(run / MEASURED, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_measured(run: Path) -> dict[str, Any]:
+    """Return the record of a run, empty where there is none for its scores; raises `CheckpointError` if damaged."""
+    if not (run / MEASURED).is_file():
+        return {}
+    record = read_json(run / MEASURED, error=CheckpointError)
+    hardware, signatures = (record.get(key) if isinstance(record, dict) else None for key in _PARTS)
+    if not isinstance(hardware, dict) or not isinstance(signatures, dict):
+        raise CheckpointError(
+            f"{run / MEASURED}: expected an object with {' and '.join(_PARTS)}, found another value"
+        )
+    return record if record.get("step") == averaged_scores(run).get("step") else {}
 
 
 class Monitor:

@@ -16,6 +16,7 @@ from decoding_models import EOS, SYMBOLS, sentences
 from headwise.config import ModelConfig
 from headwise.decoding.batching import decode, padded
 from headwise.decoding.beam.hypothesis import Hypothesis
+from headwise.decoding.forced import score
 from headwise.decoding.native.library import VARIANTS, Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer, unsupported
 from headwise.decoding.options import SearchOptions
@@ -400,3 +401,34 @@ def test_an_activation_far_out_is_its_limit(library: Library, value: float) -> N
         expected = model.encode(source, mask).states[mask]
         found = native(model, library).encode(source, mask).states[mask]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("listed", [False, True])
+@torch.inference_mode()
+def test_a_given_symbol_begins_every_output(library: Library, beam: int, listed: bool) -> None:
+    """The search equals that in PyTorch with the symbol as a prefix, whose log-probability is then left out."""
+    model, given = readable(), 17
+    symbols = dataclasses.replace(SYMBOLS, given=(given, 18))
+    options = SearchOptions(beam=beam, alpha=0.0, min_length=2, extra_length=8)
+    sources = sentences(9, VOCABULARY)
+    lists = [np.array([EOS, *range(20, 60, 1 + n % 3)], np.int32) for n in range(9)]
+    shortlist = (lambda source: lists[sources.index(source)]) if listed else None
+    found, again = (
+        decode(each, sources, options, symbols, shortlist=shortlist)
+        for each in (native(model, library), model)
+    )
+    prefixed = decode(model, sources, options, SYMBOLS, prefixes=[[given]] * 9, shortlist=shortlist)
+    for native_outputs, outputs, (expected, *_) in zip(found, again, prefixed, strict=True):
+        assert native_outputs[0].tokens == outputs[0].tokens
+        assert listed or outputs[0].tokens == expected.tokens  # a prefix is on the shortlist, too
+        assert native_outputs[0].tokens[0] == given
+        gains = [0.0, *expected.token_log_probabilities[1:]]
+        for output in (native_outputs[0], outputs[0]):
+            if not listed:
+                assert output.token_log_probabilities == pytest.approx(gains, abs=1e-4)
+            assert output.log_probability == pytest.approx(sum(output.token_log_probabilities), abs=1e-4)
+            assert output.token_log_probabilities[0] == 0.0
+    (scored,) = score(model, sources[:1], [found[0][0].tokens], symbols, alpha=0.0)
+    if not listed:
+        assert scored.log_probability == pytest.approx(found[0][0].log_probability, abs=1e-4)

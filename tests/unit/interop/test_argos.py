@@ -86,7 +86,7 @@ def test_a_package_of_an_opennmt_model(
     assert headwise(["import", str(file), "-o", str(tmp_path / "zipped")]) == 0
     notes = capsys.readouterr().err
     assert "translates from en to de" in notes
-    assert "begins every translation with '__de__'" in notes
+    assert "begins every translation with '__de__', which the vocabulary doesn't have" in notes
     assert headwise(["import", str(opennmt), "-o", str(tmp_path / "plain")]) == 0
     assert Config.load(tmp_path / "zipped" / "config.yaml").data.languages == ("en", "de")
     given = ["import", str(opennmt), "-o", str(tmp_path / "given"), "--languages", "en:pt-BR"]
@@ -96,6 +96,28 @@ def test_a_package_of_an_opennmt_model(
     assert one.keys() == other.keys()
     assert any(tensor.dtype == torch.int8 for tensor in one.values())
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_target_prefix_begins_the_translations(tmp_path: Path) -> None:
+    """Argos Translate gives it to CTranslate2 as `target_prefix`, and takes it off the text again."""
+    source = write_opennmt(tmp_path / "model", "float32")
+    pieces = json.loads((source / "shared_vocabulary.json").read_text())
+    prefix = next(piece for piece in pieces if len(piece) > 2 and piece.startswith("▁"))
+    file = write_package(tmp_path / "a.argosmodel", source, target_prefix=prefix)
+    run = tmp_path / "run"
+    assert headwise(["import", str(file), "-o", str(run)]) == 0
+    theirs = ctranslate2.Translator(str(source), compute_type="float32")
+    for engine in ("native", "pytorch"):
+        ours = Translator.load(run, engine=engine, device="cpu", precision="float32")
+        for text in ENGLISH:
+            read = ours.subwords.source_pieces(ours.subwords.encode_source(text))
+            (result,) = theirs.translate_batch(
+                [read], [[prefix]], beam_size=1, max_decoding_length=18, disable_unk=True
+            )
+            (found,) = ours.translate([text], beam=1, max_length=18, extra_length=50)
+            assert [prefix, *ours.subwords.target_pieces(found.outputs[0].tokens)] == result.hypotheses[0]
+    package = unpacked(exported(run, tmp_path / "b.argosmodel"), tmp_path / "installed")
+    assert json.loads((package / "metadata.json").read_text())["target_prefix"] == prefix
 
 
 @pytest.mark.parametrize(

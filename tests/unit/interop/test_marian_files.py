@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from headwise.cli.main import run as headwise
@@ -125,6 +127,54 @@ def assert_as_marian(run: Path, theirs: tuple[list[str], list[list[float]]], tex
     ],
 )
 def test_a_model_of_marians_own_trainer(options: str, tmp_path: Path) -> None:
+    files, texts = trained_by_marian(tmp_path, options)
+    assert_as_marian(imported(tmp_path, tmp_path / "run"), marian(files, texts, tmp_path), texts)
+
+
+@needs_marian
+def test_a_model_with_norm_pre_scores_as_marian_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pre = "--transformer-preprocess n --transformer-postprocess da --transformer-postprocess-top n"
+    files, texts = trained_by_marian(
+        tmp_path, f"--tied-embeddings-all --transformer-ffn-activation relu {pre}"
+    )
+    run = imported(tmp_path, tmp_path / "run")
+    assert PRE_NOTE in capsys.readouterr().err
+    found, scores = marian(files, texts, tmp_path)
+    ours = Translator.load(run, engine="pytorch", device="cpu")
+    for output, expected in zip(ours.score(*texts), scores, strict=True):
+        assert list(output.token_log_probabilities) == pytest.approx(expected, abs=2e-5)  # of five digits
+    translations = ours.translate(texts[0][: len(found)], beam=1, extra_length=1, length_factor=2.0)
+    pieces = [" ".join(ours.subwords.target_pieces(each.outputs[0].tokens)) for each in translations]
+    assert pieces != found  # as the note says
+
+
+PRE_NOTE = (
+    "its decoder doesn't normalize the keys and values of earlier positions, so its translations differ"
+)
+
+
+def test_a_model_with_norm_pre_is_imported_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(tmp_path)
+    arrays = dict(np.load(tmp_path / "model.npz"))
+    options = yaml.safe_load(arrays.pop("special:model.yml").tobytes().rstrip(b"\0"))
+    options |= {"transformer-preprocess": "n", "transformer-postprocess": "da", "version": "v1.12.0"}
+    options["transformer-postprocess-top"] = "n"
+    arrays = {re.sub(r"_ln_(scale|bias)$", r"_ln_\1_pre", name): array for name, array in arrays.items()}
+    for side in ("encoder", "decoder"):
+        arrays[f"{side}_top_ln_scale"], arrays[f"{side}_top_ln_bias"] = np.ones((2, 1, 24), np.float32)
+    arrays["special:model.yml"] = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
+    np.savez(tmp_path / "model.npz", allow_pickle=False, **arrays)
+    run = imported(tmp_path, tmp_path / "run")
+    assert PRE_NOTE in capsys.readouterr().err
+    assert Config.load(run / "config.yaml").model.norm == "pre"
+
+
+def trained_by_marian(tmp_path: Path, options: str) -> tuple[str, list[list[str]]]:
+    """Let Marian train a small model; return the options that name its files, and the texts."""
     texts = [[f"{line} {number}" for number in range(20) for line in lines] for lines in (ENGLISH, GERMAN)]
     files = f"-m {tmp_path}/model.npz -v {tmp_path}/vocab.spm {tmp_path}/vocab.spm"
     shape = "--dim-emb 32 --enc-depth 2 --dec-depth 1 --transformer-dim-ffn 40 --transformer-heads 4"
@@ -132,7 +182,7 @@ def test_a_model_of_marians_own_trainer(options: str, tmp_path: Path) -> None:
     vocabulary = "--dim-vocabs 200 200 --sentencepiece-options --hard_vocab_limit=false"
     command = f"train --type transformer {files} {shape} {recipe} {vocabulary} {options} --train-sets"
     run_marian(MARIAN, *command.split(), *write_texts(tmp_path, texts))
-    assert_as_marian(imported(tmp_path, tmp_path / "run"), marian(files, texts, tmp_path), texts)
+    return files, texts
 
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config import SubwordConfig
+from headwise.errors import ConfigError
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
-from headwise.text.tokens.growth import grow, grown_model, old_pieces
+from headwise.text.tokens.growth import check_growth, grow, grown_model, old_pieces
+from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.splitting import Split
 from headwise.text.tokens.subwords import UNK, Subwords, train_model
 from translator_run import ENGLISH, GERMAN
 
@@ -79,7 +85,7 @@ def test_new_subwords_are_words_and_characters(old: bytes) -> None:
 
 def test_the_old_pieces_of_a_new_one_spell_it(old: bytes) -> None:
     before, after = processor(old), processor(grown_model(old, NEW, 40))
-    parts = old_pieces(before, after)
+    parts = old_pieces(Subwords(old), Subwords(grown_model(old, NEW, 40)), "source")
     assert len(parts) == after.vocab_size() - before.vocab_size()
     for index, ids in enumerate(parts, start=before.vocab_size()):
         piece = after.id_to_piece(index)
@@ -119,3 +125,113 @@ def test_two_models_grow_by_their_own_side(joint: bool, tmp_path: Path) -> None:
     assert joint or ("€" in target and "€" not in source)
     grown.save(tmp_path)
     assert Subwords.load(tmp_path).digest() == grown.digest() != old.digest()
+
+
+def unigram(texts: list[str], size: int) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 5),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=size,
+        hard_vocab_limit=False,
+        bos_id=-1,
+        eos_id=0,
+        unk_id=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def spelled(model: bytes) -> list[str]:
+    """Return the pieces of a model besides its special ones."""
+    loaded = processor(model)
+    return [loaded.id_to_piece(i) for i in range(2, loaded.vocab_size())]
+
+
+def test_a_unigram_model_keeps_its_pieces_and_joins_them() -> None:
+    old = unigram([*ENGLISH, *GERMAN], 110)
+    grown = grown_model(old, NEW * 3, 30)
+    before, after = processor(old), processor(grown)
+    assert after.vocab_size() == before.vocab_size() + 30
+    for line in [*ENGLISH, *GERMAN]:
+        for word in line.split():
+            ids = after.encode(word)
+            assert ids == before.encode(word) or max(ids) >= before.vocab_size()
+    unknown = before.unk_id()
+    assert unknown in [i for line in NEW for i in before.encode(line)]
+    assert unknown not in [i for line in NEW for i in after.encode(line)]
+    lengths = [sum(map(len, p.encode(NEW))) for p in (before, after)]
+    assert lengths[1] < 0.8 * lengths[0]
+    used = {i for line in NEW for i in after.encode(line)}
+    assert len(used & set(range(before.vocab_size(), after.vocab_size()))) > 10
+    assert after.decode(after.encode(NEW)) == NEW
+
+
+@pytest.mark.parametrize("kind", ["one model", "one list", "two lists"])
+@pytest.mark.parametrize("make", [unigram, lambda texts, size: train_model(texts, SubwordConfig(size=size))])
+def test_a_numbered_vocabulary_grows_with_its_models(
+    kind: str, make: Callable[[list[str], int], bytes], tmp_path: Path
+) -> None:
+    models = make(ENGLISH, 100), make(GERMAN, 100)
+    models = (models[0], models[0]) if kind == "one model" else models
+    missing = "▁dogs" if "▁dogs" in spelled(models[0]) else spelled(models[0])[-1]
+    sides = [[p for p in spelled(model) if p not in ("<s>", "</s>", missing)] for model in models]
+    lists = [(*SPECIAL_PIECES, *sorted(side)) for side in sides]
+    joint = (*SPECIAL_PIECES, ">>deu<<", *sorted({*sides[0], *sides[1]}))
+    numbering = Numbering(lists[0], lists[1]) if kind == "two lists" else Numbering(joint, codes=True)
+    old = Subwords(*models, numbering)
+    sources = [">>deu<< zebra zebra quiz quiz dogs", *ENGLISH]
+    grown = grow(old, sources, NEW * 2, 24)
+    assert (grown.joint, grown.models[0] == grown.models[1]) == (old.joint, kind == "one model")
+    for side in ("source", "target"):
+        before, after = (getattr(each, f"{side}_processor") for each in (old, grown))
+        size = before.vocab_size()
+        assert size + 5 < after.vocab_size() <= size + 24
+        assert after.id_to_piece(list(range(size))) == before.id_to_piece(list(range(size)))
+        new = after.id_to_piece(list(range(size, after.vocab_size())))
+        assert not [piece for piece in new if "deu" in piece]
+        parts = old_pieces(old, grown, side)
+        assert len(parts) == len(new)
+        for piece, ids in zip(new, parts, strict=True):
+            assert UNK in ids or "".join(before.id_to_piece(ids)) == piece
+        assert len([ids for ids in parts if UNK not in ids]) > 1
+    assert UNK in old.encode_target(" ".join(NEW))
+    assert UNK not in grown.encode_target(" ".join(NEW))
+    assert missing in grown.source_pieces(range(old.source_size, grown.source_size))
+    for text, model in zip((sources[1], NEW[0]), grown.models, strict=True):
+        encode = grown.encode_source if text == sources[1] else grown.encode_target
+        pieces = grown.source_pieces if text == sources[1] else grown.target_pieces
+        assert pieces(encode(text)) == processor(model).encode(text, out_type=str)
+    grown.save(tmp_path)
+    assert Subwords.load(tmp_path).digest() == grown.digest() != old.digest()
+
+
+@pytest.mark.parametrize(
+    ("split", "symbols", "found"),
+    [
+        ("words", (), "words"),
+        ("subword-nmt", (), "subword-nmt"),
+        ("sentencepiece", ("▁A",), "symbols such as ▁A"),
+    ],
+)
+def test_other_vocabularies_cannot_grow(
+    split: Split, symbols: tuple[str, ...], found: str, old: bytes
+) -> None:
+    model = old if split == "sentencepiece" else b"#version: 0.2\na b\n"
+    numbering = Numbering((*SPECIAL_PIECES, "▁A"), split=split, symbols=symbols)
+    with pytest.raises(ConfigError, match=f"expected a vocabulary of SentencePiece alone, found {found}"):
+        check_growth(Subwords(model, model, numbering))
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"model_type": "char"}, "type 4"),
+        ({"treat_whitespace_as_suffix": True}, "spaces at the ends of words"),
+    ],
+)
+def test_other_models_cannot_grow(options: dict[str, Any], found: str) -> None:
+    model = train_model(ENGLISH, SubwordConfig(size=60), **options)
+    with pytest.raises(ConfigError, match=f"expected a BPE or Unigram model .*, found {found}"):
+        check_growth(Subwords(model))

@@ -71,13 +71,16 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
         ({"source": [*SPECIAL_PIECES, 4]}, "expected a list of pieces"),
         ({"source": None}, "expected a list of pieces"),
         ({"target": "abcde"}, "target: expected a list of pieces"),
-        ({"codes": 1}, "expected source, target, split, symbols, codes, lowercase, limited"),
+        (
+            {"codes": 1},
+            "expected source, target, split, symbols, language, tagged, codes, lowercase, limited",
+        ),
         (
             {"split": "spaces"},
             "split: expected one of sentencepiece, subword-nmt, words, characters, found 'spaces'",
         ),
         ({"limited": True}, "limited: expected split subword-nmt with it, found sentencepiece"),
-        ({"more": 1}, "expected source, target, split, symbols, codes, lowercase, limited"),
+        ({"more": 1}, "expected source, target, split, symbols, language, tagged, codes, lowercase, limited"),
         ({"symbols": ["b"]}, "symbols: expected a list of pieces"),
         ({"symbols": ["</s>"]}, "symbols: expected a list of pieces"),
         (

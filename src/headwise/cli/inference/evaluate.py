@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, TrainedRun
+from headwise.cli.arguments import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, Language, TrainedRun
 from headwise.errors import ConfigError
 
 
@@ -59,6 +59,7 @@ def command(
             help="Let RUN, not RUN2, search as `headwise translate --shortlist` does.",
         ),
     ] = False,
+    language: Language = None,
     tokenize: Annotated[
         str | None,
         typer.Option(help="sacreBLEU's tokenizer: 13a, zh, ja-mecab, char, …", show_default="13a"),
@@ -103,6 +104,7 @@ def command(
         "beam": beam,
         "alpha": alpha,
         "shortlist": shortlist,
+        "language": language,
         "tokenize": tokenize,
         "lowercase": lowercase,
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.arguments import Device, MoreRuns, OutputFile, Precision, TrainedRun, searchable
+from headwise.cli.arguments import Device, Language, MoreRuns, OutputFile, Precision, TrainedRun, searchable
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def command(
     target: Annotated[Path, typer.Option(help="Its translations, line by line.")],
     out: OutputFile = None,
     also: MoreRuns = None,
+    language: Language = None,
     alpha: Annotated[
         float | None,
         typer.Option(
@@ -48,7 +49,9 @@ def command(
     from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
 
-    translator = Translator.load([run, *(also or [])], device=device, precision=precision, engine="pytorch")
+    translator = Translator.load(
+        [run, *(also or [])], device=device, precision=precision, engine="pytorch", language=language
+    )
     novelty = translator.novelty
     unknown = UnknownWords(novelty.seen is not None), UnknownWords(novelty.seen is not None)
     line = 0

@@ -48,6 +48,7 @@ class Settings:
     tokenize: str = "13a"
     lowercase: bool = False
     shortlist: bool = False
+    language: str | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,12 @@ def table(results: Sequence[Result]) -> list[str]:
 
 def _load(run: Path, settings: Settings, *, shortlist: bool = False) -> Translator:
     return Translator.load(
-        run, device=settings.device, precision=settings.precision, engine=settings.engine, shortlist=shortlist
+        run,
+        device=settings.device,
+        precision=settings.precision,
+        engine=settings.engine,
+        shortlist=shortlist,
+        language=settings.language,
     )
 
 

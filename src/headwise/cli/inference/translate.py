@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, Engine, EnginePrecision, MoreRuns, OutputFile, searchable
+from headwise.cli.arguments import Device, Engine, EnginePrecision, Language, MoreRuns, OutputFile, searchable
 
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
@@ -25,6 +25,7 @@ def command(
     file: InputFile = None,
     out: OutputFile = None,
     also: MoreRuns = None,
+    language: Language = None,
     beam: Annotated[
         int | None,
         typer.Option(callback=searchable, help="Beam size; 1 is greedy search.", show_default="the run's"),
@@ -171,6 +172,7 @@ def command(
         engine=engine,
         workers=workers,
         shortlist=shortlist,
+        language=language,
     )
     typer.echo(f"headwise: {translator.engine}", err=True)
     if batch_tokens is not None:

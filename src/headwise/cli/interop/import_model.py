@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.arguments import Languages
+from headwise.cli.arguments import Language, Languages
 
 
 def command(
@@ -25,22 +25,23 @@ def command(
         ),
     ] = None,
     languages: Languages = None,
+    language: Language = None,
 ) -> None:
     """Make a run directory of another toolkit's model.
 
     It translates, serves, explains, quantizes, evaluates and trains on like one of Headwise's own, and keeps its
-    tokenizer.
+    tokenizer. A model for several target languages translates to the one of --language.
 
     Example: headwise import opus-mt-en-de -o runs/opus-en-de
     """
     from headwise.config.languages import parse_languages
     from headwise.interop.formats import find_importer
-    from headwise.interop.runs import write_run
+    from headwise.interop.runs import with_language, write_run
     from headwise.interop.sources import located
 
     with located(source) as path:
         name, importer = find_importer(path, form)
-        imported = importer.read(path)
+        imported = with_language(importer.read(path), language)
         if languages is not None:
             imported = imported.in_languages(*parse_languages(languages))
         parameters = write_run(imported, out, source)

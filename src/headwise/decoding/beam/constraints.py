@@ -19,12 +19,17 @@ from headwise.decoding.options import SearchOptions
 
 @dataclass(frozen=True)
 class Symbols:
-    """Ids of the special symbols; an output contains none of them, except the unknown word where allowed."""
+    """Ids of the special symbols; an output contains none of them, except the unknown word where allowed.
+
+    `given` are language codes of the target. An output begins with the first of them unless its prefix begins with
+    another. The probability of that token is 1, because the language is given.
+    """
 
     pad: int
     unknown: int
     bos: int
     eos: int
+    given: tuple[int, ...] = ()
 
 
 class Constraints:
@@ -41,6 +46,8 @@ class Constraints:
         device = source_lengths.device
         limits = torch.tensor(list(map(options.limit, source_lengths.tolist())), device=device)
         self.prefixes = torch.empty(len(limits), 0, dtype=torch.long, device=device)
+        if prefixes is None and symbols.given:
+            prefixes = [symbols.given[:1]] * len(limits)
         if prefixes is not None:
             longest = max(map(len, prefixes), default=0)
             padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
@@ -55,6 +62,7 @@ class Constraints:
         self._pad = symbols.pad
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
         self._banned = torch.tensor(banned, device=device)
+        self._given = torch.tensor(symbols.given, dtype=torch.long, device=device)
 
     def keep(self, sentences: Tensor) -> None:
         """Keep only these sentences, in this order."""
@@ -75,6 +83,8 @@ class Constraints:
         forced = self.prefixes[:, step, None, None]  # (n, 1, 1), -1 after the end of the prefix
         column = forced.clamp(min=0).expand(-1, log_probs.shape[1], -1)
         forced_log_probs = log_probs.gather(-1, column)
+        if step == 0:
+            forced_log_probs.masked_fill_(torch.isin(forced, self._given), 0.0)
         self._restrict(log_probs, tokens)
         log_probs.masked_fill_(forced >= 0, -torch.inf)
         log_probs.scatter_(

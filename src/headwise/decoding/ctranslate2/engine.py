@@ -139,19 +139,24 @@ class CTranslate2Engine(Seq2Seq):
         tokens = [[self._sources[i] for i in source] for source in read]
         limits = [options.limit(len(source)) for source in sources]
         waiting: list[tuple[Any, float]] = [(None, 0.0)] * len(sources)
+        prefix = [[self._targets[code]] for code in symbols.given[:1]]
         for limit in sorted(set(limits)):  # CTranslate2 has one limit for all sentences of a call
             members = [index for index, each in enumerate(limits) if each == limit]
             arguments = self._arguments(options, symbols, limit, len(sources[members[0]]))
             results = self._translator.translate_batch(
-                [tokens[index] for index in members], max_batch_size=size, asynchronous=True, **arguments
+                [tokens[index] for index in members],
+                prefix * len(members) or None,
+                max_batch_size=size,
+                asynchronous=True,
+                **arguments,
             )
             for index, result in zip(members, results, strict=True):
                 waiting[index] = result, arguments["length_penalty"]
         candidates = [
-            _candidates(result.result(), penalty, options, limit)
+            _candidates(result.result(), penalty, options, 0 if prefix else limit)
             for (result, penalty), limit in zip(waiting, limits, strict=True)
         ]
-        return self._scored(tokens, candidates, options, size)
+        return self._scored(tokens, candidates, options, size, given=bool(prefix))
 
     def _arguments(
         self, options: SearchOptions, symbols: Symbols, limit: int, source_length: int
@@ -177,8 +182,13 @@ class CTranslate2Engine(Seq2Seq):
         hypotheses: Sequence[Sequence[list[str]]],
         options: SearchOptions,
         size: int,
+        *,
+        given: bool,
     ) -> list[list[Hypothesis]]:
-        """Return the best hypotheses of each source with their log-probabilities by forced decoding."""
+        """Return the best hypotheses of each source with their log-probabilities by forced decoding.
+
+        That of the first token is 0 if it is `given`.
+        """
         pairs = [
             (source, target) for source, each in zip(sources, hypotheses, strict=True) for target in each
         ]
@@ -192,7 +202,11 @@ class CTranslate2Engine(Seq2Seq):
         )
         outputs = []
         for number, each in enumerate(hypotheses, start=1):
-            scored = [_hypothesis(target, next(scores).log_probs, options.alpha, number) for target in each]
+            scored = []
+            for target in each:
+                log_probs = next(scores).log_probs
+                log_probs = [0.0, *log_probs[1:]] if given else log_probs
+                scored.append(_hypothesis(target, log_probs, options.alpha, number))
             outputs.append(sorted(scored, key=lambda each: -each.score)[: options.n_best])
         return outputs
 
@@ -221,7 +235,8 @@ def _open(folder: str, device: torch.device, precision: str, workers: int) -> An
 
 def _candidates(result: Any, penalty: float, options: SearchOptions, limit: int) -> list[list[str]]:
     """Return the hypotheses that may be among the n best: the n best by the log-probabilities of CTranslate2's search,
-    and those that reach the limit, which it finishes without the end symbol. Lengths count the end symbol.
+    and those that reach the limit, which it finishes without the end symbol. Lengths count the end symbol. After a
+    prefix, which its scores don't count, the limit is 0, and all may be.
     """
     unknown, ranked = [], []
     for target, score in zip(result.hypotheses, result.scores, strict=True):

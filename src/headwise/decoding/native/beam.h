@@ -48,6 +48,14 @@ class Beam {
     int32_t token(int place) const { return history_[size_t(step_ - 1) * width_ + place].token; }
     const int32_t* parents() const { return parents_.data(); }
 
+    // Begin with a token that is given, and therefore has a log-probability of 0.
+    void begin(int32_t token, const Options& options) {
+        width_ = options.beam;
+        step_ = 1;
+        history_.assign(width_, Past{0, token, 0.0f});
+        parents_.assign(1, 0);
+    }
+
     // Continue every live hypothesis by its best tokens; returns whether the search continues.
     bool advance(const Best* rows, const Options& options, int32_t eos) {
         width_ = options.beam;

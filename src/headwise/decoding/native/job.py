@@ -80,9 +80,9 @@ class SearchJob:
         self._engine, self._library, self._symbols = engine, engine.library, symbols
         self._count = 0
         self._handle = ctypes.c_void_p()
-        self._library.call(
-            "job_new", engine.handle, native.Symbols(symbols.bos, symbols.eos), ctypes.byref(self._handle)
-        )
+        given = symbols.given[0] if symbols.given else 0
+        native_symbols = native.Symbols(symbols.bos, symbols.eos, given, len(symbols.given[:1]))
+        self._library.call("job_new", engine.handle, native_symbols, ctypes.byref(self._handle))
 
     def __enter__(self) -> SearchJob:
         return self
@@ -111,17 +111,18 @@ class SearchJob:
 
         `client` is the 64-bit number of the client whose turn they wait for.
         """
-        limits = np.asarray([min(options.limit(len(s)), _MAX_OUTPUT) for s in sources], dtype=np.int32)
+        least = 1 + len(self._symbols.given[:1])
+        limits = [min(max(options.limit(len(source)), least), _MAX_OUTPUT) for source in sources]
         if not self._engine.config.source_end:
             sources = [source[:-1] or source for source in sources]
-        offsets = _offsets(sources)
+        offsets, most = _offsets(sources), np.asarray(limits, dtype=np.int32)
         ids = np.fromiter(itertools.chain.from_iterable(sources), dtype=np.int32, count=int(offsets[-1]))
         list_ids = np.concatenate([np.zeros(0, np.int32), *(lists or [])])
         list_offsets = None if lists is None else _offsets(lists)
         first = ctypes.c_int64()
         self._library.call(
             "job_add",
-            *(self._handle, ids.ctypes.data, len(ids), offsets.ctypes.data, limits.ctypes.data, len(sources)),
+            *(self._handle, ids.ctypes.data, len(ids), offsets.ctypes.data, most.ctypes.data, len(sources)),
             self._native_options(options),
             *(list_ids.ctypes.data, len(list_ids)),
             None if list_offsets is None else list_offsets.ctypes.data,

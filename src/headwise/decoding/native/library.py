@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 6  # version of the C interface, as in native.cpp
+VERSION = 7  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -55,7 +55,7 @@ class Options(ctypes.Structure):
 class Symbols(ctypes.Structure):
     """Mirror of `Symbols` in scan.h."""
 
-    _fields_ = (("bos", c_int32), ("eos", c_int32))
+    _fields_ = tuple((name, c_int32) for name in ("bos", "eos", "given", "given_count"))
 
 
 class Progress(ctypes.Structure):

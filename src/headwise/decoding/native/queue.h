@@ -37,7 +37,7 @@ struct Request {
         options.check();
         expect_ids(ids.data(), int64_t(ids.size()), shape.source_size, "a source id");
         expect_within(int64_t(ids.size()), 1, shape.positions ? shape.positions : MOST_ROWS, "tokens of a sentence");
-        expect(limit >= 1, "expected a longest output of at least 1");
+        expect(limit > symbols.given_count, "expected a longest output of at least 1 after what is given");
         if (!has_list) return;
         expect_ids(list.data(), int64_t(list.size()), shape.target_size, "a listed id");
         expect(std::adjacent_find(list.begin(), list.end(), std::greater_equal<int32_t>()) == list.end(),

@@ -17,13 +17,16 @@ struct Choice {
 
 constexpr int MOST_BANNED = 3;
 
-// The start and end symbols.
+// The start and end symbols, and the language code with which every output begins, where there is one.
 struct Symbols {
     int32_t bos, eos;
+    int32_t given, given_count;  // a count of 0 or 1
 
     void check(int size) const {
         expect_within(bos, 0, size - 1, "the start symbol");
         expect_within(eos, 0, size - 1, "the end symbol");
+        expect_within(given_count, 0, 1, "given symbols");
+        expect_ids(&given, given_count, size, "a given symbol");
     }
 };
 

@@ -137,8 +137,12 @@ class Search {
     const Best* advance(Place& place, const Best* best) {
         Request& request = *place.request;
         const int live = place.beam.live(), positions = model_.shape.positions;
+        if (!place.started && job_.symbols.given_count) {
+            place.beam.begin(job_.symbols.given, request.options);
+        } else {
+            place.continues = place.beam.advance(best, request.options, job_.symbols.eos);
+        }
         place.started = true;
-        place.continues = place.beam.advance(best, request.options, job_.symbols.eos);
         if (!place.continues) {
             request.outputs = place.beam.outputs(request.options.n_best);
         } else if (positions && place.sentence.length >= positions) {

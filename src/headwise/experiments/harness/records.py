@@ -82,10 +82,10 @@ def environment() -> dict[str, Any]:
     import torch
 
     from headwise import __version__
+    from headwise.nn.device import describe_hardware
 
-    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
-        "hardware": {"processor": _processor(), "threads": torch.get_num_threads(), "gpus": gpus, **_load()},
+        "hardware": {**describe_hardware(), **_load()},
         "version": {
             "headwise": __version__,
             "commit": _commit(),
@@ -93,15 +93,6 @@ def environment() -> dict[str, Any]:
             "python": platform.python_version(),
         },
     }
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _load() -> dict[str, float]:

@@ -15,6 +15,7 @@ from headwise.interop import base
 from headwise.interop.argos.package import METADATA, MODEL, SUBWORDS, SUFFIX
 from headwise.interop.base import Trained
 from headwise.interop.ctranslate2.exporter import write_model
+from headwise.interop.pieces import source_code_notes
 
 _VERSION = "1.0"  # of the package
 _ARGOS = "1.9"  # the version of Argos Translate whose layout of packages this is
@@ -51,10 +52,13 @@ class Exporter(base.Exporter):
             "to_code": target,
             "to_name": language_name(target),
         }
+        if given := trained.subwords.given:
+            (metadata["target_prefix"],) = trained.subwords.target_pieces(given[:1])
         write_text(package / METADATA, json.dumps(metadata, ensure_ascii=False, indent=2) + "\n")
         return [
+            *source_code_notes(trained.subwords),
             f"translates from {metadata['from_name']} to {metadata['to_name']}; argospm install takes the file, "
-            "and its sentence splitter downloads a model at the first translation"
+            "and its sentence splitter downloads a model at the first translation",
         ]
 
 

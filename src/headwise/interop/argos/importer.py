@@ -9,7 +9,7 @@ from headwise.interop import base
 from headwise.interop.argos.package import METADATA, MODEL, SUBWORDS, SUFFIX, Metadata, opened, read_metadata
 from headwise.interop.base import Imported
 from headwise.interop.ctranslate2.importer import read_directory
-from headwise.text.tokens.subwords import read_file
+from headwise.text.tokens.subwords import Subwords, read_file
 
 
 class Importer(base.Importer):
@@ -29,17 +29,19 @@ class Importer(base.Importer):
                 )
                 raise CheckpointError(f"{source}: expected {SUBWORDS}, found {found}")
             model = read_file(folder / SUBWORDS)
-            imported = read_directory(folder / MODEL, (model, model))
-        imported.notes.extend(_notes(metadata))
+            imported = read_directory(folder / MODEL, (model, model), target_language=metadata.target_prefix)
+        imported.notes.extend(_notes(metadata, imported))
         return imported.in_languages(metadata.from_code, metadata.to_code)
 
 
-def _notes(metadata: Metadata) -> list[str]:
+def _notes(metadata: Metadata, imported: Imported) -> list[str]:
     notes = [
         f"translates from {metadata.from_code or 'an unnamed language'} to {metadata.to_code or 'another'}"
     ]
-    if metadata.target_prefix:
+    assert isinstance(imported.text, Subwords)
+    if metadata.target_prefix and not imported.text.given:
         notes.append(
-            f"Argos Translate begins every translation with {metadata.target_prefix!r}: give it in --prefix-file"
+            f"Argos Translate begins every translation with {metadata.target_prefix!r}, "
+            "which the vocabulary doesn't have"
         )
     return notes

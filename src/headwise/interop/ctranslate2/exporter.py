@@ -10,6 +10,7 @@ from headwise.decoding.ctranslate2.layout import unsupported
 from headwise.files import write_bytes
 from headwise.interop import base
 from headwise.interop.base import Trained
+from headwise.interop.pieces import source_code_notes
 
 SPM_FILES = ("source.spm", "target.spm")
 
@@ -27,9 +28,13 @@ class Exporter(base.Exporter):
         write_model(trained, folder, precision, "--to ctranslate2")
         for name, content in zip(SPM_FILES, trained.sentencepiece(), strict=True):
             write_bytes(folder / name, content)
+        subwords = trained.subwords
+        prefix = subwords.target_pieces(subwords.given[:1])
         return [
+            *source_code_notes(subwords),
+            *(f"translate_batch needs target_prefix=[[{piece!r}], …], one for each text" for piece in prefix),
             f"{' and '.join(SPM_FILES)} split text into the tokens that ctranslate2.Translator takes and returns; "
-            "it adds the end symbol of a source itself"
+            "it adds the end symbol of a source itself",
         ]
 
 

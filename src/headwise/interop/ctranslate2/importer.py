@@ -36,10 +36,9 @@ from headwise.interop.ctranslate2.attributes import (
 )
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.ctranslate2.positions import read_positions
-from headwise.interop.ctranslate2.vocabulary import Rows, read_settings, read_text
+from headwise.interop.ctranslate2.vocabulary import read_settings, read_text
+from headwise.interop.pieces import Rows
 from headwise.models.build import build_model
-
-_NEVER = -1e4  # logit
 
 
 class Importer(base.Importer):
@@ -52,16 +51,19 @@ class Importer(base.Importer):
         return read_directory(source)
 
 
-def read_directory(source: Path, models: tuple[bytes, bytes] | None = None) -> Imported:
+def read_directory(
+    source: Path, models: tuple[bytes, bytes] | None = None, *, target_language: str = ""
+) -> Imported:
     """Read a CTranslate2 directory; `models` are its SentencePiece models, those in the directory unless given.
 
-    Raises `CheckpointError` as `Importer.read`.
+    `target_language` is a token with which every translation begins, if it is in the vocabulary. Raises
+    `CheckpointError` as `Importer.read`.
     """
     file = ModelFile(source / "model.bin")
     check_specification(file)
     settings = read_settings(source, file)
     empty = starts_empty(file)
-    text, rows = read_text(source, settings, models, starts_empty=empty)
+    text, rows = read_text(source, settings, models, starts_empty=empty, target_language=target_language)
     tables = [POSITIONS.format(side=side) for side in SIDES]
     positions, table = read_positions(file, tables, shape_of(file, TARGET_EMBEDDING, 2)[1])
     model = read_model(
@@ -73,7 +75,7 @@ def read_directory(source: Path, models: tuple[bytes, bytes] | None = None) -> I
         source_end=settings.add_source_eos or empty,
         epsilon=settings.layer_norm_epsilon,
     )
-    model.logit_bias = model.logit_bias or bool(rows.never)
+    model.logit_bias = model.logit_bias or bool(rows[-1].never)
     parameters = _Parameters(file, model)
     parameters.take_layers()
     parameters.take_embeddings(rows)
@@ -156,7 +158,7 @@ class _Parameters:
                 shape_of(self._file, name, 1)
                 self._take(f"{module}.{ours}", name, partial(self._file.tensor, name))
 
-    def take_embeddings(self, rows: Rows) -> None:
+    def take_embeddings(self, rows: list[Rows]) -> None:
         """Take the embeddings and the output projection with rows in Headwise's order, and the bias of the logits."""
         source, target, output = embeddings(self._model)
         names = {
@@ -166,22 +168,22 @@ class _Parameters:
         }
         self._used |= {source_embedding(self._file), TARGET_EMBEDDING, f"{PROJECTION}/weight"}
         for ours, theirs in names.items():
-            order = rows.source if ours == source else rows.target
-            found, most = shape_of(self._file, theirs, 2)[0], max(row or 0 for row in order)
-            if found <= most:
-                raise CheckpointError(
-                    f"{self._file.path}: expected {theirs} with a row for each of {most + 1} tokens, found {found}"
-                )
+            order = rows[0] if ours == source else rows[-1]
+            self._check_rows(theirs, shape_of(self._file, theirs, 2)[0], order)
             self._take(ours, theirs, partial(self._ordered, theirs, order))
         if self._model.logit_bias:
             bias = f"{PROJECTION}/bias"
-            most = max(row or 0 for row in rows.target)
-            if bias in self._file.variables and (found := shape_of(self._file, bias, 1)[0]) <= most:
-                raise CheckpointError(
-                    f"{self._file.path}: expected {bias} with a number for each of {most + 1} tokens, found {found}"
-                )
+            if bias in self._file.variables:
+                self._check_rows(bias, shape_of(self._file, bias, 1)[0], rows[-1])
             self._used.add(bias)
-            self.tensors["logit_bias"] = partial(self._logit_bias, bias, rows)
+            self.tensors["logit_bias"] = partial(self._logit_bias, bias, rows[-1])
+
+    def _check_rows(self, name: str, found: int, rows: Rows) -> None:
+        """Raise `CheckpointError`, before a variable is read, if it has fewer rows than tokens."""
+        if found < rows.needed:
+            raise CheckpointError(
+                f"{self._file.path}: expected {name} with a row for each of {rows.needed} tokens, found {found}"
+            )
 
     def _take(self, ours: str, theirs: str, read: Callable[[], Tensor]) -> None:
         self.tensors[ours] = read
@@ -189,20 +191,14 @@ class _Parameters:
         if self._file.variables[theirs].type == "int8":
             self.quantized.add(ours)
 
-    def _ordered(self, name: str, order: list[int | None]) -> Tensor:
-        """Return the rows of a matrix in an order, with zeros for None."""
-        tensor = self._file.tensor(name)
-        chosen = tensor[torch.tensor([row or 0 for row in order])]
-        chosen[[number for number, row in enumerate(order) if row is None]] = 0
-        return chosen
+    def _ordered(self, name: str, rows: Rows) -> Tensor:
+        return rows.of(self._file.tensor(name), f"{self._file.path}: {name}")
 
     def _logit_bias(self, name: str, rows: Rows) -> Tensor:
         """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
-        bias = torch.zeros(len(rows.target))
-        if name in self._file.variables:
-            bias = self._file.tensor(name)[torch.tensor([row or 0 for row in rows.target])]
-        bias[rows.never] = _NEVER
-        return bias
+        stored = self._file.tensor(name) if name in self._file.variables else None
+        bias = rows.logit_bias(stored, f"{self._file.path}: {name}")
+        return torch.zeros(len(rows.order)) if bias is None else bias
 
     def check_rest(self, used: set[str]) -> None:
         """Raise `CheckpointError` for a variable that has an effect and wasn't used."""

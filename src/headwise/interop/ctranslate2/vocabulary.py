@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +12,11 @@ from headwise import bounds
 from headwise.config.base import Epsilon
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
-from headwise.interop.pieces import make_subwords
+from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.parsing.bounds import Malformed, decode, read_bounded
 from headwise.parsing.json_text import parse_object, read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES
-from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords, read_file
+from headwise.text.tokens.subwords import Subwords, read_file
 
 _MOST_BYTES = 64 << 20  # of config.json or a vocabulary
 _PADDING = ("<pad>", "<blank>")  # Headwise's and OpenNMT-py's
@@ -87,37 +86,28 @@ def _settings_of_variables(file: ModelFile) -> Settings:
     return settings
 
 
-@dataclass(frozen=True)
-class Rows:
-    """For each of Headwise's ids the row of CTranslate2's embeddings, None where it has none.
-
-    `never` are the target ids that can't be an output: those without a row, and the beginning where its row is that
-    of another id, too.
-    """
-
-    source: list[int | None]
-    target: list[int | None]
-    never: list[int]
-
-
 def read_text(
-    source: Path, settings: Settings, models: tuple[bytes, bytes] | None, *, starts_empty: bool
-) -> tuple[Subwords, Rows]:
-    """Read the tokenizer; `models` are serialized SentencePiece models, those in the directory unless given.
+    source: Path,
+    settings: Settings,
+    models: tuple[bytes, bytes] | None,
+    *,
+    starts_empty: bool,
+    target_language: str = "",
+) -> tuple[Subwords, list[Rows]]:
+    """Read the tokenizer, and the rows of each list of tokens.
 
-    With `starts_empty` the first input of the decoder is a vector of zeros. Raises `CheckpointError` where a file is
-    missing or damaged.
+    `models` are serialized SentencePiece models, those in the directory unless given. With `starts_empty` the first
+    input of the decoder is a vector of zeros. `target_language` is a token with which every translation begins, if it
+    is in the vocabulary. Raises `CheckpointError` where a file is missing or damaged.
     """
     models = models or _read_models(source)
     shared = _vocabulary(source, "shared_vocabulary")
-    lists = [shared] if shared else [_needed(source, f"{side}_vocabulary") for side in ("source", "target")]
-    numbered = [_numbered(tokens, settings, source, starts_empty=starts_empty) for tokens in lists]
-    target = numbered[-1][1]
-    never = [number for number in (PAD, BOS) if target[number] is None]
-    if target[BOS] is not None and target[BOS] in (target[EOS], target[PAD], target[UNK]):
-        never.append(BOS)
-    subwords = make_subwords(models, [pieces for pieces, _ in numbered], str(source))
-    return subwords, Rows(numbered[0][1], target, never)
+    tokens = [shared] if shared else [_needed(source, f"{side}_vocabulary") for side in ("source", "target")]
+    numbered = [_numbered(each, settings, source, starts_empty=starts_empty) for each in tokens]
+    lists = [pieces for pieces, _ in numbered]
+    language = target_language if target_language in lists[-1][len(SPECIAL_PIECES) :] else ""
+    subwords = make_subwords(models, lists, str(source), target_language=language)
+    return subwords, [rows for _, rows in numbered]
 
 
 def _read_models(source: Path) -> tuple[bytes, bytes]:
@@ -171,7 +161,7 @@ def _needed(source: Path, name: str) -> list[str]:
 
 def _numbered(
     tokens: list[str], settings: Settings, source: Path, *, starts_empty: bool
-) -> tuple[tuple[str, ...], list[int | None]]:
+) -> tuple[tuple[str, ...], Rows]:
     """Return the tokens as pieces in Headwise's order, and their rows."""
     places = {token: row for row, token in reversed(list(enumerate(tokens)))}
     start = settings.decoder_start_token
@@ -185,19 +175,11 @@ def _numbered(
         raise CheckpointError(
             f"{source}: decoder_start_token: expected a token of the vocabulary, found {start[:40]!r}"
         )
-    special: list[int | None] = [
+    special = (
         next((places[token] for token in _PADDING if token in places), None),
         places[settings.unk_token],
         None if starts_empty else places[start],
         places[settings.eos_token],
-    ]
-    rows = [*special, *sorted(set(range(len(tokens))) - set(special))]
-    pieces: list[str] = [*SPECIAL_PIECES]
-    for row in rows[len(special) :]:
-        assert row is not None
-        token = tokens[row]
-        unusable = not token or token in SPECIAL_PIECES or places[token] != row
-        pieces.append(f"<unused {row}>" if unusable else token)
-    if len(set(pieces)) != len(pieces):
-        raise CheckpointError(f"{source}: expected tokens other than <unused …>, found some of that name")
-    return tuple(pieces), rows
+    )
+    unique = [token if places[token] == row else "" for row, token in enumerate(tokens)]
+    return arranged(unique, special, str(source))

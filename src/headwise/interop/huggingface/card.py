@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from headwise import __version__
 from headwise.config import Config
 from headwise.interop.base import Trained, TrainedRun, TrainedSingle
 from headwise.models.weights import read_recipe
-from headwise.training.monitor import read_metrics
+from headwise.training.monitor import averaged_scores, read_measured
 
 # The Hub's names of the tasks.
 _TAGS = {
@@ -20,6 +22,8 @@ _TAGS = {
     "question_answering": "question-answering",
     "image_classification": "image-classification",
 }
+
+_SIGNED = ("bleu",)  # scores that have a signature
 
 
 def model_card(trained: TrainedRun, architecture: str) -> str:
@@ -70,13 +74,45 @@ def _vocabulary(trained: TrainedRun) -> list[str]:
 
 def _scores(run: Path) -> list[str]:
     """Return the section of the scores on the development set, empty where none are recorded."""
-    file = run / "metrics.jsonl"
-    averaged = [r for r in read_metrics(file) if r["kind"] == "averaged"] if file.is_file() else []
+    averaged = averaged_scores(run)
     if not averaged:
         return []
-    scores = {key: value for key, value in averaged[-1].items() if key not in ("kind", "step")}
+    measured = read_measured(run)
+    signatures = measured.get("signatures", {})
     rows = [
-        f"| {name} | {value:.4g} |" if isinstance(value, float) else f"| {name} | {value} |"
-        for name, value in scores.items()
+        f"| {name} | {_shown(value)} | {_signature(name, signatures)} |"
+        for name, value in averaged.items()
+        if name not in ("kind", "step")
     ]
-    return ["Scores of this model on the development set:", "", "| metric | value |", "|---|---|", *rows, ""]
+    head = [
+        "Scores of this model on the development set:",
+        "",
+        "| metric | value | signature |",
+        "|---|---|---|",
+    ]
+    return [*head, *rows, "", *_hardware(measured)]
+
+
+def _shown(value: float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _signature(name: str, signatures: Mapping[str, str]) -> str:
+    """Return the signature of a score; only some have one."""
+    missing = "not recorded" if name in _SIGNED else ""
+    return f"`{signatures[name]}`".replace("|", "\\|") if name in signatures else missing
+
+
+def _hardware(measured: Mapping[str, Any]) -> list[str]:
+    """Return what the model was trained and scored with, where the run has recorded it."""
+    if not measured:
+        return []
+    hardware = measured["hardware"]
+    machine = ", ".join(map(str, hardware.get("gpus") or [])) or hardware.get(
+        "processor", "an unnamed processor"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in measured.get("versions", {}).items())
+    return [
+        f"Training ended, and was scored, on {machine} ({hardware.get('threads')} threads; {versions}).",
+        "",
+    ]

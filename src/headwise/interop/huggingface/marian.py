@@ -23,9 +23,9 @@ from headwise.interop.huggingface.fields import (
     read_fields,
     search_options,
 )
-from headwise.interop.huggingface.marian_text import Rows, languages, read_text
+from headwise.interop.huggingface.marian_text import languages, read_text
 from headwise.interop.huggingface.names import layer_names
-from headwise.interop.huggingface.tokenizer import NEVER
+from headwise.interop.pieces import Rows
 from headwise.interop.residual import alternating, residual_dimension, sines_first
 from headwise.interop.tensors import folder_tensors
 from headwise.models.build import build_model
@@ -39,7 +39,8 @@ def read(source: Path) -> Imported:
     text, rows = read_text(source, fields)
     model = _model(fields, source)
     _drop_positions(tensors, fields, source)
-    biases = _logit_bias(tensors, rows)
+    stored = tensors.pop("final_logits_bias", None)
+    biases = rows[-1].logit_bias(stored and stored(), f"{source}: final_logits_bias")
     model.logit_bias = biases is not None
     model.attention_bias = _has_attention_bias(tensors, model)
     parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
@@ -107,23 +108,6 @@ def _drop_positions(tensors: dict[str, Any], fields: Fields, source: Path) -> No
             )
 
 
-def _logit_bias(tensors: dict[str, Any], rows: Rows) -> Tensor | None:
-    """Return the bias of the logits, None if it is zero everywhere.
-
-    Of two ids with the same row, one gets a logit so low that it doesn't count in the softmax.
-    """
-    stored = tensors.pop("final_logits_bias", None)
-    bias = torch.zeros(max(rows.target) + 1) if stored is None else stored().flatten()
-    if len(bias) <= max(rows.target):
-        raise CheckpointError(
-            f"final_logits_bias: expected {max(rows.target) + 1} numbers, found {len(bias)}"
-        )
-    bias = bias[torch.tensor(rows.target)]
-    if rows.copy is not None:
-        bias[rows.copy] = NEVER
-    return bias if bool(bias.any()) else None
-
-
 def _has_attention_bias(tensors: dict[str, Any], model: ModelConfig) -> bool:
     """Whether a bias of the attention isn't zero; if all are zero, remove them."""
     with_biases = model.model_copy(update={"attention_bias": True})
@@ -135,19 +119,19 @@ def _has_attention_bias(tensors: dict[str, Any], model: ModelConfig) -> bool:
     return False
 
 
-def _embeddings(tensors: dict[str, Any], model: ModelConfig, rows: Rows, source: Path) -> Tensors:
+def _embeddings(tensors: dict[str, Any], model: ModelConfig, rows: list[Rows], source: Path) -> Tensors:
     """Return the embeddings and the output projection, with the rows in Headwise's order."""
     shared, output = "model.shared.weight", "lm_head.weight"
     encoder, decoder = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
-    places = {"source_embedding": (encoder, rows.source), "target_embedding": (decoder, rows.target)}
+    places = {"source_embedding": (encoder, rows[0]), "target_embedding": (decoder, rows[-1])}
     if model.share_embeddings == "all":
-        places = {"source_embedding": (shared, rows.source)}
+        places = {"source_embedding": (shared, rows[0])}
         copies = {encoder: shared, decoder: shared, output: shared}
     else:
         tensors.pop(shared, None)
         copies = {output: decoder}
     if model.share_embeddings == "none":
-        places["output_projection"] = (output, rows.target)
+        places["output_projection"] = (output, rows[-1])
         copies = {}
     for copy, original in copies.items():
         if copy in tensors and original not in tensors:
@@ -162,11 +146,9 @@ def _embeddings(tensors: dict[str, Any], model: ModelConfig, rows: Rows, source:
     return found
 
 
-def _reordered(read: Any, rows: list[int], place: str) -> Tensor:
-    tensor = read()
-    if tensor.dim() != 2 or len(tensor) <= max(rows):
-        raise CheckpointError(f"{place}: expected at least {max(rows) + 1} rows, found {tuple(tensor.shape)}")
-    return alternating(tensor[torch.tensor(rows)], 1)
+def _reordered(read: Any, rows: Rows, place: str) -> Tensor:
+    tensor = rows.of(read(), place)
+    return alternating(tensor, 1) if tensor.dim() == 2 else tensor
 
 
 def _alternating(read: Any, dimension: int | None) -> Tensor:

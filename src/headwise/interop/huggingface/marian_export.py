@@ -16,6 +16,7 @@ from headwise.interop import base
 from headwise.interop.base import Trained
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.names import THEIR_ACTIVATIONS, layer_names
+from headwise.interop.pieces import source_code_notes
 from headwise.interop.residual import residual_dimension, sines_first
 from headwise.models.limits import inexpressible
 from headwise.nn.positions import sinusoids
@@ -43,9 +44,10 @@ class Exporter(base.Exporter):
         write_bytes(folder / "model.safetensors", save(_tensors(trained), {"format": "pt"}))
         _write_text(trained, folder)
         write_text(folder / "README.md", model_card(trained, config["architectures"][0]))
-        return [
+        notes = [
             f"{config['architectures'][0]} and MarianTokenizer: AutoModelForSeq2SeqLM and AutoTokenizer load them"
         ]
+        return notes + source_code_notes(trained.subwords)
 
 
 def _json(content: Any) -> str:
@@ -90,6 +92,8 @@ def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
     if marian:
         config["decoder_vocab_size"] = subwords.target_size
         config["share_encoder_decoder_embeddings"] = model.share_embeddings == "all"
+    if subwords.given:
+        symbols["forced_bos_token_id"] = subwords.given[0]
     generation = {
         **symbols,
         "bad_words_ids": [[PAD], [UNK], [BOS]],

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES
+from headwise.interop.pieces import Rows
 from headwise.parsing.bounds import read_bounded
 from headwise.parsing.json_text import read_json
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
@@ -25,37 +23,7 @@ from headwise.text.tokens.tokenizer_json import (
 )
 from headwise.text.tokens.vocabulary import LINE_END, TOKENIZER_FILE
 
-NEVER = -1e4  # logit of an id that the original doesn't have
-_NONE = -1  # row of such an id
 _LONGEST_LINE_END = len("<0x0A>")
-
-
-@dataclass(frozen=True)
-class Rows:
-    """For each of Headwise's ids the row of the original's embeddings, -1 for an id that the original doesn't have."""
-
-    order: list[int]
-
-    @property
-    def missing(self) -> list[int]:
-        """The ids that the original doesn't have."""
-        return [number for number, row in enumerate(self.order) if row == _NONE]
-
-    def pick(self, tensor: Tensor, place: str) -> Tensor:
-        """Return a tensor's rows in Headwise's order, zeros where there is none; raises `CheckpointError`."""
-        if not tensor.dim() or len(tensor) <= max(self.order):
-            raise CheckpointError(
-                f"{place}: expected at least {max(self.order) + 1} rows, found {tuple(tensor.shape)}"
-            )
-        picked = tensor[torch.tensor(self.order).clamp(min=0)]
-        picked[self.missing] = 0
-        return picked
-
-    def bias(self) -> Tensor:
-        """Return a bias of the logits by which the ids that the original doesn't have are never predicted."""
-        bias = torch.zeros(len(self.order))
-        bias[self.missing] = NEVER
-        return bias
 
 
 @dataclass(frozen=True)
@@ -117,7 +85,7 @@ def take_over(
     ids = {piece: number for number, piece in enumerate(pieces)}
     if clash := next((piece for piece in MISSING if piece in ids and piece not in found), None):
         raise CheckpointError(f"{original.file}: expected no piece of the name {clash!r}, found one")
-    first = [_NONE if piece is None else ids[piece] for piece in found]
+    first: list[int | None] = [None if piece is None else ids[piece] for piece in found]
     first += [] if mask is None else [ids[mask]]
     ordinary = len(first)
     spelling, line_end = spelling_of(original.tree, str(original.file)), None
@@ -132,7 +100,7 @@ def take_over(
     first += [] if line_end is None else [line_end]
     used = set(first)
     order = [*first, *(number for number in range(len(pieces)) if number not in used)]
-    ordered = [MISSING[i] if row == _NONE else pieces[row] for i, row in enumerate(order)]
+    ordered = [MISSING[i] if row is None else pieces[row] for i, row in enumerate(order)]
     opening = opening_piece(original.tree)
     if opening is not None and opening not in ids:
         raise CheckpointError(
@@ -141,11 +109,11 @@ def take_over(
     tree = renumbered(
         original.tree,
         ordered,
-        [i for i in range(ordinary) if order[i] != _NONE],
+        [i for i in range(ordinary) if order[i] is not None],
         None if opening is None else ordered.index(opening),
     )
     content = (json.dumps(tree, ensure_ascii=False, indent=1) + "\n").encode()
-    return ImportedVocabulary(content, origin=str(original.file)), Rows(order)
+    return ImportedVocabulary(content, origin=str(original.file)), Rows(tuple(order))
 
 
 def read_settings(source: Path) -> dict[str, Any]:

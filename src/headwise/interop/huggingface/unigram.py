@@ -6,7 +6,6 @@ import base64
 import binascii
 import math
 import re
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,24 @@ from headwise import bounds
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES
 from headwise.parsing.json_text import read_json
+from headwise.text.tokens.sentencepiece_file import (
+    CONTROL,
+    MODEL_TYPE,
+    NORMAL,
+    NORMALIZER,
+    TRAINER,
+    UNIGRAM,
+    UNKNOWN,
+    bytes_field,
+    number_field,
+    piece_field,
+)
 from headwise.text.tokens.tokenizer_json import parts_of
 
 _KNOWN = {
     "normalizer": ("Precompiled", "Replace", "Sequence", "Strip"),
     "pre_tokenizer": ("Metaspace", "Sequence", "WhitespaceSplit"),
 }
-# Types of pieces in SentencePiece's protocol buffer.
-_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
-_UNIGRAM = 1  # type of model
 _SENTINEL = "<extra_id_"
 _WHOLE_SENTINEL = re.compile(r"<extra_id_\d{1,6}>", re.ASCII)
 
@@ -40,24 +48,19 @@ class Unigram:
 
     def model(self) -> bytes:
         """Return a serialized SentencePiece model that splits text in the same way."""
-        content = b"".join(
-            _bytes(1, _bytes(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind))
-            for piece, score, kind in zip(self.pieces, self.scores, self._kinds(), strict=True)
-        )
-        trainer = _number(3, _UNIGRAM) + _number(40, self.unknown)
-        trainer += b"".join(
-            _number(key, -1) for key in (41, 42, 43)
-        )  # begin, end, padding: `Numbering` has them
-        normalizer = _bytes(1, b"imported") + _bytes(2, self.table)
-        normalizer += b"".join(
-            _number(key, 1) for key in (3, 4, 5)
-        )  # a space before; no others twice; U+2581
-        return content + _bytes(2, trainer) + _bytes(3, normalizer)
+        content = b"".join(map(piece_field, self.pieces, self.scores, self._kinds()))
+        trainer = number_field(MODEL_TYPE, UNIGRAM) + number_field(40, self.unknown)
+        # The ids of begin, end and padding, which `Numbering` has.
+        trainer += b"".join(number_field(key, -1) for key in (41, 42, 43))
+        normalizer = bytes_field(1, b"imported") + bytes_field(2, self.table)
+        # A space before a text; no others twice; U+2581.
+        normalizer += b"".join(number_field(key, 1) for key in (3, 4, 5))
+        return content + bytes_field(TRAINER, trainer) + bytes_field(NORMALIZER, normalizer)
 
     def _kinds(self) -> Iterator[int]:
         for number, piece in enumerate(self.pieces):
             special = piece in ("<pad>", "<s>", "</s>") or piece.startswith(_SENTINEL)
-            yield _UNKNOWN if number == self.unknown else _CONTROL if special else _NORMAL
+            yield UNKNOWN if number == self.unknown else CONTROL if special else NORMAL
 
 
 def sentinels(pieces: Sequence[str]) -> tuple[str, ...]:
@@ -126,20 +129,3 @@ def _table(tree: Mapping[str, Any], file: Path) -> bytes:
                     f"{file}: normalizer: expected precompiled_charsmap in base 64, found other content"
                 ) from None
     return b""
-
-
-def _varint(number: int) -> bytes:
-    number &= (1 << 64) - 1
-    content = bytearray()
-    while number > 0x7F:
-        content.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*content, number])
-
-
-def _number(key: int, number: int) -> bytes:
-    return _varint(key << 3) + _varint(number)
-
-
-def _bytes(key: int, content: bytes) -> bytes:
-    return _varint(key << 3 | 2) + _varint(len(content)) + content

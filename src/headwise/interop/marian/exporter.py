@@ -32,6 +32,7 @@ from headwise.interop.marian.names import (
 from headwise.interop.marian.options import ACTIVATIONS
 from headwise.interop.marian.vocabulary import vocabulary_text
 from headwise.interop.npz import write_npz
+from headwise.interop.pieces import source_code_notes
 from headwise.interop.residual import residual_dimension, sines_first
 from headwise.models.limits import inexpressible
 from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
@@ -60,6 +61,7 @@ class Exporter(base.Exporter):
         return f"it has no {', '.join(problems)}" if problems else None
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
+        trained.check_untagged()
         model, subwords = trained.config.model, trained.subwords
         arrays = {name: tensor.numpy() for name, tensor in _tensors(trained).items()}
         options = yaml.safe_dump(_options(model, subwords), default_flow_style=False).encode() + b"\0"
@@ -78,6 +80,7 @@ class Exporter(base.Exporter):
         return [
             "marian-decoder -c decoder.yml, and bergamot with the same options, read it",
             *_differences(model),
+            *source_code_notes(subwords),
         ]
 
 

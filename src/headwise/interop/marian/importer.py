@@ -76,6 +76,11 @@ class Importer(base.Importer):
             notes.append(
                 "texts are pieces with spaces between them, because there is no source.spm and target.spm"
             )
+        if model.norm == "pre":
+            notes.append(
+                "norm=pre, as Marian trains and scores: its decoder doesn't normalize the keys and values of earlier "
+                "positions, so its translations differ"
+            )
         decoding = _decoding(files.options, model, notes)
         return assembled(model, decoding, text, parameters, notes)
 

@@ -47,6 +47,7 @@ class Exporter(base.Exporter):
         return f"the export has no {', '.join(problems)}" if problems else None
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
+        trained.check_untagged()
         sizes = trained.subwords.source_size, trained.subwords.target_size
         model = load_model(trained.run, *sizes, trained.config)
         assert isinstance(model, Transformer)

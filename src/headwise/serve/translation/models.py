@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable
 
 from headwise.decoding.scheduling.scheduler import Scheduler
-from headwise.decoding.translator import SYMBOLS, Translator
+from headwise.decoding.translator import Translator
 from headwise.serve.translation.limits import ServiceError
 
 _PREFERRED_PIVOT = "en"
@@ -23,7 +23,7 @@ class Model:
 
     def __init__(self, name: str, source: str, target: str, translator: Translator) -> None:
         self.name, self.source, self.target, self.translator = name, source, target, translator
-        self.scheduler = Scheduler(translator.search_model, SYMBOLS, batch_tokens=translator.batch_tokens)
+        self.scheduler = Scheduler(translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens)
         self.reading = asyncio.Lock()
 
     @functools.cached_property

@@ -1,88 +1,249 @@
 """Growth of a subword vocabulary by what new text needs (`training.add_subwords`).
 
-Byte-pair encoding goes on where it stopped: the new text is segmented by the model, its unknown characters become
+Byte-pair encoding goes on where training stopped: the new text is segmented by the model, what it doesn't know becomes
 subwords, and then the most frequent pair of adjacent subwords is joined, again and again. The new subwords come after
-the old ones, with lower scores, so SentencePiece applies all old merges first and then the new ones in their order. Old
-ids, and the segmentation of words without a new subword, stay the same.
+the old ones. In a BPE model their scores are lower, so SentencePiece applies all old merges first and then the new ones
+in their order. In a Unigram model (Kudo 2018) each has hardly more than the sum of its parts' log-probabilities, so it
+is chosen where its parts were. Old ids, and the segmentation of words without a new subword, stay the same.
+
+An imported vocabulary numbers the subwords of its models by a list. Subwords of a model that its list lacks are among
+what isn't known.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
-import struct
+import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import sentencepiece
 
+from headwise.chunks import chunks
+from headwise.errors import ConfigError
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
+from headwise.text.tokens.numbering import NumberedProcessor, Numbering, Side
+from headwise.text.tokens.sentencepiece_file import (
+    BPE,
+    MODEL_TYPE,
+    SPACE_IS_SUFFIX,
+    TRAINER,
+    UNIGRAM,
+    VOCABULARY_SIZE,
+    bytes_field,
+    number_field,
+    piece_field,
+    trainer_options,
+)
+from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import UNK, Processor, Subwords
 
 _SPACE = "\u2581"
 _LEAST = 2  # occurrences of a pair that is joined
-# Fields of sentencepiece_model.proto: ModelProto.pieces and .trainer_spec, SentencePiece.piece and .score,
-# TrainerSpec.vocab_size; and the wire types of a varint, bytes and a float.
-_PIECES, _TRAINER, _PIECE, _SCORE, _SIZE = 1, 2, 1, 2, 4
-_VARINT, _BYTES, _FLOAT = 0, 2, 5
+_BLOCK = 4096  # sentences segmented at once
+_UNKNOWN = -1e6  # log-probability of an unknown character
+_BONUS = 1e-3  # log-probability by which a joined subword is better than its parts
+
+
+def check_growth(subwords: Subwords) -> None:
+    """Raise `ConfigError` if a vocabulary can't grow."""
+    numbering = subwords.numbering
+    if numbering is not None and (numbering.split != "sentencepiece" or numbering.symbols):
+        found = (
+            numbering.split
+            if numbering.split != "sentencepiece"
+            else f"symbols such as {numbering.symbols[0]}"
+        )
+        raise ConfigError(
+            f"training.add_subwords: expected a vocabulary of SentencePiece alone, found {found}"
+        )
+    for model in subwords.models:
+        options = trainer_options(model)
+        kind = options.get(MODEL_TYPE, UNIGRAM)
+        if kind not in (BPE, UNIGRAM) or options.get(SPACE_IS_SUFFIX):
+            found = "spaces at the ends of words" if kind in (BPE, UNIGRAM) else f"type {kind}"
+            raise ConfigError(
+                f"training.add_subwords: expected a BPE or Unigram model of SentencePiece with spaces before words, "
+                f"found {found}"
+            )
+
+
+def grow(subwords: Subwords, sources: Iterable[str], targets: Iterable[str], most: int) -> Subwords:
+    """Return subwords with at most `most` further ones, in each list where there are two (see `grown_model`).
+
+    One list of the pieces of two models gets `most` in all, half of them by the text of each side unless that needs
+    fewer. Raises `ConfigError` as `check_growth`.
+    """
+    check_growth(subwords)
+    source, target = subwords.models
+    numbering = subwords.numbering
+    if numbering is None and subwords.joint:
+        return Subwords(grown_model(source, itertools.chain(sources, targets), most))
+    if numbering is None:
+        return Subwords(grown_model(source, sources, most), grown_model(target, targets, most))
+    lists = numbering.source, numbering.target or numbering.source
+    sides = subwords.source_processor, subwords.target_processor
+    if source == target:
+        words = _words(sides[0], sources) + _words(sides[1], targets)
+        added = [_learn(words, source, set(lists[0]) & set(lists[1]), most)] * 2
+    else:
+        texts = sources, targets
+        added = [
+            _learn(_words(side, text), model, set(pieces), most)
+            for side, text, model, pieces in zip(sides, texts, subwords.models, lists, strict=True)
+        ]
+        if numbering.target is None:
+            half = max(most - most // 2, most - len(added[1]))
+            added = [added[0][:half], added[1][: most - len(added[0][:half])]]
+    models = [_extended(model, pieces) for model, pieces in zip(subwords.models, added, strict=True)]
+    return Subwords(models[0], models[1], _extended_numbering(numbering, added))
 
 
 def grown_model(model: bytes, sentences: Iterable[str], most: int) -> bytes:
-    """Return a serialized BPE model with at most `most` further subwords, learned from sentences.
+    """Return a serialized model with at most `most` further subwords, learned from sentences.
 
     There are fewer if no pair of subwords occurs twice. A subword that joins others consists of letters, after an
     optional space; so punctuation and numbers aren't joined with words.
     """
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    size = processor.vocab_size()
-    lowest = min(processor.get_score(index) for index in range(size))
-    pieces = _learn(processor, sentences, most)
-    added = b"".join(_field(_PIECES, _piece(piece, lowest - 1 - n)) for n, piece in enumerate(pieces))
-    # A serialized message that is appended to another one is merged with it: repeated fields are extended.
-    return model + added + _field(_TRAINER, _key(_SIZE, _VARINT) + _varint(size + len(pieces)))
+    processor = open_processor(model, "subword model")
+    known = set(processor.id_to_piece(list(range(processor.vocab_size()))))
+    return _extended(model, _learn(_words(processor, sentences), model, known, most))
 
 
-def grow(subwords: Subwords, sources: Iterable[str], targets: Iterable[str], most: int) -> Subwords:
-    """Return subwords with at most `most` further ones, in each model where there are two (see `grown_model`)."""
-    source, target = subwords.models
-    if subwords.joint:
-        return Subwords(grown_model(source, itertools.chain(sources, targets), most))
-    return Subwords(grown_model(source, sources, most), grown_model(target, targets, most))
-
-
-def old_pieces(old: Processor, grown: Processor) -> list[list[int]]:
-    """Return, for each new subword of a grown model, the ids that the old model segments it into."""
-    assert isinstance(old, sentencepiece.SentencePieceProcessor)  # the configuration refuses others
-    assert isinstance(grown, sentencepiece.SentencePieceProcessor)
-    segmenter = DropoutSegmenter(old, 0.0)
-    return [segmenter.segment(grown.id_to_piece(i)) for i in range(old.vocab_size(), grown.vocab_size())]
-
-
-def _learn(processor: sentencepiece.SentencePieceProcessor, sentences: Iterable[str], most: int) -> list[str]:
-    words = Counter(
-        _SPACE + word
-        for sentence in sentences
-        for word in processor.normalize(sentence).split(_SPACE)[1:]
-        if word
+def old_pieces(old: Subwords, grown: Subwords, side: Side) -> list[list[int]]:
+    """Return, for each new subword of a side, the old ids that it was segmented into."""
+    before, after = (
+        subwords.source_processor if side == "source" else subwords.target_processor
+        for subwords in (old, grown)
     )
-    known = {processor.id_to_piece(i) for i in range(processor.vocab_size())}
-    has_bytes = any(processor.is_byte(i) for i in range(processor.vocab_size()))
-    added = [] if has_bytes else _unknown_characters(words, known)[:most]
-    segmenter = DropoutSegmenter(processor, 0.0)
-    table = [([processor.id_to_piece(i) for i in segmenter.segment(word)], n) for word, n in words.items()]
-    unknown = processor.id_to_piece(UNK)
-    table = [(pieces, n) for pieces, n in table if unknown not in pieces]
-    return added + _joined_pairs(table, known, most - len(added))
+    if not isinstance(before, NumberedProcessor):
+        places, find = [0 if side == "source" else 1], before.piece_to_id
+    else:
+        places, find = [0, 1] if old.joint else [0 if side == "source" else 1], before.find
+    segmenters = [_Segmenter(old.models[place], grown.models[place], find) for place in places]
+    rows = []
+    for piece in after.id_to_piece(list(range(before.vocab_size(), after.vocab_size()))):
+        # One list may have pieces of two models; a new one is in one of them, or in both.
+        candidates = [segmenter.ids(piece) for segmenter in segmenters if piece in segmenter.grown]
+        rows.append(min(candidates, key=lambda ids: (UNK in ids, len(ids))))
+    return rows
 
 
-def _unknown_characters(words: Counter[str], known: set[str]) -> list[str]:
-    """Return the characters that aren't subwords, the most frequent first."""
-    characters: Counter[str] = Counter()
-    for word, count in words.items():
-        for character in set(word) - known:
-            characters[character] += count
-    return sorted(characters, key=lambda character: (-characters[character], character))
+class _Segmenter:
+    """Segments new subwords, which are among the pieces of a `grown` model, by the old one."""
+
+    def __init__(self, model: bytes, grown: bytes, find: Callable[[str], int]) -> None:
+        """`find` returns the id of a piece, that of unknown for one without."""
+        processor = open_processor(grown, "subword model")
+        self.grown = set(processor.id_to_piece(list(range(processor.vocab_size()))))
+        self._processor = open_processor(model, "subword model")
+        self._find = find
+        self._merges: DropoutSegmenter | None = None
+        self._scores: dict[str, float] = {}
+        if trainer_options(model).get(MODEL_TYPE, UNIGRAM) == BPE:
+            self._merges = DropoutSegmenter(self._processor, 0.0)
+        else:
+            scores = _scores(self._processor)
+            self._scores = {piece: score for piece, score in scores.items() if find(piece) != UNK}
+
+    def ids(self, piece: str) -> list[int]:
+        """Return the ids of the pieces that a subword consists of."""
+        if self._merges is not None:
+            parts = self._processor.id_to_piece(self._merges.segment(piece))
+        else:
+            parts = _best_path(piece, self._scores)[1]
+        ids = [self._find(part) for part in parts]
+        return [number for n, number in enumerate(ids) if number != UNK or n == 0 or ids[n - 1] != UNK]
+
+
+def _scores(processor: sentencepiece.SentencePieceProcessor) -> dict[str, float]:
+    """Return the log-probabilities of the pieces that a text can be segmented into."""
+    return {
+        processor.id_to_piece(i): processor.get_score(i)
+        for i in range(processor.vocab_size())
+        if not (processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i))
+    }
+
+
+def _best_path(text: str, scores: Mapping[str, float]) -> tuple[float, list[str]]:
+    """Return the best segmentation of a text by a Unigram model and its log-probability; unknown characters are last.
+
+    Viterbi's algorithm (Kudo 2018, section 3.2).
+    """
+    best = [
+        (0.0, 0),
+        *[(-math.inf, 0)] * len(text),
+    ]  # of each end: log-probability, and where its last piece begins
+    for end in range(1, len(text) + 1):
+        for begin in range(end):
+            score = scores.get(text[begin:end], _UNKNOWN if begin == end - 1 else -math.inf)
+            best[end] = max(best[end], (best[begin][0] + score, begin), key=lambda each: each[0])
+    pieces, end = [], len(text)
+    while end:
+        begin = best[end][1]
+        pieces.append(text[begin:end])
+        end = begin
+    return best[-1][0], pieces[::-1]
+
+
+def _words(processor: Processor, sentences: Iterable[str]) -> Counter[tuple[str, ...]]:
+    """Segment sentences; return the pieces of each word and its count."""
+    words: Counter[tuple[str, ...]] = Counter()
+    for block in chunks(sentences, itertools.repeat(_BLOCK)):
+        if isinstance(processor, NumberedProcessor):
+            segmented = processor.segment(block)
+        else:
+            segmented = processor.encode(block, out_type=str, num_threads=1)
+        for pieces in segmented:
+            begins = [0, *(n for n in range(1, len(pieces)) if pieces[n].startswith(_SPACE)), len(pieces)]
+            words.update(tuple(pieces[a:b]) for a, b in itertools.pairwise(begins) if a < b)
+    return words
+
+
+def _learn(words: Counter[tuple[str, ...]], model: bytes, known: Collection[str], most: int) -> list[str]:
+    """Return at most `most` new pieces: what isn't `known`, the most frequent first, and then joined pairs."""
+    inside = open_processor(model, "subword model")
+    own = {inside.id_to_piece(number) for number in range(inside.vocab_size())}
+    unknown: Counter[str] = Counter()
+    for pieces, count in words.items():
+        for piece in set(pieces) - set(known):
+            parts = [piece] if piece in own else set(piece) - set(known)
+            unknown.update(dict.fromkeys(parts, count))
+    added = sorted(unknown, key=lambda piece: (-unknown[piece], piece))[:most]
+    table = [(list(pieces), n) for pieces, n in words.items() if all(piece in known for piece in pieces)]
+    return added + _joined_pairs(table, {*known, *own, *added}, most - len(added))
+
+
+def _extended(model: bytes, pieces: Sequence[str]) -> bytes:
+    """Return a serialized model with further pieces; those that it has are left out."""
+    processor = open_processor(model, "subword model")
+    size = processor.vocab_size()
+    own = {processor.id_to_piece(number) for number in range(size)}
+    new = [piece for piece in pieces if piece not in own]
+    lowest = min(processor.get_score(number) for number in range(size))
+    if trainer_options(model).get(MODEL_TYPE, UNIGRAM) == BPE:
+        values = [lowest - 1 - number for number in range(len(new))]
+    else:
+        scores, values = _scores(processor), []
+        for piece in new:
+            value = lowest if len(piece) == 1 else _best_path(piece, scores)[0] + _BONUS
+            scores[piece] = value
+            values.append(value)
+    added = b"".join(map(piece_field, new, values))
+    # A serialized message that is appended to another one is merged with it: repeated fields are extended.
+    return model + added + bytes_field(TRAINER, number_field(VOCABULARY_SIZE, size + len(new)))
+
+
+def _extended_numbering(numbering: Numbering, added: Sequence[Sequence[str]]) -> Numbering:
+    """Return a numbering with the further pieces of each side at the end of its list."""
+    if numbering.target is None:
+        added = [[*added[0], *added[1]]]
+    source = tuple(dict.fromkeys([*numbering.source, *added[0]]))
+    target = None if numbering.target is None else tuple(dict.fromkeys([*numbering.target, *added[-1]]))
+    return dataclasses.replace(numbering, source=source, target=target)
 
 
 def _joined_pairs(table: list[tuple[list[str], int]], known: set[str], most: int) -> list[str]:
@@ -139,24 +300,3 @@ def _join(pieces: list[str], pair: str) -> list[str]:
 def _is_word(text: str) -> bool:
     letters = text.removeprefix(_SPACE)
     return bool(letters) and all(c.isalpha() or unicodedata.category(c).startswith("M") for c in letters)
-
-
-def _piece(text: str, score: float) -> bytes:
-    return _field(_PIECE, text.encode()) + _key(_SCORE, _FLOAT) + struct.pack("<f", score)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _key(number, _BYTES) + _varint(len(content)) + content
-
-
-def _key(number: int, wire_type: int) -> bytes:
-    return _varint(number << 3 | wire_type)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from headwise.bounds import VOCABULARY
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing.json_text import parse_object
 from headwise.text.tokens.splitting import SPLITS, Split, make_splitter
 
@@ -22,9 +22,13 @@ FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # pieces of the ids 0 to 3
 _UNK = 1
 _FLAGS = ("codes", "lowercase", "limited")
-_KEYS = ("source", "target", "split", "symbols", *_FLAGS)
+_KEYS = ("source", "target", "split", "symbols", "language", "tagged", *_FLAGS)
 _MOST_SYMBOLS = 10_000
 _LONGEST_SYMBOL = 64  # characters
+_CODE = re.compile(r">>[^<>]+<<")
+_NAMED = 8  # codes in a message
+
+Side = Literal["source", "target"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Numbering:
         lowercase: whether a text is lower-cased before it is split.
         limited: whether byte pairs that aren't in the list are split further where they can be.
         symbols: pieces that are found in a text before it is split, such as T5's `<extra_id_0>`.
+        language: the language code that is put before every text of one side that has none; empty for none.
+        tagged: the side of the texts whose code names the language of the translation.
     """
 
     source: tuple[str, ...]
@@ -48,6 +54,31 @@ class Numbering:
     lowercase: bool = False
     limited: bool = False
     symbols: tuple[str, ...] = ()
+    language: str = ""
+    tagged: Side = "source"
+
+    @property
+    def tagged_pieces(self) -> tuple[str, ...]:
+        """The pieces of the side whose texts name the language."""
+        return self.source if self.tagged == "source" or self.target is None else self.target
+
+    @property
+    def languages(self) -> list[str]:
+        """The language codes that a text may begin with."""
+        codes = [piece for piece in self.tagged_pieces if _CODE.fullmatch(piece)]
+        return codes if not self.language or self.language in codes else [self.language, *codes]
+
+    def find_language(self, name: str) -> str:
+        """Return the piece of a language, given as a piece or without `>>` and `<<`; raises `ConfigError`."""
+        for piece in (name, f">>{name}<<"):
+            if piece in self.tagged_pieces[len(SPECIAL_PIECES) :]:
+                return piece
+        known = self.languages
+        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        raise ConfigError(
+            f"--language: expected a language code of this vocabulary ({', '.join(known[:_NAMED]) or 'it has none'}"
+            f"{more}), found {name[:60]!r}"
+        )
 
     @classmethod
     def parse(cls, content: bytes, origin: str) -> Numbering:
@@ -68,12 +99,22 @@ class Numbering:
         target = None if stored is None else _pieces(stored, f"{origin}: target")
         lists = [source] if target is None else [source, target]
         symbols = _symbols(fields.get("symbols", []), lists, f"{origin}: symbols")
-        return cls(source, target, split=split, symbols=symbols, **flags)
+        tagged, language = fields.get("tagged", "source"), fields.get("language", "")
+        if tagged not in ("source", "target"):
+            raise CheckpointError(f"{origin}: tagged: expected source or target, found {str(tagged)[:60]!r}")
+        numbering = cls(
+            source, target, split=split, symbols=symbols, language=language, tagged=tagged, **flags
+        )
+        if language != "" and language not in numbering.tagged_pieces[len(SPECIAL_PIECES) :]:
+            raise CheckpointError(
+                f"{origin}: language: expected a piece of the {tagged} side, found {str(language)[:60]!r}"
+            )
+        return numbering
 
     def content(self) -> bytes:
         """Return the bytes of the file, without the options that have their defaults."""
         fields: dict[str, Any] = {"codes": self.codes, "source": self.source}
-        for key in ("target", "split", "lowercase", "limited", "symbols"):
+        for key in ("target", "split", "lowercase", "limited", "symbols", "language", "tagged"):
             if getattr(self, key) != getattr(type(self), key):
                 fields[key] = getattr(self, key)
         return (json.dumps(fields, ensure_ascii=False, indent=0) + "\n").encode()
@@ -106,8 +147,12 @@ def _symbols(value: Any, lists: Sequence[tuple[str, ...]], place: str) -> tuple[
 class NumberedProcessor:
     """A splitter with ids for its pieces; it has the methods of `SentencePieceProcessor` that Headwise uses."""
 
-    def __init__(self, model: bytes, pieces: Sequence[str], numbering: Numbering, origin: str) -> None:
-        """Read a model; `pieces` are one of the numbering's lists. Raises `CheckpointError` if it is damaged."""
+    def __init__(self, model: bytes, side: Side, numbering: Numbering, origin: str) -> None:
+        """Read the model of a side; raises `CheckpointError` if it is damaged.
+
+        `given` are the ids of the codes that name the language of a target, the chosen one first.
+        """
+        pieces = numbering.source if side == "source" or numbering.target is None else numbering.target
         self._pieces = list(pieces)
         self._ids = {piece: number for number, piece in enumerate(pieces)}
         for special in SPECIAL_PIECES:  # the text `</s>` isn't the end of a sentence
@@ -117,6 +162,14 @@ class NumberedProcessor:
             numbering.split, model, origin, lowercase=numbering.lowercase, known=known
         )
         self._codes = numbering.codes
+        self._language = (
+            self._ids[numbering.language] if numbering.language and numbering.tagged == side else None
+        )
+        self._side: Side = side
+        self.given: tuple[int, ...] = ()
+        if self._language is not None and side == "target":
+            others = (self._ids[code] for code in numbering.languages if code != numbering.language)
+            self.given = (self._language, *others)
         symbols = "|".join(map(re.escape, numbering.symbols))
         self._symbols = re.compile(f"({symbols})") if symbols else None
 
@@ -133,8 +186,14 @@ class NumberedProcessor:
         if isinstance(text, str):
             return self.encode([text], num_threads)[0]
         if self._symbols is not None:
-            return [self._encode_around(self._symbols, each) for each in text]
-        return self._encode_parts(text, num_threads)
+            encoded = [self._encode_around(self._symbols, each) for each in text]
+        else:
+            encoded = self._encode_parts(text, num_threads)
+        if self._language is None:
+            return encoded
+        return [
+            self._with_language(self._language, each, ids) for each, ids in zip(text, encoded, strict=True)
+        ]
 
     def _encode_around(self, symbols: re.Pattern[str], text: str) -> list[int]:
         """Encode a text with symbols, which are every other part of it."""
@@ -145,6 +204,12 @@ class NumberedProcessor:
             for index, part in enumerate(parts)
             for number in (next(encoded) if index % 2 == 0 else [self._ids[part]])
         ]
+
+    def _with_language(self, language: int, text: str, ids: list[int]) -> list[int]:
+        """Put the language code first, unless the text names one; a source without subwords stays empty."""
+        if self._without_code(text)[0] or (self._side == "source" and not ids):
+            return ids
+        return [language, *ids]
 
     def _encode_parts(self, text: list[str], num_threads: int) -> list[list[int]]:
         parts = [self._without_code(each) for each in text]
@@ -160,9 +225,21 @@ class NumberedProcessor:
         end = text.find("<<") if self._codes and text.startswith(">>") else -1
         return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
 
+    def segment(self, texts: Sequence[str]) -> list[list[str]]:
+        """Split texts, without their language codes, into pieces, whether these have ids or not."""
+        return self._splitter.split([self._without_code(text)[1] for text in texts], num_threads=1)
+
+    def find(self, piece: str) -> int:
+        """Return the id of a piece, that of unknown if it has none."""
+        return self._ids.get(piece, _UNK)
+
     def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids; SentencePiece decodes unknown as ` ⁇ `."""
-        return self._splitter.join([self._pieces[number] for number in ids])
+        """Decode ids; SentencePiece decodes unknown as ` ⁇ `. The code that encoding puts before a text is left out."""
+        return self._splitter.join([self._pieces[number] for number in self.without_language(ids)])
+
+    def without_language(self, ids: Sequence[int]) -> Sequence[int]:
+        """Leave out the code that encoding puts before a text."""
+        return ids[1:] if ids and (ids[0] in self.given or ids[0] == self._language) else ids
 
     def normalize(self, text: str) -> str:
         """Normalize a text as before it is split."""

@@ -79,6 +79,13 @@ class Seen:
         write_bytes(path, save(tensors, {"headwise": json.dumps({"subwords": subwords, "spelled": spelled})}))
 
     @classmethod
+    def of_runs(cls, runs: Sequence[Path], subwords: Subwords) -> Seen | None:
+        """Read what an ensemble's runs saw in training, combined; None where one of them has no record."""
+        records = [cls.find(run / FILE, subwords) for run in runs]
+        known_records = [record for record in records if record is not None]
+        return functools.reduce(cls.joined, known_records) if len(known_records) == len(runs) else None
+
+    @classmethod
     def find(cls, path: Path, subwords: Subwords) -> Seen | None:
         """Read a saved record, None where there is no file; raises `CheckpointError` for a damaged or foreign one."""
         if not path.exists():
@@ -191,10 +198,3 @@ def _with_composable(seen: NDArray[np.bool_], processor: Processor) -> NDArray[n
     characters = set("".join(pieces[int(i)] for i in np.flatnonzero(seen) if not processor.is_byte(int(i))))
     composable = [not processor.is_byte(i) and characters.issuperset(piece) for i, piece in enumerate(pieces)]
     return seen | np.array(composable)
-
-
-def seen_by(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
-    """Read what runs saw in training, combined; None where one of them has no record."""
-    records = [Seen.find(run / FILE, subwords) for run in runs]
-    known_records = [record for record in records if record is not None]
-    return functools.reduce(Seen.joined, known_records) if len(known_records) == len(runs) else None

@@ -11,6 +11,7 @@ unknown otherwise. With full coverage there are no byte pieces, as these would n
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import itertools
@@ -80,9 +81,8 @@ class Subwords:
         self.target_processor: Processor
         if numbering is not None:
             self.joint = numbering.target is None
-            target_pieces = numbering.target or numbering.source
-            self.source_processor = NumberedProcessor(source, numbering.source, numbering, origin)
-            self.target_processor = NumberedProcessor(self._target_bytes, target_pieces, numbering, origin)
+            self.source_processor = NumberedProcessor(source, "source", numbering, origin)
+            self.target_processor = NumberedProcessor(self._target_bytes, "target", numbering, origin)
         else:
             self.joint = target is None
             self.source_processor = read_processor(source, origin)
@@ -159,6 +159,30 @@ class Subwords:
         """Write the model file(s) into `directory`; raises `TrainingError` where that fails."""
         for name, content in self.content().items():
             write_bytes(Path(directory) / name, content)
+
+    def with_language(self, name: str) -> Subwords:
+        """Return these subwords with another language code before each text, such as `>>deu<<`.
+
+        Raises `ConfigError` if the vocabulary has no such code.
+        """
+        numbering = self.numbering
+        if numbering is None:
+            raise ConfigError(
+                f"--language: expected a vocabulary with language codes, found none for {name!r}"
+            )
+        numbering = dataclasses.replace(numbering, language=numbering.find_language(name), codes=True)
+        return Subwords(*self.models, numbering)
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The codes that a target may begin with to name its language, the chosen one first; empty for none."""
+        processor = self.target_processor
+        return processor.given if isinstance(processor, NumberedProcessor) else ()
+
+    def without_language(self, source: Sequence[int]) -> Sequence[int]:
+        """Leave out the language code that encoding puts before a source."""
+        processor = self.source_processor
+        return processor.without_language(source) if isinstance(processor, NumberedProcessor) else source
 
     @property
     def models(self) -> tuple[bytes, bytes]:

@@ -27,7 +27,8 @@ from headwise.interop.huggingface.fields import (
 )
 from headwise.interop.huggingface.labels import read_labels
 from headwise.interop.huggingface.parameters import Parameters, changed
-from headwise.interop.huggingface.tokenizer import Rows, read_original, take_over
+from headwise.interop.huggingface.tokenizer import read_original, take_over
+from headwise.interop.pieces import Rows
 from headwise.interop.single import LABELLED, encoder_builder
 from headwise.text.datasets.examples import LABELS_FILE
 from headwise.text.tokens.imported import ImportedVocabulary
@@ -213,10 +214,10 @@ def _parameters(source: Path, task: str, model: ModelConfig, rows: Rows) -> dict
         left.drop_copy(f"{PREDICTIONS}.decoder.weight", WORDS)
         left.drop_copy(f"{PREDICTIONS}.decoder.bias", f"{PREDICTIONS}.bias")
     found = left.take_all(parameter_names(model, task))
-    found["encoder.embedding.weight"] = changed(left.take(WORDS), rows.pick, f"{source}: {WORDS}")
+    found["encoder.embedding.weight"] = changed(left.take(WORDS), rows.of, f"{source}: {WORDS}")
     if masked:
         name = f"{PREDICTIONS}.bias"
-        found["head.bias"] = changed(left.take(name), rows.pick, f"{source}: {name}")
+        found["head.bias"] = changed(left.take(name), rows.of, f"{source}: {name}")
     left.drop((f"{_EMBEDDINGS}.position_ids", "cls.seq_relationship.", "bert.pooler."))
     left.finish()
     return found

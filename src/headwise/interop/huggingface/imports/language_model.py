@@ -62,12 +62,12 @@ def language_model(
     end = _piece(original, fields.ends, source, "eos_token_id")
     pad, begin = original.named("pad_token") or pad, original.named("bos_token") or begin
     text, rows = take_over(original, [pad, original.unknown, begin, end])
-    model.logit_bias = bool(rows.missing)
+    model.logit_bias = bool(rows.never)
     found: dict[str, Any] = dict(parameters)
     for name, read in embeddings.items():
-        found[name] = changed(read, rows.pick, f"{source}: {name}")
-    if rows.missing:
-        found["logit_bias"] = rows.bias
+        found[name] = changed(read, rows.of, f"{source}: {name}")
+    bias = rows.logit_bias(None, str(source))
+    found |= {} if bias is None else {"logit_bias": lambda: bias}
     notes = [f"task language_model, from {fields.architectures[0]}"]
     if len(fields.ends) > 1:
         notes.append(f"a text ends with {end!r}, the first of {len(fields.ends)} symbols that end one there")

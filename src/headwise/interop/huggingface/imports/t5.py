@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -29,11 +28,11 @@ from headwise.interop.huggingface.fields import (
     search_options,
     unexpected,
 )
-from headwise.interop.huggingface.marian_text import Rows, numbered
+from headwise.interop.huggingface.marian_text import numbered
 from headwise.interop.huggingface.parameters import Parameters, changed
-from headwise.interop.huggingface.tokenizer import NEVER, read_settings
+from headwise.interop.huggingface.tokenizer import read_settings
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
-from headwise.interop.pieces import make_subwords
+from headwise.interop.pieces import Rows, make_subwords
 from headwise.models.build import build_model
 from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import Subwords, read_file
@@ -98,7 +97,7 @@ def read(source: Path) -> Imported:
     left.drop(("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.",))  # without effect
     model = _model(fields, source, tied)
     text, rows = _read_text(source, fields)
-    model.logit_bias = rows.copy is not None
+    model.logit_bias = bool(rows.never)
     found: dict[str, Any] = {}
     for ours, theirs in layer_names(model).items():
         found[ours] = changed(left.take(theirs), scaled, _scale(ours, model, fields))
@@ -194,25 +193,13 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
 def _embeddings(
     left: Parameters, model: ModelConfig, rows: Rows, source: Path
 ) -> dict[str, Callable[[], Tensor]]:
-    order = torch.tensor(rows.target)
-    shared = changed(left.take(SHARED), _picked, order, f"{source}: {SHARED}")
+    shared = changed(left.take(SHARED), rows.of, f"{source}: {SHARED}")
     found: dict[str, Callable[[], Tensor]] = {"source_embedding.weight": shared}
     if model.share_embeddings == "none":
         found["target_embedding.weight"] = shared
-        found["output_projection.weight"] = changed(left.take(OUTPUT), _picked, order, f"{source}: {OUTPUT}")
-    if rows.copy is not None:
-        bias = torch.zeros(len(order))
-        bias[rows.copy] = NEVER
-        found["logit_bias"] = lambda: bias
-    return found
-
-
-def _picked(tensor: Tensor, order: Tensor, place: str) -> Tensor:
-    if not tensor.dim() or len(tensor) <= int(order.max()):
-        raise CheckpointError(
-            f"{place}: expected at least {int(order.max()) + 1} rows, found {tuple(tensor.shape)}"
-        )
-    return tensor[order]
+        found["output_projection.weight"] = changed(left.take(OUTPUT), rows.of, f"{source}: {OUTPUT}")
+    bias = rows.logit_bias(None, str(source))
+    return found if bias is None else found | {"logit_bias": lambda: bias}
 
 
 def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
@@ -239,6 +226,6 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
             f"found {len(pieces)}"
         )
     pieces += [f"<unused {number}>" for number in range(len(pieces), fields.vocab_size)]
-    ordered, order = numbered(pieces, fields, file)
+    ordered, rows = numbered(pieces, fields, file)
     text = make_subwords((model, model), [ordered], str(file), symbols=sentinels(ordered))
-    return text, Rows.of(order, order)
+    return text, rows
