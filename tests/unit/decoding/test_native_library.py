@@ -287,15 +287,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "expected banned symbols from 0 to 3, found 4",
     ),
     "given": (
-        {"symbols": native.Symbols(2, 3, (ctypes.c_int32 * 3)(0, 2, 1), 3, SIZE, 1)},
+        {"symbols": native.Symbols(2, 3, SIZE, 1)},
         "expected a given symbol from 0 to 19, found 20",
     ),
     "two given": (
-        {"symbols": native.Symbols(2, 3, (ctypes.c_int32 * 3)(0, 2, 1), 3, 4, 2)},
+        {"symbols": native.Symbols(2, 3, 4, 2)},
         "expected given symbols from 0 to 1, found 2",
     ),
     "room for what is given": (
-        {"symbols": native.Symbols(2, 3, (ctypes.c_int32 * 3)(0, 2, 1), 3, 4, 1), "limits": [6, 1]},
+        {"symbols": native.Symbols(2, 3, 4, 1), "limits": [6, 1]},
         "expected a longest output of at least 1 after what is given",
     ),
 }
