@@ -78,12 +78,12 @@ class Seen:
         tensors = {side: np.packbits(self.pieces[side]) for side in SIDES}
         write_bytes(path, save(tensors, {"headwise": json.dumps({"subwords": subwords, "spelled": spelled})}))
 
-    @classmethod
-    def of_runs(cls, runs: Sequence[Path], subwords: Subwords) -> Seen | None:
+    @staticmethod
+    def of_runs(runs: Sequence[Path], subwords: Subwords) -> Seen | None:
         """Read what an ensemble's runs saw in training, combined; None where one of them has no record."""
-        records = [cls.find(run / FILE, subwords) for run in runs]
+        records = [Seen.find(run / FILE, subwords) for run in runs]
         known_records = [record for record in records if record is not None]
-        return functools.reduce(cls.joined, known_records) if len(known_records) == len(runs) else None
+        return functools.reduce(Seen.joined, known_records) if len(known_records) == len(runs) else None
 
     @classmethod
     def find(cls, path: Path, subwords: Subwords) -> Seen | None:
