@@ -1,4 +1,4 @@
-"""DeepL's official client for Node.js, where HEADWISE_DEEPL_NODE names a folder into which `npm install deepl-node` put it."""
+"""DeepL's client for Node.js, where HEADWISE_DEEPL_NODE names a folder in which `npm install deepl-node` was run."""
 
 from __future__ import annotations
 
