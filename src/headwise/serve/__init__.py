@@ -1,1 +1,1 @@
-"""The web page that shows what a model computes: its JSON API, its files and the server."""
+"""The web page that shows what a model computes, and the translation server."""

@@ -80,6 +80,9 @@ def test_scores_are_the_librarys(address: str, translator: Translator) -> None:
     assert [one["log_probability"] for one in answer["scores"]] == [one.log_probability for one in expected]
     refused = post(address, "score", **fields, source="en", target="fr")
     assert (refused.status_code, refused.json()["error"][:7]) == (400, "target:")
+    fields = {"sources": ["A dog.", "dogs " * 100], "targets": GERMAN[:2]}
+    refused = post(address, "score", **fields, source="en", target="de")
+    assert (refused.status_code, refused.json()["error"][-15:]) == (400, "text 2 too long")
 
 
 def test_a_document_is_streamed_sentence_by_sentence(address: str, translator: Translator) -> None:

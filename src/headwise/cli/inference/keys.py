@@ -12,13 +12,18 @@ from headwise import bounds
 from headwise.cli.arguments import AsJson
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Make and remove the API keys of `headwise serve`.",
+    epilog="Example: headwise keys add keys.db alice",
 )
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of keys.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")]
 
 
-@app.command()
+@app.command("add", epilog="Example: headwise keys add keys.db alice --characters 1000000 --requests 60")
 def add(
     file: File,
     name: Name,
@@ -30,21 +35,15 @@ def add(
         int | None, typer.Option(min=1, max=10**6, help="Most requests a minute.", show_default="no limit")
     ] = None,
 ) -> None:
-    """Make a key and print it, once: the file has only its hash. A running server knows it at once.
-
-    Example: headwise keys add keys.db alice --characters 1000000 --requests 60
-    """
+    """Make a key and print it, once: the file has only its hash. A running server knows it at once."""
     from headwise.serve.protocols.keys import KeyStore
 
     typer.echo(KeyStore(file, create=True).add(name, characters, requests))
 
 
-@app.command("list")
+@app.command("list", epilog="Example: headwise keys list keys.db")
 def list_keys(file: File, as_json: AsJson = False) -> None:
-    """List the keys' names, quotas, and the characters used this month.
-
-    Example: headwise keys list keys.db
-    """
+    """List the keys' names, quotas, and the characters used this month."""
     from headwise.serve.protocols.keys import KeyStore
 
     store = KeyStore(file)
@@ -64,12 +63,9 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
         typer.echo("\t".join("no limit" if value is None else str(value) for value in entry.values()))
 
 
-@app.command()
+@app.command("remove", epilog="Example: headwise keys remove keys.db alice")
 def remove(file: File, name: Name) -> None:
-    """Remove a key; a running server refuses it from now on.
-
-    Example: headwise keys remove keys.db alice
-    """
+    """Remove a key; a running server refuses it from now on."""
     from headwise.serve.protocols.keys import KeyStore
 
     KeyStore(file).remove(name)

@@ -185,6 +185,13 @@ class Service:
         Raises as `Translator.score`, and `ServiceError` where the server is busy or the deadline passes.
         """
         self._check_queue([model], len(sources))
+        translator = model.translator
+        encoded = await _away(sources, lambda: translator.encode(sources, translator.options, split=True))
+        for number, parts in enumerate(encoded.parts, start=1):
+            if parts > 1:  # `Translator.score` would read its beginning only
+                raise ServiceError(
+                    400, f"sources: expected texts that the model reads whole, found text {number} too long"
+                )
         async with _Deadline(self.limits.seconds), model.reading:
             return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
 
