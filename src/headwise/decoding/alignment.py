@@ -8,13 +8,15 @@ which takes the last but one layer).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from headwise.decoding.batching import BATCH_TOKENS, batches, padded
 from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ids import check_ids
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
@@ -87,3 +89,16 @@ def word_numbers(pieces: Sequence[str]) -> list[int]:
         number += position > 0 and piece.startswith(_WORD_START)
         numbers.append(number)
     return numbers
+
+
+def each_links(
+    align: Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[tuple[Link, ...]]],
+    sources: Sequence[Sequence[int]],
+    hypotheses_by_source: Sequence[Sequence[Hypothesis]],
+) -> Iterator[list[tuple[Link, ...]]]:
+    """Yield the word alignments of each source's hypotheses; `align` returns those of sources and targets."""
+    repeated = [ids for ids, found in zip(sources, hypotheses_by_source, strict=True) for _ in found]
+    targets = [hypothesis.tokens for found in hypotheses_by_source for hypothesis in found]
+    links = iter(align(repeated, targets))
+    for found in hypotheses_by_source:
+        yield list(itertools.islice(links, len(found)))

@@ -84,6 +84,15 @@ class SearchOptions:
             limit = min(limit, self.max_length + 1)
         return max(limit, self.min_length + 1)
 
+    def within(self, longest: int) -> SearchOptions:
+        """Return the options with a maximum output length of at most `longest` subwords, without the end symbol.
+
+        Raises `ConfigError` for a minimum length above it.
+        """
+        self._check(self.min_length <= longest, "min_length", f"at most the model's {longest}")
+        max_length = longest if self.max_length is None else min(self.max_length, longest)
+        return dataclasses.replace(self, max_length=max_length)
+
     @property
     def rows(self) -> int:
         """Number of hypotheses of one sentence in a decoding batch."""

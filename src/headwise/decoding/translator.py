@@ -21,7 +21,7 @@ import torch
 from headwise.characters import check_characters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
-from headwise.decoding.alignment import Link, cross_attention, word_links
+from headwise.decoding.alignment import Link, cross_attention, each_links, word_links
 from headwise.decoding.batching import decode
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
@@ -225,7 +225,8 @@ class Translator:
     ) -> list[Translation]:
         """Return the translation of each sentence, from the hypotheses that a search found for its sources."""
         sources = encoded.sources
-        part_links = self._align_hypotheses(sources, hypotheses) if alignments else itertools.repeat(None)
+        align = self._align_ids
+        part_links = each_links(align, sources, hypotheses) if alignments else itertools.repeat(None)
         part_translations = (
             self._translation(*each) for each in zip(sources, hypotheses, part_links, strict=False)
         )
@@ -350,17 +351,6 @@ class Translator:
             prefix_ids += [ids if part == 0 else [*self.symbols.given[:1]] for part in range(len(parts))]
         return prefix_ids
 
-    def _align_hypotheses(
-        self, sources: Sequence[Sequence[int]], hypotheses_by_source: Sequence[Sequence[Hypothesis]]
-    ) -> Iterator[list[tuple[Link, ...]]]:
-        """Return an iterator over the word alignments of each source's hypotheses."""
-        repeated_sources = [
-            ids for ids, hypotheses in zip(sources, hypotheses_by_source, strict=True) for _ in hypotheses
-        ]
-        targets = [hypothesis.tokens for hypotheses in hypotheses_by_source for hypothesis in hypotheses]
-        links = iter(self._align_ids(repeated_sources, targets))
-        return (list(itertools.islice(links, len(hypotheses))) for hypotheses in hypotheses_by_source)
-
     def _align_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[tuple[Link, ...]]:
@@ -406,10 +396,4 @@ class Translator:
 
     def _within_model(self, options: SearchOptions) -> SearchOptions:
         """Limit the output length to the model's maximum length."""
-        max_subwords = self._loaded_model.max_length - 1
-        if options.min_length > max_subwords:
-            raise ConfigError(
-                f"min_length: expected at most the model's {max_subwords}, found {options.min_length}"
-            )
-        max_length = max_subwords if options.max_length is None else min(options.max_length, max_subwords)
-        return dataclasses.replace(options, max_length=max_length)
+        return options.within(self._loaded_model.max_length - 1)

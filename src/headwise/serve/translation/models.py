@@ -23,7 +23,9 @@ class Model:
 
     def __init__(self, name: str, source: str, target: str, translator: Translator) -> None:
         self.name, self.source, self.target, self.translator = name, source, target, translator
-        self.scheduler = Scheduler(translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens)
+        self.scheduler = Scheduler(
+            translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens
+        )
         self.reading = asyncio.Lock()
 
     @functools.cached_property
