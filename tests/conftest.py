@@ -30,7 +30,14 @@ NUMERICAL = {
     *("test_recurrent", "test_convolutional", "test_state_space", "test_architectures", "test_device"),
     *("test_loss", "test_loop", "test_checkpoint", "test_schedule", "test_learning"),
     *("test_search", "test_search_properties", "test_sampling", "test_translator", "test_engines"),
-    *("test_native_engine", "test_native_library", "test_native_job", "test_shortlist", "test_heads"),
+    *(
+        "test_native_engine",
+        "test_native_library",
+        "test_native_job",
+        "test_scheduler",
+        "test_shortlist",
+        "test_heads",
+    ),
 }
 
 
