@@ -35,6 +35,7 @@ NUMERICAL = {
         "test_native_library",
         "test_native_job",
         "test_scheduler",
+        "test_scheduler_end",
         "test_shortlist",
         "test_heads",
     ),

@@ -95,6 +95,7 @@ def decode_checked(
                 allowed[row, torch.from_numpy(lists[index]).long()] = True
                 allowed[row, [] if batch_prefixes is None else list(batch_prefixes[row])] = True
             allowed = allowed.to(device)
+        dropped = given_up
         return search(
             model,
             source,
@@ -103,7 +104,7 @@ def decode_checked(
             symbols,
             prefixes=batch_prefixes,
             listed=allowed,
-            given_up=None if given_up is None else lambda row: given_up(batch[row]),
+            given_up=None if dropped is None else lambda row: dropped(batch[row]),
         )
 
     work = list(batches([len(source) for source in sources], batch_tokens // options.rows))

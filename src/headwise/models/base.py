@@ -114,8 +114,8 @@ class Seq2Seq(Projecting):
     def open_search(self, symbols: object, batch_tokens: int) -> Any:
         """Return an engine's own search that stays open for more sentences; None if there is none.
 
-        It is a `headwise.decoding.scheduling.continuous.OpenSearch`, for options that `own_search` accepts. `symbols`
-        are `headwise.decoding.beam.constraints.Symbols`.
+        It is a `headwise.decoding.scheduling.continuous.OpenSearch`, for options that `own_search` accepts, and
+        `symbols` are `headwise.decoding.beam.constraints.Symbols`.
         """
         return None
 

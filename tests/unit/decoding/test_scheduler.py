@@ -4,101 +4,42 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import gc
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from decoding_models import EOS, SYMBOLS, sentences, tiny_transformer
+from decoding_models import EOS, SYMBOLS
 from headwise.decoding.batching import decode
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.native.library import PRECISIONS, Library, find_library
-from headwise.decoding.native.transformer import NativeTransformer
+from headwise.decoding.native.library import PRECISIONS
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.scheduling.load import HALF_LIFE, Load, Meter
 from headwise.decoding.scheduling.scheduler import Scheduler
-from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.models.base import Memory, Seq2Seq
+from headwise.errors import ConfigError, DataError
+from headwise.models.base import Seq2Seq
 from headwise.models.transformer import Transformer
-from paths import ROOT
-
-SIZE = 50
-SOURCES = [*sentences(20, SIZE, seed=7), [EOS]]
-OPTIONS = [
-    SearchOptions(),
-    SearchOptions(beam=1),
-    SearchOptions(beam=5, n_best=5, alpha=1.3, allow_unknown=True),
-    SearchOptions(beam=3, min_length=9, extra_length=12),
-    SearchOptions(beam=2, n_best=2, patience=3.0, max_length=7),
-]
-SAMPLED = SearchOptions(sample=True, n_best=2, max_length=9, seed=4)
-ENDLESS = SearchOptions(beam=4, min_length=50_000)  # would take minutes unless cancelled
-
-native_only = pytest.mark.skipif(
-    not isinstance(find_library(), Library),
-    reason="the native engine was not compiled (pip install -e . with a C++ compiler)",
+from scheduler_engines import (
+    ENDLESS,
+    OPTIONS,
+    SAMPLED,
+    SIZE,
+    SOURCES,
+    assert_alike,
+    both,
+    native,
+    native_only,
+    readable,
+    shortlist,
+    until,
 )
-linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
-
-
-class Unreserved(Transformer):
-    """A model that reserves no memory for the longest output, so that `ENDLESS` is searched."""
-
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> Any:
-        return super().start(memory, beams, 64)
-
-
-@cache
-def readable(positions: str = "learned") -> Transformer:
-    model = tiny_transformer(SIZE, positions=positions)
-    model.__class__ = Unreserved
-    return model
-
-
-@cache
-def native(precision: str = "float32", workers: int = 2, positions: str = "learned") -> NativeTransformer:
-    library, model = find_library(), readable(positions)
-    assert isinstance(library, Library)
-    parameters = dict(model.named_parameters()).get
-    engine = NativeTransformer(
-        model.config, SIZE, SIZE, parameters, library=library, precision=precision, readable=lambda: model
-    )
-    engine.workers = workers
-    return engine
-
-
-def engines() -> dict[str, Callable[[], Seq2Seq]]:
-    """Return a model for each kind of batching, with positions that have no end."""
-    return {"dynamic": lambda: readable("none"), "continuous": lambda: native(workers=1, positions="none")}
-
-
-both = pytest.mark.parametrize(
-    "model",
-    [
-        pytest.param(make, id=name, marks=[native_only] if name == "continuous" else [])
-        for name, make in engines().items()
-    ],
-)
-
-
-def shortlist(source: Sequence[int]) -> NDArray[np.int32]:
-    rng = np.random.default_rng(list(source))
-    return np.union1d(rng.integers(4, SIZE, 20), EOS).astype(np.int32)
 
 
 @cache
@@ -106,26 +47,6 @@ def expected(precision: str, source: int, options: int, listed: bool) -> list[Hy
     """Return what `decode` finds for a sentence alone."""
     lists = shortlist if listed else None
     return decode(native(precision), [SOURCES[source]], OPTIONS[options], SYMBOLS, shortlist=lists)[0]
-
-
-def threads() -> int:
-    """Return the number of threads of this process, including the library's."""
-    return len(list(Path("/proc/self/task").iterdir()))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; fails after a minute."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
-def assert_alike(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    """Compare results of the PyTorch engine, which rounds differently in other batches."""
-    assert [each.tokens for each in found] == [each.tokens for each in expected]
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours.token_log_probabilities == pytest.approx(theirs.token_log_probabilities, abs=1e-4)
 
 
 ARRIVALS = st.lists(
@@ -274,217 +195,6 @@ def test_a_cancelled_sentence_that_waits_is_removed_at_once(model: Callable[[], 
         assert concurrent.futures.wait(futures, timeout=0).not_done == set()
         running.cancel()
         assert last.result(timeout=60)
-
-
-@both
-@linux
-def test_closing_finishes_or_cancels_and_ends_the_threads(model: Callable[[], Seq2Seq]) -> None:
-    engine = model()
-    decode(engine, SOURCES[:1], OPTIONS[0], SYMBOLS)  # PyTorch may start threads of its own
-    before = threads()
-    scheduler = Scheduler(engine, SYMBOLS)
-    futures = [scheduler.submit(source, OPTIONS[0]) for source in SOURCES]
-    scheduler.close(finish=True)
-    assert all(future.done() and not future.cancelled() for future in futures)
-    scheduler.close(finish=True)
-    with pytest.raises(RuntimeError, match="the scheduler is closed"):
-        scheduler.submit(SOURCES[0], OPTIONS[0])
-
-    scheduler = Scheduler(engine, SYMBOLS, batch_tokens=30)
-    futures = [scheduler.submit([5, 6, EOS], ENDLESS) for _ in range(40)]
-    until(lambda: scheduler.load.running >= 1)
-    scheduler.close(finish=False)
-    assert all(future.cancelled() for future in futures)
-    until(lambda: threads() == before)
-    assert scheduler.load.running == scheduler.load.waiting == 0
-
-
-@both
-@linux
-def test_a_scheduler_that_is_forgotten_ends_its_threads(model: Callable[[], Seq2Seq]) -> None:
-    engine, before = model(), threads()
-    future = Scheduler(engine, SYMBOLS).submit([5, EOS], ENDLESS)
-    gc.collect()
-    assert future.cancelled()
-    until(lambda: threads() == before)
-
-
-@both
-def test_an_error_in_a_with_statement_cancels(model: Callable[[], Seq2Seq]) -> None:
-    scheduler = Scheduler(model(), SYMBOLS)
-    future = scheduler.submit([5, EOS], ENDLESS)
-
-    def fail() -> None:
-        with scheduler:
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert future.cancelled()
-
-
-EXIT = """
-import sys
-sys.path[:0] = sys.argv[1:]
-from test_scheduler import ENDLESS, SYMBOLS, Scheduler, engines
-schedulers = [Scheduler(engine(), SYMBOLS) for engine in engines().values()]
-futures = [scheduler.submit([5, 3], ENDLESS) for scheduler in schedulers for _ in range(3)]
-print(len(futures))
-"""
-
-
-@native_only
-def test_a_process_ends_although_sentences_run() -> None:
-    assert in_a_process(EXIT) == "6\n"
-
-
-def in_a_process(program: str) -> str:
-    """Return the output of a Python program that finds this module and the tests' support."""
-    command = [sys.executable, "-c", program, str(Path(__file__).parent), str(ROOT / "tests" / "support")]
-    # AddressSanitizer kills a process that runs out of memory, even if the exception would be handled.
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=environment)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout
-
-
-MEMORY = """
-import resource, sys
-sys.path[:0] = sys.argv[1:]
-from test_scheduler import EOS, OPTIONS, SYMBOLS, Scheduler, SearchOptions, decode, native
-engine = native(workers=1, positions="none")
-expected = decode(engine, [[5, EOS]], OPTIONS[0], SYMBOLS)[0]
-with open("/proc/self/statm") as file:
-    used = int(file.read().split()[0]) * resource.getpagesize()
-with Scheduler(engine, SYMBOLS) as scheduler:
-    resource.setrlimit(resource.RLIMIT_AS, (used + (150 << 20),) * 2)
-    wide = SearchOptions(beam=512, min_length=2**20)
-    futures = [scheduler.submit([5, EOS], wide) for _ in range(4)]
-    print({repr(future.exception()) for future in futures})
-    print(scheduler.submit([5, EOS], OPTIONS[0]).result() == expected)
-"""
-
-
-@linux
-@native_only
-def test_where_memory_runs_out_the_sentence_fails_and_the_next_is_searched() -> None:
-    assert in_a_process(MEMORY) == """{"MemoryError('there is not enough memory')"}\nTrue\n"""
-
-
-@native_only
-def test_a_sentence_that_needs_too_many_positions_fails_alone() -> None:
-    engine = native(workers=1)  # of 64 positions
-    with Scheduler(engine, SYMBOLS) as scheduler:
-        long = scheduler.submit([5, EOS], SearchOptions(min_length=80))
-        others = [scheduler.submit(source, OPTIONS[0]) for source in SOURCES]
-        with pytest.raises(ValueError, match="expected no more tokens than there are positions"):
-            long.result(timeout=60)
-        assert [each.result() for each in others] == decode(engine, SOURCES, OPTIONS[0], SYMBOLS)
-
-
-class Damaged(Seq2Seq):
-    """A model whose encoder fails for batches with one word, and which counts the sentences of its batches."""
-
-    def __init__(self, model: Seq2Seq, word: int) -> None:
-        super().__init__()
-        self.model, self.word, self.batches = model, word, list[int]()
-        self.source_size, self.target_size = model.source_size, model.target_size
-        self.max_length = model.max_length
-        self.open = threading.Event()
-
-    def encode(self, source: torch.Tensor, mask: torch.Tensor) -> Memory:
-        self.open.wait()
-        self.batches.append(len(source))
-        if (source == self.word).any():
-            raise MemoryError("no memory for this word")
-        return self.model.encode(source, mask)
-
-    def start(self, *arguments: Any) -> Any:
-        return self.model.start(*arguments)
-
-    def step(self, *arguments: Any) -> Any:
-        return self.model.step(*arguments)
-
-    def decode(self, memory: Memory, target_input: torch.Tensor) -> torch.Tensor:
-        return self.model.decode(memory, target_input)
-
-    @property
-    def output_weight(self) -> torch.Tensor:
-        return self.model.output_weight
-
-
-def test_an_error_of_a_dynamic_batch_is_that_of_its_sentence() -> None:
-    model = Damaged(readable(), 17)
-    with Scheduler(model, SYMBOLS) as scheduler:
-        first = scheduler.submit([5, EOS], OPTIONS[1])  # a batch of its own, until all have arrived
-        until(lambda: scheduler.load.running == 1)
-        futures = [scheduler.submit([word, EOS], OPTIONS[1]) for word in (16, 17, 18)]
-        sampled = scheduler.submit([16, EOS], SAMPLED)
-        model.open.set()
-        assert isinstance(futures[1].exception(timeout=60), MemoryError)
-        found = [future.result(timeout=60) for future in (first, futures[0], futures[2])]
-        sampled.result(timeout=60)
-    for ours, word in zip(found, (5, 16, 18), strict=True):
-        assert_alike(ours, decode(readable(), [[word, EOS]], OPTIONS[1], SYMBOLS)[0])
-    assert model.batches == [
-        1,
-        3,
-        1,
-        1,
-        1,
-        1,
-    ]  # one for all of equal options, again one by one, and the sampled one
-
-
-def test_a_damaged_model_is_an_error_of_each_sentence() -> None:
-    model = tiny_transformer(SIZE)
-    with torch.no_grad():
-        model.output_weight.fill_(torch.nan)
-    with Scheduler(model, SYMBOLS) as scheduler, pytest.raises(CheckpointError, match="finite"):
-        scheduler.submit([5, EOS], OPTIONS[0]).result(timeout=60)
-
-
-class Broken:
-    """An open search in which a thread fails as soon as there is a sentence."""
-
-    def __init__(self) -> None:
-        self.begun, self.freed = threading.Event(), threading.Event()
-
-    def add(self, *_: object, client: int = 0) -> int:
-        self.begun.set()
-        return 0
-
-    def wait(self, least: int, milliseconds: int) -> object:
-        self.begun.wait()
-        raise MemoryError("there is not enough memory")
-
-    def collect(self, progress: object) -> list[Any]:
-        return []
-
-    def stop(self) -> None:
-        self.begun.set()
-
-    def free(self) -> None:
-        self.freed.set()
-
-    def cancel(self, number: int) -> None: ...
-    def close(self) -> None: ...
-    def load(self) -> object: ...
-
-
-@native_only
-def test_a_search_that_fails_as_a_whole_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, broken = native(), Broken()
-    searches = [broken, engine.open_search(SYMBOLS, 4096)]
-    monkeypatch.setattr(type(engine), "open_search", lambda *_: searches.pop(0))
-    with Scheduler(engine, SYMBOLS) as scheduler:
-        failed = scheduler.submit([5, EOS], OPTIONS[0])
-        with pytest.raises(MemoryError, match="there is not enough memory"):
-            failed.result(timeout=60)
-        assert broken.freed.wait(60)
-        until(lambda: scheduler.load.running == 0)
-        found = scheduler.submit([5, EOS], OPTIONS[0]).result(timeout=60)
-    assert found == decode(engine, [[5, EOS]], OPTIONS[0], SYMBOLS)[0]
 
 
 @both

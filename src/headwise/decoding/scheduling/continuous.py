@@ -90,9 +90,7 @@ class ContinuousBatching:
     def __init__(self, search: OpenSearch, reopen: Callable[[], OpenSearch]) -> None:
         """Use an open search; `reopen` opens another one after an error."""
         self._reopen = reopen
-        self._lock = (
-            threading.RLock()
-        )  # protects the members below, and the search from being freed while it is used
+        self._lock = threading.RLock()  # protects the members below; the search isn't freed while it is used
         self._requests: dict[int, Request] = {}
         self._meter = Meter()
         self._closed = False
@@ -102,9 +100,10 @@ class ContinuousBatching:
         """Add a sentence; cancelling its future takes it out of the search."""
         with self._lock:
             assert not self._closed
-            if self._search is None:
-                self._start(self._reopen())
             search = self._search
+            if search is None:
+                search = self._reopen()
+                self._start(search)
             lists = None if request.allowed is None else [request.allowed]
             number = search.add([request.source], request.options, lists, client=hash(request.client))
             self._requests[number] = request

@@ -80,7 +80,8 @@ class Scheduler:
 
         Raises `DataError` for ids that aren't in the vocabularies and for an invalid shortlist, `ConfigError` for
         options that the engine doesn't support, and `RuntimeError` where the scheduler is closed. The future raises
-        `CheckpointError` where the model's probabilities aren't finite numbers, and `MemoryError`.
+        `CheckpointError` where the model's probabilities aren't finite numbers, and `MemoryError`. Its callbacks run in
+        the scheduler's thread, before the results of other sentences are handed back.
         """
         check_ids([source], self._model.source_size, "source")
         check_ids([] if prefix is None else [prefix], self._model.target_size, "prefix", empty=True)

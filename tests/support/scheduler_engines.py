@@ -1,0 +1,104 @@
+"""Engines, sentences and options of the tests of the scheduler, small enough to be searched often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from decoding_models import EOS, sentences, tiny_transformer
+from headwise.decoding.beam.hypothesis import Hypothesis
+from headwise.decoding.native.library import Library, find_library
+from headwise.decoding.native.transformer import NativeTransformer
+from headwise.decoding.options import SearchOptions
+from headwise.models.base import Memory, Seq2Seq
+from headwise.models.transformer import Transformer
+
+SIZE = 50
+SOURCES = [*sentences(20, SIZE, seed=7), [EOS]]
+OPTIONS = [
+    SearchOptions(),
+    SearchOptions(beam=1),
+    SearchOptions(beam=5, n_best=5, alpha=1.3, allow_unknown=True),
+    SearchOptions(beam=3, min_length=9, extra_length=12),
+    SearchOptions(beam=2, n_best=2, patience=3.0, max_length=7),
+]
+SAMPLED = SearchOptions(sample=True, n_best=2, max_length=9, seed=4)
+ENDLESS = SearchOptions(beam=4, min_length=50_000)  # would take minutes unless cancelled
+
+native_only = pytest.mark.skipif(
+    not isinstance(find_library(), Library),
+    reason="the native engine was not compiled (pip install -e . with a C++ compiler)",
+)
+linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
+
+
+class Unreserved(Transformer):
+    """A model that reserves no memory for the longest output, so that `ENDLESS` is searched."""
+
+    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> Any:
+        return super().start(memory, beams, 64)
+
+
+@cache
+def readable(positions: str = "learned") -> Transformer:
+    model = tiny_transformer(SIZE, positions=positions)
+    model.__class__ = Unreserved
+    return model
+
+
+@cache
+def native(precision: str = "float32", workers: int = 2, positions: str = "learned") -> NativeTransformer:
+    library, model = find_library(), readable(positions)
+    assert isinstance(library, Library)
+    parameters = dict(model.named_parameters()).get
+    engine = NativeTransformer(
+        model.config, SIZE, SIZE, parameters, library=library, precision=precision, readable=lambda: model
+    )
+    engine.workers = workers
+    return engine
+
+
+def engines() -> dict[str, Callable[[], Seq2Seq]]:
+    """Return a model for each kind of batching, with positions that have no end."""
+    return {"dynamic": lambda: readable("none"), "continuous": lambda: native(workers=1, positions="none")}
+
+
+both = pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(make, id=name, marks=[native_only] if name == "continuous" else [])
+        for name, make in engines().items()
+    ],
+)
+
+
+def shortlist(source: Sequence[int]) -> NDArray[np.int32]:
+    rng = np.random.default_rng(list(source))
+    return np.union1d(rng.integers(4, SIZE, 20), EOS).astype(np.int32)
+
+
+def threads() -> int:
+    """Return the number of threads of this process, including the library's."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; fails after a minute."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def assert_alike(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    """Compare results of the PyTorch engine, which rounds differently in other batches."""
+    assert [each.tokens for each in found] == [each.tokens for each in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.token_log_probabilities == pytest.approx(theirs.token_log_probabilities, abs=1e-4)
