@@ -274,10 +274,22 @@ def indeterminate(
         for source, hypotheses in zip(sources, found, strict=True):
             if source:
                 forced(readable, source, [hypothesis.tokens for hypothesis in hypotheses], torch.float64)
+        encode_together(readable, [source for source in sources if source], torch.float64)
     float32 = torch.finfo(torch.float32)
     # With a margin for the hypotheses that the search dropped.
     rounded = float32.eps * max(*exponents, *cancelled)
     return not (max(sums) <= float32.max / 1000 and rounded <= 0.01)
+
+
+def encode_together(translator: Translator, sources: Sequence[Sequence[int]], kind: torch.dtype) -> None:
+    """Encode sentences as a padded batch, as the PyTorch engine does: an overflow in padding reaches its results."""
+    model = translator.model
+    previous_dtype, model.compute_dtype = model.compute_dtype, kind
+    try:
+        with torch.inference_mode():
+            model.encode(*padded(sources, SYMBOLS.pad, model.device))
+    finally:
+        model.compute_dtype = previous_dtype
 
 
 def forced(

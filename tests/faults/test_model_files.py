@@ -30,6 +30,7 @@ FOUND = (
     96401,
     112350,
     122912,
+    175561,
 )  # regressions: former findings in the engines or the judge
 
 
