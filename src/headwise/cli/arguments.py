@@ -27,9 +27,10 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Engine = Annotated[
     str, typer.Option(help="native, pytorch, ctranslate2, or auto for the faster of the first two.")
 ]
-Language = Annotated[
+TargetLanguage = Annotated[
     str | None,
     typer.Option(
+        "--target-language",
         help="Translate to this language: a code of an imported vocabulary, such as deu for >>deu<<.",
         show_default="the run's, if it has codes",
     ),

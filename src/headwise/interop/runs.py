@@ -71,7 +71,7 @@ def with_language(imported: Imported, language: str | None) -> Imported:
     if language is not None:
         if not isinstance(text, Subwords):
             raise ConfigError(
-                f"--language: expected a translation model with language codes, found none for {language!r}"
+                f"--target-language: expected a translation model with language codes, found none for {language!r}"
             )
         text = text.with_language(language)
     if not isinstance(text, Subwords) or text.numbering is None or not text.numbering.languages:
@@ -82,9 +82,12 @@ def with_language(imported: Imported, language: str | None) -> Imported:
     if numbering.language:
         where = "each source text" if numbering.tagged == "source" else "each translation"
         note = f"{numbering.language} is put before {where}"
-        note += f"; --language chooses another: {named}" if others else ""
+        note += f"; --target-language chooses another: {named}" if others else ""
     else:
-        note = f"a source text begins with the code of its translation's language, or --language adds it: {named}"
+        note = (
+            "a source text begins with the code of its translation's language, or --target-language adds it: "
+        )
+        note += named
     return replace(imported, text=text, notes=[*imported.notes, note])
 
 

@@ -105,11 +105,11 @@ def test_another_language_is_an_option(
     assert translated(translator, text, beam=1) == expected
     assert expected != generated(directory, text, num_beams=1)
     chosen = tmp_path / "chosen"
-    assert headwise(["import", str(directory), "-o", str(chosen), "--language", name]) == 0
+    assert headwise(["import", str(directory), "-o", str(chosen), "--target-language", name]) == 0
     assert f"{name} is put before each translation" in capfd.readouterr().err
     assert translated(Translator.load(chosen, engine="native"), text, beam=1) == expected
     (tmp_path / "text").write_text(text + "\n")
-    for arguments in ([str(chosen)], [str(run), "--language", name]):
+    for arguments in ([str(chosen)], [str(run), "--target-language", name]):
         assert headwise(["translate", *arguments, str(tmp_path / "text"), "--beam", "1"]) == 0
     first, second = capfd.readouterr().out.splitlines()
     assert first == second
@@ -204,8 +204,8 @@ def test_a_code_before_the_source_is_chosen_by_the_same_option(
     tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert headwise(["import", str(tagged), "-o", str(tmp_path / "plain")]) == 0
-    assert f"or --language adds it: {CODE}" in capsys.readouterr().err
-    assert headwise(["import", str(tagged), "-o", str(tmp_path / "german"), "--language", "deu"]) == 0
+    assert f"or --target-language adds it: {CODE}" in capsys.readouterr().err
+    assert headwise(["import", str(tagged), "-o", str(tmp_path / "german"), "--target-language", "deu"]) == 0
     tokenizer = load_tokenizer(tagged)
     runs = [
         Translator.load(tmp_path / "german"),
@@ -274,12 +274,12 @@ def test_a_forced_symbol_is_refused(
 def test_an_unknown_language_gets_a_sentence(
     tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert headwise(["import", str(tagged), "-o", str(tmp_path / "run"), "--language", "tlh"]) == 2
+    assert headwise(["import", str(tagged), "-o", str(tmp_path / "run"), "--target-language", "tlh"]) == 2
     error = capsys.readouterr().err
-    assert f"--language: expected a language code of this vocabulary ({CODE}), found 'tlh'" in error
+    assert f"--target-language: expected a language code of this vocabulary ({CODE}), found 'tlh'" in error
     run = make_run(tmp_path / "own")
     (tmp_path / "text").write_text("A dog\n")
-    assert headwise(["translate", str(run), str(tmp_path / "text"), "--language", "deu"]) == 2
+    assert headwise(["translate", str(run), str(tmp_path / "text"), "--target-language", "deu"]) == 2
     assert "expected a vocabulary with language codes, found none" in capsys.readouterr().err
 
 

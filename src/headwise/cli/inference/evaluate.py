@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, AsJson, Beam, Device, Engine, EnginePrecision, Language, TrainedRun
+from headwise.cli.arguments import (
+    Alpha,
+    AsJson,
+    Beam,
+    Device,
+    Engine,
+    EnginePrecision,
+    TargetLanguage,
+    TrainedRun,
+)
 from headwise.errors import ConfigError
 
 
@@ -59,7 +68,7 @@ def command(
             help="Let RUN, not RUN2, search as `headwise translate --shortlist` does.",
         ),
     ] = False,
-    language: Language = None,
+    language: TargetLanguage = None,
     tokenize: Annotated[
         str | None,
         typer.Option(help="sacreBLEU's tokenizer: 13a, zh, ja-mecab, char, …", show_default="13a"),

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.arguments import Device, Language, MoreRuns, OutputFile, Precision, TrainedRun, searchable
+from headwise.cli.arguments import (
+    Device,
+    MoreRuns,
+    OutputFile,
+    Precision,
+    TargetLanguage,
+    TrainedRun,
+    searchable,
+)
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ def command(
     target: Annotated[Path, typer.Option(help="Its translations, line by line.")],
     out: OutputFile = None,
     also: MoreRuns = None,
-    language: Language = None,
+    language: TargetLanguage = None,
     alpha: Annotated[
         float | None,
         typer.Option(

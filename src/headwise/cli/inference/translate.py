@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, Engine, EnginePrecision, Language, MoreRuns, OutputFile, searchable
+from headwise.cli.arguments import (
+    Device,
+    Engine,
+    EnginePrecision,
+    MoreRuns,
+    OutputFile,
+    TargetLanguage,
+    searchable,
+)
 
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
@@ -25,7 +33,7 @@ def command(
     file: InputFile = None,
     out: OutputFile = None,
     also: MoreRuns = None,
-    language: Language = None,
+    language: TargetLanguage = None,
     beam: Annotated[
         int | None,
         typer.Option(callback=searchable, help="Beam size; 1 is greedy search.", show_default="the run's"),

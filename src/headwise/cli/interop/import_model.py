@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.arguments import Language, Languages
+from headwise.cli.arguments import Languages, TargetLanguage
 
 
 def command(
@@ -25,12 +25,12 @@ def command(
         ),
     ] = None,
     languages: Languages = None,
-    language: Language = None,
+    language: TargetLanguage = None,
 ) -> None:
     """Make a run directory of another toolkit's model.
 
     It translates, serves, explains, quantizes, evaluates and trains on like one of Headwise's own, and keeps its
-    tokenizer. A model for several target languages translates to the one of --language.
+    tokenizer. A model for several target languages translates to the one of --target-language.
 
     Example: headwise import opus-mt-en-de -o runs/opus-en-de
     """

@@ -75,9 +75,9 @@ class Numbering:
                 return piece
         known = self.languages
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        expected = f"{', '.join(known[:_NAMED]) or 'it has none'}{more}"
         raise ConfigError(
-            f"--language: expected a language code of this vocabulary ({', '.join(known[:_NAMED]) or 'it has none'}"
-            f"{more}), found {name[:60]!r}"
+            f"--target-language: expected a language code of this vocabulary ({expected}), found {name[:60]!r}"
         )
 
     @classmethod

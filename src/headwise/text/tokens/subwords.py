@@ -168,7 +168,7 @@ class Subwords:
         numbering = self.numbering
         if numbering is None:
             raise ConfigError(
-                f"--language: expected a vocabulary with language codes, found none for {name!r}"
+                f"--target-language: expected a vocabulary with language codes, found none for {name!r}"
             )
         numbering = dataclasses.replace(numbering, language=numbering.find_language(name), codes=True)
         return Subwords(*self.models, numbering)
