@@ -46,7 +46,7 @@ fuzz: $(VENV)/dev
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 	$(BIN)/lint-imports
 
 # The page's types and style; npm brings TypeScript and Biome, which nobody needs who only runs it.

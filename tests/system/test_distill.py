@@ -104,7 +104,7 @@ def test_kills_change_nothing(
 @pytest.mark.parametrize(
     "interrupt",
     [
-        pytest.param(press_ctrl_c, id="Ctrl-C"),
+        pytest.param(press_ctrl_c, id="Ctrl-C", marks=pytest.mark.slow),
         pytest.param(subprocess.Popen.terminate, id="SIGTERM", marks=pytest.mark.slow),
     ],
 )

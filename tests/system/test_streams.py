@@ -134,7 +134,7 @@ def test_files_do_not_take_the_place_of_closed_streams(run: Path, toy: Toy, tmp_
     assert saved_step(new) == 2
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("redirection", ["2>&-", pytest.param("2>/dev/full", marks=pytest.mark.slow)])
 def test_messages_never_mix_with_the_results(redirection: str, run: Path, toy: Toy, tmp_path: Path) -> None:
     assert in_shell(redirection, "translate", tmp_path / "nowhere", toy.source) == Outcome(2, "", "")
     expected = headwise("translate", run, toy.source).out
@@ -156,6 +156,7 @@ def _train_on_terminal(toy: Toy, run: Path, **options: Any) -> tuple[subprocess.
     return process, ours
 
 
+@pytest.mark.slow
 def test_training_continues_without_its_terminal(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process, ours = _train_on_terminal(toy, run, start_new_session=True)

@@ -58,7 +58,10 @@ def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("processes", "tokens"),
-    [pytest.param(2, 200, id="2"), pytest.param(4, 20, id="4, more than most batches have sentences")],
+    [
+        pytest.param(2, 200, id="2"),
+        pytest.param(4, 20, id="4, more than most batches have sentences", marks=pytest.mark.slow),
+    ],
 )
 def test_processes_share_the_batches_of_one(
     processes: int, tokens: int, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -97,6 +100,7 @@ def test_a_stopped_training_resumes_exactly(
     assert result(run) == result(undisturbed)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_all_at_once(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     long_steps = ("training.processes=2", "batch.accumulate=60", "training.checkpoint_every=1")
@@ -126,6 +130,7 @@ def test_a_worker_that_is_killed_ends_the_training_with_a_sentence(
     assert result(run) == result(undisturbed)
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_first_process(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = start("train", "-c", toy.config, "training.processes=3", "--max-steps=10000", "-o", run)
@@ -183,6 +188,7 @@ def test_numbers_that_are_none(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(isinstance(find_library(), str), reason="the native library was not compiled")
 def test_native_products_train_the_same_and_resume_exactly(
     toy: Toy, undisturbed: Path, tmp_path: Path
