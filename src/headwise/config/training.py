@@ -42,13 +42,17 @@ class ScheduleConfig(Section):
     """Learning-rate schedule.
 
     `noam` is the paper's formula (section 5.3), times `scale`. `inverse_sqrt` warms up linearly to `peak` and
-    then decays with the inverse square root; `linear` and `cosine` decay to zero at `max_steps`.
+    then decays with the inverse square root; `linear` and `cosine` decay to zero at `max_steps`. `constant` stays at
+    `peak`.
     """
 
     name: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
     warmup: Natural = 4000
     scale: Rate = 1.0  # for noam
     peak: Rate | None = None  # maximum learning rate of the other schedules
+    cooldown: Probability = (
+        0.0  # share of the steps, at the end, in which a linear factor brings the rate to zero
+    )
 
     @model_validator(mode="after")
     def _peak_given(self) -> ScheduleConfig:
@@ -56,6 +60,12 @@ class ScheduleConfig(Section):
             raise ValueError(f"schedule {self.name} needs a peak learning rate, found none")
         if self.name == "noam" and self.peak is not None:
             raise ValueError(f"schedule noam takes scale, not peak; found peak={self.peak}")
+        return self
+
+    @model_validator(mode="after")
+    def _decays_once(self) -> ScheduleConfig:
+        if self.cooldown and self.name in ("linear", "cosine"):
+            raise ValueError(f"schedule {self.name} decays to zero itself; found cooldown={self.cooldown:g}")
         return self
 
 

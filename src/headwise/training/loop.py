@@ -27,7 +27,7 @@ from headwise.training.pace import Pace
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, seed_random
-from headwise.training.schedule import ends_at_last_step, learning_rate, with_shorter_warmup
+from headwise.training.schedule import decays_from, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
 from headwise.training.trainable import merge_low_rank
 
@@ -107,7 +107,7 @@ class Trainer:
         )
         self._resume()
         self.pace = Pace(
-            self.options, self.progress, self.world, device, plans=ends_at_last_step(config.schedule)
+            self.options, self.progress, self.world, device, decays_from=decays_from(config.schedule)
         )
 
     def fit(self) -> Progress:

@@ -15,7 +15,7 @@ from headwise.config import TrainingConfig
 from headwise.training.parallel import World
 from headwise.training.progress import Progress
 
-# Shares of `max_minutes` after which the number of steps is first estimated, and final.
+# Shares of `max_minutes` after which the number of steps is first estimated, and may be final.
 _FIRST_PLAN, _LAST_PLAN = 0.025, 0.1
 _MARGIN = 0.02  # share of `max_minutes` that is left as a margin
 _WARM_UP = 3  # number of the first step to measure, as the ones before are slower
@@ -33,11 +33,17 @@ class Pace:
     """
 
     def __init__(
-        self, options: TrainingConfig, progress: Progress, world: World, device: torch.device, *, plans: bool
+        self,
+        options: TrainingConfig,
+        progress: Progress,
+        world: World,
+        device: torch.device,
+        *,
+        decays_from: float | None,
     ) -> None:
-        """`plans`: whether the learning rate ends at zero at the last step, which must then be known in advance."""
+        """`decays_from`: share of the steps after which the rate depends on the last one; None: it never does."""
         self._options, self._progress, self._world, self._device = options, progress, world, device
-        self._plans = plans and options.max_minutes is not None
+        self._decays_from = decays_from if options.max_minutes is not None else None
         if options.max_minutes != progress.planned_minutes:
             progress.planned_steps, progress.planned_minutes, progress.plan_is_final = (
                 0,
@@ -60,7 +66,7 @@ class Pace:
         self._steps += 1
         if self._steps >= _WARM_UP:
             self._recent.append((self._progress.step, self._progress.seconds - self._validating))
-        if not self._plans:
+        if self._decays_from is None:
             return ""
         planned, final = (int(n) for n in self._world.from_first(*self._plan(), device=self._device))
         previous, was_final = self._progress.planned_steps, self._progress.plan_is_final
@@ -94,22 +100,28 @@ class Pace:
 
     def _plan(self) -> tuple[int, bool]:
         """Return the last step, and whether the plan is final, by this rank's clock."""
-        progress, minutes = self._progress, self._options.max_minutes
+        progress, minutes, decays_from = self._progress, self._options.max_minutes, self._decays_from
         assert minutes is not None
+        assert decays_from is not None
         limit, current_plan = minutes * 60, (progress.planned_steps, progress.plan_is_final)
         step_seconds = self._seconds_per_step()
         if not step_seconds or progress.seconds < _FIRST_PLAN * limit:
             return current_plan
         seconds_left = limit * (1 - _MARGIN) - progress.seconds - _FINAL_SEARCH * self._longest_validation
         possible = progress.step + max(
-            1, int(seconds_left / (step_seconds * (1 + self._options.validate_share)))
+            1, int(seconds_left / (step_seconds + self._validation_per_step(step_seconds)))
         )
         if progress.plan_is_final:
             planned_left = progress.planned_steps - progress.step
             slower = len(self._recent) == _RECENT and possible - progress.step < _SHORTER * planned_left
             return (possible, True) if slower and seconds_left < planned_left * step_seconds else current_plan
-        final = progress.seconds >= _LAST_PLAN * limit
-        return (possible, final) if final or not progress.planned_steps else current_plan
+        return possible, progress.seconds >= _LAST_PLAN * limit and progress.step >= decays_from * possible
+
+    def _validation_per_step(self, step_seconds: float) -> float:
+        """Return the seconds that validations will add to a step."""
+        if not self._longest_validation:
+            return self._options.validate_share * step_seconds
+        return self._longest_validation / (self._options.validate_every * self._progress.validate_stride)
 
     def _seconds_per_step(self) -> float:
         """Return the mean seconds of a recent step without validations, 0 before there are two measurements."""

@@ -9,9 +9,11 @@ from headwise.config import ScheduleConfig
 _LONGEST_WARMUP = 0.2  # as a share of all steps
 
 
-def ends_at_last_step(config: ScheduleConfig) -> bool:
-    """Whether the learning rate decays to zero at the last step, which must then be known in advance."""
-    return config.name in ("linear", "cosine")
+def decays_from(config: ScheduleConfig) -> float | None:
+    """Return the share of the steps after which the learning rate depends on the last step, None if it never does."""
+    if config.name in ("linear", "cosine"):
+        return 0.0
+    return 1 - config.cooldown if config.cooldown else None
 
 
 def with_shorter_warmup(config: ScheduleConfig, steps: int) -> ScheduleConfig:
@@ -25,9 +27,17 @@ def learning_rate(config: ScheduleConfig, d_model: int, step: int, max_steps: in
 
     noam: scale · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5), as in the paper. The others warm up linearly to
     `peak` at step `warmup`; then inverse_sqrt decays with √(warmup / step), linear and cosine decay to zero at
-    `max_steps`, and constant stays at `peak`.
+    `max_steps`, and constant stays at `peak`. With a cooldown, the rate is multiplied by a factor that falls linearly
+    from 1 to zero in the last `cooldown` · `max_steps` steps (Hägele et al. 2024).
     """
     assert step >= 1, step
+    rate = _without_cooldown(config, d_model, step, max_steps)
+    if not config.cooldown:
+        return rate
+    return rate * min(1.0, max(0.0, (max_steps - step) / (config.cooldown * max_steps)))
+
+
+def _without_cooldown(config: ScheduleConfig, d_model: int, step: int, max_steps: int) -> float:
     warmup = max(config.warmup, 1)
     if config.name == "noam":
         return config.scale * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)

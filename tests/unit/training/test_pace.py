@@ -18,8 +18,8 @@ from headwise.training.schedule import learning_rate, with_shorter_warmup
 CPU = torch.device("cpu")
 
 
-def start(progress: Progress, *, plans: bool = True, **options: object) -> Pace:
-    return Pace(TrainingConfig.model_validate(options), progress, World(), CPU, plans=plans)
+def start(progress: Progress, *, decays_from: float | None = 0.0, **options: object) -> Pace:
+    return Pace(TrainingConfig.model_validate(options), progress, World(), CPU, decays_from=decays_from)
 
 
 def train(
@@ -34,12 +34,16 @@ def train(
     return [line for line in lines if line]
 
 
-@given(st.floats(0.2, 5.0), st.floats(1.0, 100.0), st.floats(1.0, 20.0))
-@example(each=5.0, minutes=1.0, first=13.0)  # the first step alone takes longer
-@example(each=0.01, minutes=20.0, first=20.0)  # 120,000 steps; random draws of so many would take a minute
-def test_steady_steps_end_in_time_and_use_it(each: float, minutes: float, first: float) -> None:
+@given(st.floats(0.2, 5.0), st.floats(1.0, 100.0), st.floats(1.0, 20.0), st.sampled_from([0.0, 0.8]))
+@example(each=5.0, minutes=1.0, first=13.0, decays_from=0.0)  # the first step alone takes longer
+@example(
+    each=0.01, minutes=20.0, first=20.0, decays_from=0.0
+)  # 120,000 steps; random draws of so many take a minute
+def test_steady_steps_end_in_time_and_use_it(
+    each: float, minutes: float, first: float, decays_from: float
+) -> None:
     progress = Progress()
-    pace = start(progress, max_minutes=minutes, max_steps=10_000_000)
+    pace = start(progress, decays_from=decays_from, max_minutes=minutes, max_steps=10_000_000)
     pauses = chain([first * each], repeat(each))
     train(pace, progress, pauses, limit=60 * minutes)  # where the training loop ends without a plan, too
     assert progress.seconds <= max(60 * minutes + each, first * each)
@@ -73,10 +77,45 @@ def test_a_machine_that_speeds_up_keeps_the_plan() -> None:
     assert len(lines) == 1
 
 
-def test_without_a_clock_nothing_is_planned() -> None:
-    for options, plans in (({}, True), ({"max_minutes": 1.0}, False)):
+@pytest.mark.parametrize("later", [0.5, 1.5])
+def test_a_cooldown_is_planned_when_it_begins(later: float) -> None:
+    """Until then the plan follows the machine, faster or slower, as the learning rate doesn't depend on it."""
+    progress = Progress()
+    pace = start(progress, decays_from=0.8, max_minutes=10.0)
+    plans = []
+    for step in range(1, 10_000):
+        if progress.step == pace.last_step:
+            break
+        progress.step, progress.seconds = step, progress.seconds + (1.0 if step <= 100 else later)
+        pace.stepped()
+        if progress.plan_is_final:
+            plans.append((progress.seconds, progress.planned_steps))
+    assert 0.75 * 600 < plans[0][0] < 0.85 * 600
+    assert len({steps for _, steps in plans}) == 1
+    assert 560 < progress.seconds <= 600
+
+
+def test_validations_count_as_long_as_they_are() -> None:
+    """As long as none was measured, they are expected to take their whole share."""
+    ends = []
+    for validation in (0.0, 0.1, 1.9):
         progress = Progress()
-        pace = start(progress, plans=plans, max_steps=50, **options)
+        pace = start(progress, max_minutes=10.0, validate_every=10)
+        while progress.step < pace.last_step:
+            progress.step, progress.seconds = progress.step + 1, progress.seconds + 1.0
+            if validation and not progress.step % 10:
+                progress.seconds += validation
+                pace.validated(validation)
+            pace.stepped()
+        assert progress.seconds <= 600
+        ends.append(progress.step)
+    assert ends[1] > ends[0] > ends[2]
+
+
+def test_without_a_clock_nothing_is_planned() -> None:
+    for options, decays_from in (({}, 0.0), ({"max_minutes": 1.0}, None)):
+        progress = Progress()
+        pace = start(progress, decays_from=decays_from, max_steps=50, **options)
         assert train(pace, progress, 1.0) == []
         assert progress.step == 50
 

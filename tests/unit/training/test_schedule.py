@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from headwise.config import ScheduleConfig
-from headwise.training.schedule import learning_rate
+from headwise.training.schedule import decays_from, learning_rate
 
 steps = st.integers(1, 300_000)
 warmups = st.integers(1, 20_000)
@@ -78,3 +80,36 @@ def test_linear_and_cosine_fall_to_zero_at_the_last_step(warmup: int, more: int,
     for config in (linear, cosine):
         assert learning_rate(config, 512, last, last) == pytest.approx(0.0, abs=1e-12)
         assert learning_rate(config, 512, last + 10, last) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["noam", "inverse_sqrt", "constant"])
+@given(st.floats(0.05, 0.9), st.integers(1, 1000), st.integers(1, 3000))
+def test_a_cooldown_brings_the_rate_linearly_to_zero(
+    name: str, cooldown: float, warmup: int, last: int
+) -> None:
+    """As in Hägele et al. 2024, before it the rates are those without one."""
+    peak = {} if name == "noam" else {"peak": 0.01}
+    plain = ScheduleConfig.model_validate({"name": name, "warmup": warmup, **peak})
+    cooled = plain.model_copy(update={"cooldown": cooldown})
+    begin = decays_from(cooled)
+    assert begin is not None
+    for step in {
+        1,
+        max(1, math.floor(begin * last)),
+        math.ceil(begin * last),
+        (last + 1) // 2,
+        last,
+        last + 1,
+    }:
+        if step < 1:
+            continue
+        before = learning_rate(plain, 512, step, last)
+        expected = before * np.interp(step, [begin * last, last], [1.0, 0.0])
+        assert learning_rate(cooled, 512, step, last) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert decays_from(plain) is None
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_a_schedule_decays_once(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"schedule {name} decays to zero itself; found cooldown=0.2"):
+        ScheduleConfig.model_validate({"name": name, "peak": 0.1, "cooldown": 0.2})

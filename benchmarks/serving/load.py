@@ -1,0 +1,178 @@
+"""Requests a second and latency of translation servers: Headwise, LibreTranslate, and a server around CTranslate2.
+
+    python benchmarks/serving/load.py RUN --sentences test.en.gz --libretranslate VENV/bin/python
+
+All serve the same model on this machine, in turn in each round, to 1, 8 and 64 clients of wrk that send one sentence a
+request and wait for its translation (beam 4). Needs wrk (apt install wrk). The last line has the time of
+`Translator.translate` for one sentence, in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwise.decoding.translator import Translator
+from headwise.serve.server import listen
+
+HERE = Path(__file__).parent
+STARTS_WITHIN = 120.0  # seconds
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server: its name and its command, in which PORT stands for the port."""
+
+    name: str
+    command: list[str]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What wrk measured; latencies in milliseconds."""
+
+    per_second: float
+    p50: float
+    p95: float
+    p99: float
+    failures: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--sentences", type=Path, required=True, help="one a line, plain or .gz")
+    parser.add_argument("--languages", default="en-de", help="of the run")
+    parser.add_argument("--libretranslate", help="Python interpreter of an environment that has it")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    languages = arguments.languages.split("-")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sentences = folder / "sentences.txt"
+        opened = gzip.open if arguments.sentences.suffix == ".gz" else open
+        with opened(arguments.sentences, "rt", encoding="utf-8") as file:
+            sentences.write_text(file.read(), encoding="utf-8")
+        measured: dict[tuple[str, int], list[Load]] = {}
+        for number in range(arguments.rounds):
+            for server in servers(arguments.run, languages, folder, arguments.libretranslate):
+                with started(server) as address:
+                    load(address, 8, 3, sentences, languages)  # not measured
+                    for clients in arguments.clients:
+                        one = load(address, clients, arguments.seconds, sentences, languages)
+                        measured.setdefault((server.name, clients), []).append(one)
+                        print(f"round {number + 1}: {server.name}, {clients} clients: {one}", file=sys.stderr)
+        report(measured)
+        print(f"`Translator.translate`, one sentence: {alone(arguments.run, sentences):.1f} ms (median)")
+
+
+def servers(run: Path, languages: Sequence[str], folder: Path, libretranslate: str | None) -> list[Server]:
+    """Return the servers, with the run exported for those that need it."""
+    pair = "-".join(languages)
+    found = [Server("Headwise", [*headwise(), "serve", str(run), "--port", "PORT", "--languages", pair])]
+    exported = export(run, "ctranslate2", languages, folder / "ctranslate2")
+    for workers, threads in ((1, 2), (2, 1)):
+        program = [sys.executable, str(HERE / "ctranslate2_server.py"), str(exported), "PORT"]
+        found.append(
+            Server(f"CTranslate2, {workers} x {threads} threads", [*program, str(workers), str(threads)])
+        )
+    if libretranslate is not None:
+        package = export(run, "argos", languages, folder / "package.argosmodel")
+        program = [libretranslate, str(HERE / "libretranslate_server.py"), str(package), "PORT", "2"]
+        found.append(Server("LibreTranslate", program))
+    return found
+
+
+def headwise() -> list[str]:
+    return [sys.executable, "-P", "-m", "headwise"]
+
+
+def export(run: Path, form: str, languages: Sequence[str], out: Path) -> Path:
+    if not out.exists():
+        command = [*headwise(), "export", str(run), "--to", form, "--precision", "int8", "-o", str(out)]
+        command += ["--from-language", languages[0], "--to-language", languages[1]]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    return out
+
+
+@contextmanager
+def started(server: Server) -> Iterator[str]:
+    """Start a server, wait until it translates, and end it; yields its address."""
+    with listen("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}/translate"
+    command = [str(port) if part == "PORT" else part for part in server.command]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        body = json.dumps({"q": "A dog runs.", "source": "en", "target": "de"}).encode()
+        request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+        until = time.monotonic() + STARTS_WITHIN
+        while time.monotonic() < until and process.poll() is None:
+            try:
+                with urllib.request.urlopen(request, timeout=30):
+                    break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+        else:
+            raise SystemExit(f"{server.name} did not start: {' '.join(command)}")
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def load(address: str, clients: int, seconds: int, sentences: Path, languages: Sequence[str]) -> Load:
+    """Let some clients ask for some seconds."""
+    command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s"]
+    command += ["-s", str(HERE / "requests.lua"), address, "--", str(sentences), *languages]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = json.loads(output.splitlines()[-1])
+    per_second = (found["requests"] - found["not_200"]) / found["seconds"]
+    failures = found["not_200"] + found["socket_errors"]
+    return Load(per_second, found["p50"], found["p95"], found["p99"], failures)
+
+
+def report(measured: dict[tuple[str, int], list[Load]]) -> None:
+    """Print a table of the medians over rounds."""
+    print("| | clients | requests/s (lowest–highest) | p50 ms | p95 ms | p99 ms | failures |")
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    for (name, clients), loads in sorted(measured.items(), key=lambda item: item[0][1]):
+        speeds = [one.per_second for one in loads]
+        p50, p95, p99 = (
+            statistics.median(getattr(one, part) for one in loads) for part in ("p50", "p95", "p99")
+        )
+        print(
+            f"| {name} | {clients} | {statistics.median(speeds):.0f} ({min(speeds):.0f}–{max(speeds):.0f}) "
+            f"| {p50:.1f} | {p95:.1f} | {p99:.1f} | {sum(one.failures for one in loads)} |"
+        )
+
+
+def alone(run: Path, sentences: Path) -> float:
+    """Return the median milliseconds of one sentence in this process."""
+    translator = Translator.load(run)
+    times = []
+    for line in sentences.read_text(encoding="utf-8").splitlines()[:500]:
+        began = time.perf_counter()
+        translator.translate([line])
+        times.append(1000 * (time.perf_counter() - began))
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()
