@@ -16,6 +16,8 @@ An error is answered with `{"error": "one sentence"}`. The protocols' addresses 
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,11 +39,13 @@ from headwise.serve.protection.middleware import RequestGuard
 from headwise.serve.protocols.description import error_answers
 from headwise.serve.protocols.fields import describe
 from headwise.serve.protocols.observation import Observed
+from headwise.serve.reloading import Reloader
 from headwise.serve.request_queue import ClientGone, QueueFull, RequestQueue
 from headwise.serve.routes import routes
 from headwise.serve.runs import NotReady, Run
 from headwise.serve.translation.limits import ServiceError
 
+_log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "page"
 
 
@@ -55,17 +59,28 @@ def create_app(
 
     The heads are measured on `corpus`, by default on each run's own development set. Requests are accepted for the
     host names in `hosts`, by default for loopback names only. With `production`, the application also translates for
-    clients.
+    clients. Runs whose files change are loaded again.
     """
     queue = RequestQueue()
-    evidence = {
-        name: Evidence(corpus or EvaluationPairs.of(run), run.translator, lambda: queue.idle)
-        for name, run in runs.items()
-    }
+    evidence: dict[str, Evidence] = {}
+
+    def measure(run: Run) -> None:
+        evidence[run.name] = Evidence(corpus or EvaluationPairs.of(run), run.translator, lambda: queue.idle)
+
+    def renewed(run: Run) -> None:
+        measure(run)
+        if production is not None:
+            production.renew(run)
+
+    for run in runs.values():
+        measure(run)
+    reloader = Reloader(runs, renewed, production.say if production is not None else _log.info)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(reloader.watch())
         yield
+        watching.cancel()
         if production is not None:
             await production.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,8 @@ from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.service import Service
 
+Languages = dict[str, tuple[str, str]]
+
 
 @dataclass
 class Production:
@@ -32,12 +34,16 @@ class Production:
 
     Attributes:
         service: the service.
+        languages: languages of runs by name, and by "" those of the run that is meant; configurations come first.
+        say: gets sentences about the models that are used or not.
         keys: the API keys; None lets everybody in.
         origins: foreign pages (`https://example.org`) that may use the protocols, but not the page's interface.
         log: what writes a line for each request; None writes none.
     """
 
     service: Service
+    languages: Languages = field(default_factory=dict)
+    say: Callable[[str], None] = lambda sentence: None
     keys: KeyStore | None = None
     origins: Sequence[str] = ()
     log: Log | None = None
@@ -72,6 +78,12 @@ class Production:
             documentation.routes(app),
         ]
 
+    def renew(self, run: Run) -> None:
+        """Use the model of a run that was loaded again."""
+        model = find_model(run, self.languages, self.say)
+        if model is not None:
+            self.service.models.renew(model)
+
     async def close(self) -> None:
         """Finish what was accepted."""
         self.context.documents.close()
@@ -80,37 +92,39 @@ class Production:
             self.keys.close()
 
 
-def find_models(runs: Mapping[str, Run], languages: Sequence[str], say: Callable[[str], None]) -> list[Model]:
-    """Return the models of the translation runs whose languages are known; `say` names the others.
+def given_languages(options: Sequence[str], runs: Mapping[str, Run]) -> Languages:
+    """Return what the options `--languages` give: `en-de` for the run that lacks them, or `NAME=en-de` for that run.
 
-    `languages` are the options `--languages`: `en-de` for the run that lacks them, or `NAME=en-de` for the run of that
-    name. Raises `ConfigError` for an option that can't be used.
+    Raises `ConfigError` for an option that can't be used.
     """
-    given: dict[str, tuple[str, str]] = {}
-    for option in languages:
+    given: Languages = {}
+    for option in options:
         name, _, pair = option.rpartition("=")
         if name and name not in runs:
             raise ConfigError(f"--languages: expected the name of a run ({', '.join(runs)}), found {name!r}")
         if name in given:
             raise ConfigError(f"--languages: expected one for each run, found {option} as a second one")
         given[name] = parse_languages(pair)
-    models = []
-    for name, run in runs.items():
-        if run.config.task != "translation":
-            continue
-        source, target = given.get(name, run.config.data.languages)
-        if source is None or target is None:
-            source, target = given.get("", (None, None))
-        if source is None or target is None:
-            say(
-                f"{run.path}: the page shows it, but clients can't use it, because its configuration lacks "
-                f"data.source_language and data.target_language; --languages {name}=en-de sets them"
-            )
-        elif not run.ready:
-            say(f"{run.path}: still in training; clients can use it when the server is started again")
-        else:
-            models.append(Model(name, source, target, run.translator().twin()))
-    return models
+    return given
+
+
+def find_model(run: Run, given: Languages, say: Callable[[str], None]) -> Model | None:
+    """Return the model of a translation run with known languages, None for another run; `say` says why."""
+    if run.config.task != "translation":
+        return None
+    source, target = given.get(run.name, run.config.data.languages)
+    if source is None or target is None:
+        source, target = given.get("", (None, None))
+    if source is None or target is None:
+        say(
+            f"{run.path}: the page shows it, but clients can't use it, because its configuration lacks "
+            f"data.source_language and data.target_language; --languages {run.name}=en-de sets them"
+        )
+        return None
+    if not run.ready:
+        say(f"{run.path}: still in training; clients can use it as soon as it has a model")
+        return None
+    return Model(run.name, source, target, run.translator().twin())
 
 
 def open_production(
@@ -123,8 +137,9 @@ def open_production(
     origins: Sequence[str] = (),
     log: Log | None = None,
 ) -> Production:
-    """Return the service for the runs; raises `ConfigError` as `find_models`."""
-    models = find_models(runs, languages, say)
+    """Return the service for the runs; raises `ConfigError` as `given_languages`."""
+    given = given_languages(languages, runs)
+    models = [model for run in runs.values() if (model := find_model(run, given, say)) is not None]
     if models:
         threading.Thread(target=preload, name="language detection", daemon=True).start()
-    return Production(Service(Models(models), limits), keys, origins, log)
+    return Production(Service(Models(models), limits), given, say, keys, origins, log)

@@ -109,6 +109,17 @@ class Run:
         if self.ready:
             self._loaded()
 
+    def reload(self) -> None:
+        """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
+        config = Config.load(self.path / "config.yaml")
+        if config.task != self.config.task:
+            raise ConfigError(
+                f"{self.path}: expected a run of the task {self.config.task}, found {config.task}"
+            )
+        model = _LOADERS[config.task](self.path, self.device)
+        with self._load_lock:
+            self.config, self._model, self._samples = config, model, None
+
     def translator(self) -> Translator:
         """Return the translator: the model and its subwords; raises as `tracer`."""
         return self.tracer.translator

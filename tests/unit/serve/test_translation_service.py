@@ -18,7 +18,7 @@ import httpx
 from headwise.decoding.scheduling.load import Load
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
-from headwise.serve.production import find_models, open_production
+from headwise.serve.production import find_model, given_languages, open_production
 from headwise.serve.runs import open_runs
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
@@ -146,12 +146,18 @@ def test_what_was_accepted_is_finished_at_the_end(run: Path) -> None:
 def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
     runs = open_runs([make_run(tmp_path / "a"), make_pair(tmp_path, "en", "fr")], "cpu")
     said: list[str] = []
-    models = find_models(runs, [], said.append)
+
+    def find_models(options: list[str]) -> list[Model]:
+        given = given_languages(options, runs)
+        found = [find_model(run, given, said.append) for run in runs.values()]
+        return [model for model in found if model is not None]
+
+    models = find_models([])
     assert [(model.name, model.source, model.target) for model in models] == [("en-fr", "en", "fr")]
     (sentence,) = said
     assert "lacks data.source_language and data.target_language; --languages a=en-de sets them" in sentence
     for options in (["en-de"], ["a=en-de"]):
-        given = find_models(runs, options, said.append)
+        given = find_models(options)
         assert [(model.source, model.target) for model in given] == [("en", "de"), ("en", "fr")]
     for options, message in (
         (["b=en-de"], "expected the name of a run"),
@@ -159,7 +165,7 @@ def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
         (["en-de", "en-fr"], "expected one for each run"),
     ):
         with pytest.raises(ConfigError, match=message):
-            find_models(runs, options, said.append)
+            find_models(options)
     for model in [*models]:
         model.scheduler.close(finish=True)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
+import weakref
 from collections.abc import Iterable
 
 from headwise.decoding.scheduling.scheduler import Scheduler
@@ -39,9 +41,20 @@ class Models:
 
     def __init__(self, models: Iterable[Model]) -> None:
         self.all = list(models)
-        self._by_pair: dict[tuple[str, str], Model] = {}
-        for model in self.all:
-            self._by_pair.setdefault((model.source, model.target), model)
+        self._by_pair = _by_pair(self.all)
+
+    def renew(self, model: Model) -> None:
+        """Use a model from now on: in place of the one with its name, or as a further one."""
+        before = [one for one in self.all if one.name == model.name]
+        if before:
+            self.all[self.all.index(before[0])] = model
+        else:
+            self.all.append(model)
+        self._by_pair = _by_pair(self.all)
+        for (
+            one
+        ) in before:  # closed when the last request that uses it has ended, as nothing refers to it then
+            weakref.finalize(one, _close, one.scheduler)
 
     @property
     def sources(self) -> list[str]:
@@ -104,3 +117,16 @@ class Models:
         raise ServiceError(
             400, f"{what}: expected one of {', '.join(served) or 'no language'}, found {code[:40]!r}"
         )
+
+
+def _close(scheduler: Scheduler) -> None:
+    """End a scheduler that has nothing to do, in another thread, as its own are waited for."""
+    threading.Thread(target=scheduler.close, kwargs={"finish": True}, name="closing a model").start()
+
+
+def _by_pair(models: Iterable[Model]) -> dict[tuple[str, str], Model]:
+    """Return the first model of each pair of languages."""
+    found: dict[tuple[str, str], Model] = {}
+    for model in models:
+        found.setdefault((model.source, model.target), model)
+    return found
