@@ -90,8 +90,9 @@ class SearchOptions:
         Raises `ConfigError` for a minimum length above it.
         """
         self._check(self.min_length <= longest, "min_length", f"at most the model's {longest}")
-        max_length = longest if self.max_length is None else min(self.max_length, longest)
-        return dataclasses.replace(self, max_length=max_length)
+        if self.max_length is not None and self.max_length <= longest:
+            return self
+        return dataclasses.replace(self, max_length=longest)
 
     @property
     def rows(self) -> int:
@@ -101,6 +102,8 @@ class SearchOptions:
 
 def changed_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOptions:
     """Return options with some of them changed; raises `ConfigError` for an unknown one, with the nearest known."""
+    if not changes:
+        return options
     known = [field.name for field in dataclasses.fields(SearchOptions)]
     for name in changes:
         if name not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 HALF_LIFE = 10.0  # seconds of work after which a measurement counts half
 
@@ -27,7 +27,13 @@ class Load:
     tokens_per_second: float = 0.0
 
     def __add__(self, other: Load) -> Load:
-        return Load(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return Load(
+            self.waiting + other.waiting,
+            self.waiting_tokens + other.waiting_tokens,
+            self.running + other.running,
+            self.rows + other.rows,
+            self.tokens_per_second + other.tokens_per_second,
+        )
 
 
 class Meter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.serve.protection.failures import failure
@@ -17,6 +17,8 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+_NAMES = frozenset(name for name, _ in _RAW_HEADERS)
 
 
 class RequestGuard:
@@ -34,13 +36,15 @@ class RequestGuard:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(SECURITY_HEADERS)
+                own = [header for header in message["headers"] if header[0] not in _NAMES]
+                message = {**message, "headers": own + _RAW_HEADERS}
             await send(message)
 
-        length = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
         valid = length.isascii() and length.isdigit() and len(length) < 20
         most = MOST_BYTES if scope["path"].startswith("/api/") else self._most
-        if "transfer-encoding" in Headers(scope=scope) or not valid or int(length) > most:
+        if "transfer-encoding" in headers or not valid or int(length) > most:
             sentence = f"request: expected at most {most:,} bytes with their number in Content-Length"
             await failure(scope["path"], 413, sentence)(scope, receive, with_headers)
             return

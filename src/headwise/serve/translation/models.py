@@ -40,31 +40,26 @@ class Models:
     """The served models; of several for the same languages, the first is used unless another is named."""
 
     def __init__(self, models: Iterable[Model]) -> None:
-        self.all = list(models)
-        self._by_pair = _by_pair(self.all)
+        self.all: list[Model] = []
+        self._use(models)
 
     def renew(self, model: Model) -> None:
         """Use a model from now on: in place of the one with its name, or as a further one."""
         before = [one for one in self.all if one.name == model.name]
         if before:
-            self.all[self.all.index(before[0])] = model
+            self._use(model if one in before else one for one in self.all)
         else:
-            self.all.append(model)
-        self._by_pair = _by_pair(self.all)
-        for (
-            one
-        ) in before:  # closed when the last request that uses it has ended, as nothing refers to it then
+            self._use([*self.all, model])
+        for one in before:
+            # It is closed when the last request that uses it has ended, as nothing refers to it then.
             weakref.finalize(one, _close, one.scheduler)
 
-    @property
-    def sources(self) -> list[str]:
-        """Codes of the languages that are translated from, in alphabetical order."""
-        return sorted({source for source, _ in self._by_pair})
-
-    @property
-    def targets(self) -> list[str]:
-        """Codes of the languages that are translated to, in alphabetical order."""
-        return sorted({target for _, target in self._by_pair})
+    def _use(self, models: Iterable[Model]) -> None:
+        self.all = list(models)
+        self._by_pair = {(model.source, model.target): model for model in reversed(self.all)}
+        # Codes of the languages that are translated from and to, in alphabetical order.
+        self.sources = sorted({source for source, _ in self._by_pair})
+        self.targets = sorted({target for _, target in self._by_pair})
 
     def targets_of(self, source: str) -> list[str]:
         """Return the languages that a language is translated to, directly or over another one."""
@@ -122,11 +117,3 @@ class Models:
 def _close(scheduler: Scheduler) -> None:
     """End a scheduler that has nothing to do, in another thread, as its own are waited for."""
     threading.Thread(target=scheduler.close, kwargs={"finish": True}, name="closing a model").start()
-
-
-def _by_pair(models: Iterable[Model]) -> dict[tuple[str, str], Model]:
-    """Return the first model of each pair of languages."""
-    found: dict[tuple[str, str], Model] = {}
-    for model in models:
-        found.setdefault((model.source, model.target), model)
-    return found

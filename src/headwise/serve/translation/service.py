@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.segments import Mode, Segments, segment
 
+_MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
 _SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
 T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]  # its kind and its data
@@ -103,6 +105,7 @@ class Service:
     def __init__(self, models: Models, limits: ServiceLimits | None = None) -> None:
         self.models, self.limits = models, limits or ServiceLimits()
         self._accepted = 0  # sentences that are submitted and not finished
+        self._waits: weakref.WeakKeyDictionary[Model, tuple[float, float]] = weakref.WeakKeyDictionary()
         self.closing = False
 
     @property
@@ -296,7 +299,10 @@ class Service:
                         source, encoded.options, client=client, prefix=prefix, allowed=allowed
                     )
                 )
-            hypotheses: list[list[Hypothesis]] = await asyncio.gather(*map(asyncio.wrap_future, futures))
+            waiting = [asyncio.wrap_future(future) for future in futures]
+            hypotheses: list[list[Hypothesis]] = (
+                [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
+            )
         finally:
             for future in futures:
                 future.cancel()  # has no effect on a finished one
@@ -311,13 +317,23 @@ class Service:
         """Raise `ServiceError` where the server ends (503) or too much waits for some more sentences (429)."""
         if self.closing:
             raise ServiceError(503, "the server is shutting down", retry_after=5)
-        wait = max(map(_seconds_waiting, models))
+        wait = max(map(self._seconds_waiting_of_late, models))
         too_many = self._accepted > 0 and self._accepted + sentences > self.limits.queue
         if too_many or wait > self.limits.seconds / 2:
+            wait = max(_seconds_waiting(model) for model in models)
             seconds = min(max(1, math.ceil(wait)), 60)
             raise ServiceError(
                 429, f"the server is busy; try again in {seconds} seconds", retry_after=seconds
             )
+
+    def _seconds_waiting_of_late(self, model: Model) -> float:
+        """Return `_seconds_waiting`, up to a moment old, as asking the scheduler takes a part of a short request."""
+        now = time.monotonic()
+        measured, seconds = self._waits.get(model, (-math.inf, 0.0))
+        if now - measured > _MOMENT:
+            seconds = _seconds_waiting(model)
+            self._waits[model] = (now, seconds)
+        return seconds
 
 
 class _Deadline:
@@ -363,6 +379,8 @@ async def _away(texts: Sequence[str], work: Callable[[], T]) -> T:
 
 async def _all(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Await coroutines at once; if one fails, cancel the others."""
+    if len(parts) == 1:  # needs no task
+        return [await parts[0]]
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         return await asyncio.gather(*tasks)
