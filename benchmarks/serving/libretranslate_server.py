@@ -19,7 +19,7 @@ import_module("argostranslate.package").install_from_path(Path(package).resolve(
 splitter = import_module("argostranslate.sbd").MiniSBDSentencizer
 splitter.__init__ = lambda self, package: None
 splitter.split_sentences = lambda self, text: [text]
-import_module("libretranslate.init").boot = lambda *arguments: None  # it would look for packages in the network
+vars(import_module("libretranslate.init"))["boot"] = lambda *arguments: None  # it would use the network
 os.chdir(folder)
 sys.argv = ["libretranslate", "--port", port, "--threads", "64", "--disable-web-ui"]
 import_module("libretranslate.main").main()

@@ -65,14 +65,11 @@ def main() -> None:
     languages = arguments.languages.split("-")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sentences = folder / "sentences.txt"
-        opened = gzip.open if arguments.sentences.suffix == ".gz" else open
-        with opened(arguments.sentences, "rt", encoding="utf-8") as file:
-            sentences.write_text(file.read(), encoding="utf-8")
+        sentences = unpack(arguments.sentences, folder / "sentences.txt")
         measured: dict[tuple[str, int], list[Load]] = {}
         for number in range(arguments.rounds):
             for server in servers(arguments.run, languages, folder, arguments.libretranslate):
-                with started(server) as address:
+                with started(server) as (address, _):
                     load(address, 8, 3, sentences, languages)  # not measured
                     for clients in arguments.clients:
                         one = load(address, clients, arguments.seconds, sentences, languages)
@@ -99,6 +96,14 @@ def servers(run: Path, languages: Sequence[str], folder: Path, libretranslate: s
     return found
 
 
+def unpack(file: Path, out: Path) -> Path:
+    """Write the text of a plain or .gz file to another one."""
+    opened = gzip.open if file.suffix == ".gz" else open
+    with opened(file, "rt", encoding="utf-8") as text:
+        out.write_text(text.read(), encoding="utf-8")
+    return out
+
+
 def headwise() -> list[str]:
     return [sys.executable, "-P", "-m", "headwise"]
 
@@ -112,8 +117,8 @@ def export(run: Path, form: str, languages: Sequence[str], out: Path) -> Path:
 
 
 @contextmanager
-def started(server: Server) -> Iterator[str]:
-    """Start a server, wait until it translates, and end it; yields its address."""
+def started(server: Server) -> Iterator[tuple[str, int]]:
+    """Start a server, wait until it translates, and end it; yields its address and the number of its process."""
     with listen("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}/translate"
@@ -131,7 +136,7 @@ def started(server: Server) -> Iterator[str]:
                 time.sleep(0.2)
         else:
             raise SystemExit(f"{server.name} did not start: {' '.join(command)}")
-        yield address
+        yield address, process.pid
     finally:
         process.terminate()
         process.wait()
@@ -143,9 +148,9 @@ def load(address: str, clients: int, seconds: int, sentences: Path, languages: S
     command += ["-s", str(HERE / "requests.lua"), address, "--", str(sentences), *languages]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = json.loads(output.splitlines()[-1])
-    per_second = (found["requests"] - found["not_200"]) / found["seconds"]
-    failures = found["not_200"] + found["socket_errors"]
-    return Load(per_second, found["p50"], found["p95"], found["p99"], failures)
+    translated = found["statuses"].pop("200", 0)
+    failures = sum(found["statuses"].values()) + found["socket_errors"]
+    return Load(translated / found["seconds"], found["p50"], found["p95"], found["p99"], failures)
 
 
 def report(measured: dict[tuple[str, int], list[Load]]) -> None:

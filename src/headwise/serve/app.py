@@ -26,6 +26,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from headwise import __version__
@@ -120,7 +121,8 @@ def _handle_errors(app: FastAPI) -> None:
         QueueFull,
         lambda request, error: failure(request.url.path, 503, "the server is busy; try again in a moment"),
     )
-    app.add_exception_handler(ClientGone, lambda request, error: Response(status_code=499))
+    for gone in (ClientGone, ClientDisconnect):  # while it was answered, or before its body had arrived
+        app.add_exception_handler(gone, lambda request, error: Response(status_code=499))
     app.add_exception_handler(
         Exception,
         lambda request, error: failure(request.url.path, 500, "the server failed; its log says why"),

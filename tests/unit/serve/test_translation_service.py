@@ -185,3 +185,19 @@ def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     assert before.text == after.text
     assert before.sentences[0].outputs[0].alignment is not None
     asyncio.run(production.close())
+
+
+def test_a_client_that_leaves_before_its_body_is_whole_is_no_failure(run: Path) -> None:
+    entries: list[dict[str, Any]] = []
+    app, production = production_of([run], log=entries.append)
+    with serving(app) as port:
+        head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        with connect(port) as client:
+            client.sendall(f'{head}Content-Length: 50\r\n\r\n{{"q": "A dog'.encode())
+            time.sleep(0.2)  # so that the application waits for the rest
+        end = time.monotonic() + 30
+        while not entries:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    assert [(entry["status"], "failure" in entry) for entry in entries] == [(499, False)]
+    assert production.service.accepted == 0
