@@ -14,9 +14,10 @@ from torch import Tensor
 from headwise.config import DecodingConfig
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids, check_lists
+from headwise.decoding.ids import check_ids, check_lists, check_terms
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
+from headwise.decoding.terms.automaton import Terms
 from headwise.models.base import Seq2Seq
 
 BATCH_TOKENS = DecodingConfig().batch_tokens
@@ -31,24 +32,28 @@ def decode(
     batch_tokens: int = BATCH_TOKENS,
     prefixes: Sequence[Sequence[int]] | None = None,
     shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None = None,
+    terms: Sequence[Terms | None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode every source and return its hypotheses, in the order of `sources`.
 
     `sources` are ids that end with the end symbol; `prefixes` are the target ids with which each sentence's outputs
     begin. `batch_tokens` bounds a batch's source tokens times the hypotheses of a sentence, padding included; a longer
     sentence is a batch of its own. The batches change the speed and nothing else. `shortlist` returns the target ids
-    that a source's outputs may contain besides those of its prefix, in ascending order; probabilities are then
-    normalized over these.
+    that a source's outputs may contain besides those of its prefix and terms, in ascending order; probabilities are
+    then normalized over these. `terms` are those that each source's outputs must contain.
 
-    Raises `DataError` for ids that aren't in the vocabularies, or a shortlist that isn't in order or has no end symbol.
+    Raises `DataError` for ids that aren't in the vocabularies, a shortlist that isn't in order or has no end symbol, and
+    terms that don't fit in an output, and `ConfigError` for terms with sampling.
     """
     check_ids(sources, model.source_size, "source")
     check_ids(prefixes or [], model.target_size, "prefix", empty=True)
     lists = None if shortlist is None else [shortlist(source) for source in sources]
     if lists is not None:
         check_lists(lists, len(sources), model.target_size, symbols.eos)
+    if terms is not None:
+        check_terms(terms, len(sources), model.target_size, model.max_length - 1, symbols, options)
     return decode_checked(
-        model, sources, options, symbols, batch_tokens=batch_tokens, prefixes=prefixes, lists=lists
+        model, sources, options, symbols, batch_tokens=batch_tokens, prefixes=prefixes, lists=lists, terms=terms
     )
 
 
@@ -61,16 +66,18 @@ def decode_checked(
     batch_tokens: int,
     prefixes: Sequence[Sequence[int]] | None,
     lists: Sequence[NDArray[np.int32]] | None,
+    terms: Sequence[Terms | None] | None = None,
     given_up: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode as `decode`, with valid ids and the shortlist of each sentence.
+    """Decode as `decode`, with valid ids, the shortlist of each sentence and valid terms.
 
     `given_up` returns whether a sentence, given by its index, is no longer wanted; where the search is step by step,
     such a sentence leaves the batch before the next step and has no hypotheses.
     """
     device = model.device
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    own_search = model.own_search(options) if prefixes is None else None
+    with_terms = terms is not None and any(each is not None for each in terms)
+    own_search = model.own_search(options, terms=with_terms) if prefixes is None else None
     if own_search is not None:
         for batch in length_groups([len(source) for source in sources]):
             sentences = batch_tokens // options.rows // len(sources[batch[0]])
@@ -80,6 +87,7 @@ def decode_checked(
                 symbols,
                 sentences=max(1, sentences),
                 lists=None if lists is None else [lists[index] for index in batch],
+                **({"terms": [terms[index] for index in batch]} if terms is not None and with_terms else {}),
             )
             for index, hypotheses in zip(batch, decoded, strict=True):
                 results[index] = hypotheses
@@ -88,12 +96,15 @@ def decode_checked(
     def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
         source, mask = padded([sources[index] for index in batch], symbols.pad, device)
         batch_prefixes = None if prefixes is None else [prefixes[index] for index in batch]
+        batch_terms = None if terms is None else [terms[index] for index in batch]
         allowed = None
         if lists is not None:
             allowed = torch.zeros(len(batch), model.target_size, dtype=torch.bool)
             for row, index in enumerate(batch):
                 allowed[row, torch.from_numpy(lists[index]).long()] = True
                 allowed[row, [] if batch_prefixes is None else list(batch_prefixes[row])] = True
+                each = None if batch_terms is None else batch_terms[row]
+                allowed[row, [] if each is None else sorted(each.tokens)] = True
             allowed = allowed.to(device)
         dropped = given_up
         return search(
@@ -104,6 +115,7 @@ def decode_checked(
             symbols,
             prefixes=batch_prefixes,
             listed=allowed,
+            terms=batch_terms,
             given_up=None if dropped is None else lambda row: dropped(batch[row]),
         )
 

@@ -242,8 +242,10 @@ class NativeTransformer(Seq2Seq):
         job.start(_MOST_SENTENCES, max(1, self.workers), batch_tokens)
         return job
 
-    def own_search(self, options: object) -> Callable[..., list[list[Hypothesis]]] | None:
+    def own_search(
+        self, options: object, *, terms: bool = False
+    ) -> Callable[..., list[list[Hypothesis]]] | None:
         """Return `search` where it supports the options; otherwise None, for a step-by-step search in PyTorch."""
         assert isinstance(options, SearchOptions)
-        supported = not (options.sample or options.no_repeat_ngram or options.beam > _MAX_BEAM)
+        supported = not (terms or options.sample or options.no_repeat_ngram or options.beam > _MAX_BEAM)
         return self.search if supported else None
