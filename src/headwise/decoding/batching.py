@@ -76,6 +76,8 @@ def decode_checked(
     """
     device = model.device
     results: list[list[Hypothesis]] = [[] for _ in sources]
+    if lists is not None and terms is not None:
+        lists = [ids if each is None else each.added_to(ids) for ids, each in zip(lists, terms, strict=True)]
     with_terms = terms is not None and any(each is not None for each in terms)
     own_search = model.own_search(options, terms=with_terms) if prefixes is None else None
     if own_search is not None:
@@ -103,8 +105,6 @@ def decode_checked(
             for row, index in enumerate(batch):
                 allowed[row, torch.from_numpy(lists[index]).long()] = True
                 allowed[row, [] if batch_prefixes is None else list(batch_prefixes[row])] = True
-                each = None if batch_terms is None else batch_terms[row]
-                allowed[row, [] if each is None else sorted(each.tokens)] = True
             allowed = allowed.to(device)
         dropped = given_up
         return search(

@@ -93,6 +93,10 @@ class Terms:
         """The tokens of all forms."""
         return {token for term in self.terms for form in term.forms for token in form}
 
+    def added_to(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return a shortlist, ids in ascending order, with the tokens of all forms."""
+        return np.union1d(ids, np.array(list(self.tokens), dtype=np.int32))
+
     def settled(self, state: State) -> int:
         """Return the bits of the terms that a hypothesis contains if no token continues its last word."""
         met, node = state
