@@ -203,8 +203,8 @@ class Beam {
         return chosen;
     }
 
-    // Finish the candidates that end among the best of their bank, as many as it has live ones; at the limit those with
-    // the fewest missing tokens.
+    // Finish the candidates that end among the best of their bank, as many as it has live ones and the beam has empty
+    // places; at the limit those with the fewest missing tokens.
     void finish_with_terms(const std::vector<size_t>& live, const Options& options, int32_t eos) {
         int fewest = candidates_.empty() ? 0 : candidates_[0].left, ends = 0;
         for (const Candidate& one : candidates_) fewest = std::min(fewest, one.left);
@@ -213,7 +213,7 @@ class Beam {
             const Candidate& one = candidates_[c];
             if (one.token != eos || (one.left && any_finished)) continue;
             const auto of_bank = [&](size_t other) { return candidates_[other].left == one.left; };
-            const auto share = std::count_if(live.begin(), live.end(), of_bank);
+            const auto share = std::count_if(live.begin(), live.end(), of_bank) + width_ - long(live.size());
             const auto rank = std::count_if(candidates_.begin(), candidates_.begin() + c,
                                             [&](const Candidate& other) { return other.left == one.left; });
             if (live.empty() ? one.left != fewest : rank >= std::max<long>(1, share)) continue;

@@ -163,8 +163,8 @@ def _select(
 ) -> tuple[list[_Candidate], list[_Candidate]]:
     """Return the candidates that stay live and those that are finished, each best first; `pool` is in order.
 
-    A candidate that ends is finished if it is among the best of its bank, as many as the bank has live ones. At the
-    length limit all candidates end: then those with the fewest missing tokens are finished, and where some are missing
+    A candidate that ends is finished if it is among the best of its bank, as many as the bank has live ones and the
+    beam has empty places. At the length limit all candidates end: then those with the fewest missing tokens are finished, and where some are missing
     only if nothing else is finished.
     """
     ranks: Counter[int] = Counter()
@@ -182,7 +182,8 @@ def _select(
     for candidate in pool:
         bank = candidate.left
         if candidate.token == eos and (bank == 0 or not any_finished):
-            among_best = before[bank] < max(1, shares[bank]) if live else bank == fewest
+            share = max(1, shares[bank] + k - len(live))
+            among_best = before[bank] < share if live else bank == fewest
             if among_best and len(ends) < k:
                 ends.append(candidate)
         before[bank] += 1
