@@ -17,6 +17,7 @@ from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ids import check_ids, check_lists, check_terms
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
+from headwise.decoding.sentences import EncodedSentences
 from headwise.decoding.terms.automaton import Terms
 from headwise.models.base import Seq2Seq
 
@@ -42,19 +43,55 @@ def decode(
     that a source's outputs may contain besides those of its prefix and terms, in ascending order; probabilities are
     then normalized over these. `terms` are those that each source's outputs must contain.
 
-    Raises `DataError` for ids that aren't in the vocabularies, a shortlist that isn't in order or has no end symbol, and
-    terms that don't fit in an output, and `ConfigError` for terms with sampling.
+    Raises `DataError` for ids that aren't in the vocabularies, a shortlist that isn't in order or has no end symbol,
+    and terms that don't fit in an output, and `ConfigError` for terms with sampling.
     """
     check_ids(sources, model.source_size, "source")
     check_ids(prefixes or [], model.target_size, "prefix", empty=True)
     lists = None if shortlist is None else [shortlist(source) for source in sources]
     if lists is not None:
         check_lists(lists, len(sources), model.target_size, symbols.eos)
-    if terms is not None:
-        check_terms(terms, len(sources), model.target_size, model.max_length - 1, symbols, options)
+    longest = model.max_length - 1 - max(map(len, prefixes or []), default=0)
+    check_terms(terms, len(sources), model.target_size, longest, symbols, options)
     return decode_checked(
-        model, sources, options, symbols, batch_tokens=batch_tokens, prefixes=prefixes, lists=lists, terms=terms
+        model,
+        sources,
+        options,
+        symbols,
+        batch_tokens=batch_tokens,
+        prefixes=prefixes,
+        lists=lists,
+        terms=terms,
     )
+
+
+def decode_sentences(
+    model: Seq2Seq,
+    encoded: EncodedSentences,
+    symbols: Symbols,
+    *,
+    batch_tokens: int,
+    shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None,
+) -> list[list[Hypothesis]]:
+    """Decode encoded sentences as `decode`, each source with its own options; returns the hypotheses of each source."""
+    results: list[list[Hypothesis]] = [[] for _ in encoded.sources]
+    groups: dict[SearchOptions, list[int]] = {}
+    for index in range(len(encoded.sources)):
+        groups.setdefault(encoded.options_of(index), []).append(index)
+    for options, group in groups.items():
+        found = decode(
+            model,
+            [encoded.sources[index] for index in group],
+            options,
+            symbols,
+            batch_tokens=batch_tokens,
+            prefixes=None if encoded.prefixes is None else [encoded.prefixes[index] for index in group],
+            shortlist=shortlist,
+            terms=None if encoded.terms is None else [encoded.terms[index] for index in group],
+        )
+        for index, hypotheses in zip(group, found, strict=True):
+            results[index] = hypotheses
+    return results
 
 
 def decode_checked(

@@ -71,7 +71,7 @@ def check_lists(lists: Sequence[NDArray[np.int32]], sentences: int, size: int, e
 
 
 def check_terms(
-    terms: Sequence[Terms | None],
+    terms: Sequence[Terms | None] | None,
     sentences: int,
     size: int,
     longest: int,
@@ -83,6 +83,8 @@ def check_terms(
     Forms hold ids from 0 to size - 1 without special symbols, and the terms of a sentence fit in an output of `longest`
     tokens. Raises `ConfigError` for terms with sampling.
     """
+    if terms is None:
+        return
     if len(terms) != sentences:
         raise DataError(f"terms: expected those of each of {sentences} sentences, found {len(terms)}")
     if options.sample and any(each is not None for each in terms):

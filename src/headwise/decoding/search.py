@@ -54,8 +54,8 @@ def search(
 
     `source` and `mask` are (sentences, length); sources end with the end symbol and `mask` is True on real
     tokens. `prefixes` are the target ids with which each sentence's outputs must begin; they count in the score
-    like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains the
-    end symbol; probabilities are then normalized over the shortlist. `terms` are those that each sentence's outputs must
+    like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains
+    the end symbol; probabilities are then normalized over the shortlist. `terms` are what each sentence's outputs must
     contain (see `headwise.decoding.terms.placing`), not when sampling. The tensor that `model.step` returns is
     overwritten. `trace` records the beam tree. `given_up` is asked before every step whether sentence i is no longer
     wanted; such a sentence leaves the batch and may have no hypotheses.
@@ -65,9 +65,11 @@ def search(
     numbers.
     """
     k = options.rows
-    assert not (terms and options.sample)
     constraints = Constraints(options, symbols, mask.sum(1), prefixes, terms)
-    placing = None if terms is None else Placing(terms, k, symbols.eos, symbols.continuing)
+    placing = None
+    if terms is not None and any(each is not None for each in terms):
+        assert not options.sample
+        placing = Placing(terms, k, symbols.eos, symbols.continuing)
     live = _Live(len(source), k, options.sample, source.device)
     finished = _Finished(len(source), options, source.device)
     state = model.start(model.encode(source, mask), k, constraints.capacity)

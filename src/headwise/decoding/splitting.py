@@ -15,6 +15,7 @@ _SPLIT_POINTS = (
     re.compile(r"(?<=.)(?=.)", re.DOTALL),
 )
 
+
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     """Split `text` into the fewest parts that `fits` accepts, preferably at sentence ends.
 

@@ -252,7 +252,15 @@ def job(engine: NativeTransformer, **changes: Any) -> None:
         engine.library.call(
             "job_add",
             *(handle, place["ids"], numbers["tokens"], place["offsets"], place["limits"], numbers["count"]),
-            *(options, place["listed"], numbers["listed_count"], place["lists"], terms, 0, ctypes.byref(first)),
+            *(
+                options,
+                place["listed"],
+                numbers["listed_count"],
+                place["lists"],
+                terms,
+                0,
+                ctypes.byref(first),
+            ),
         )
     finally:
         engine.library.value("job_free", ctypes.byref(handle))
@@ -317,7 +325,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "edges' end": ({"edges": 9}, "expected 9 as the last offset, found 8"),
     "edges' order": ({"edge_offsets": [0, 9, 4, 6, 8]}, "expected offsets in order"),
     "ends of terms": ({"end_offsets": [0, 0, 0, 1, 3]}, "expected 2 as the last offset, found 3"),
-    "token of a term": ({"edge_tokens": [5, 20, 6, 7, 5, 7, 5, 7]}, "a token of a term from 0 to 19, found 20"),
+    "token of a term": (
+        {"edge_tokens": [5, 20, 6, 7, 5, 7, 5, 7]},
+        "a token of a term from 0 to 19, found 20",
+    ),
     "tokens out of order": ({"edge_tokens": [7, 5, 6, 7, 5, 7, 5, 7]}, "expected tokens of terms in order"),
     "end in a term": ({"edge_tokens": [3, 5, 6, 7, 5, 7, 5, 7]}, "expected terms without the end symbol"),
     "node of terms": ({"edge_nodes": [1, 4, 2, 3, 1, 3, 1, 3]}, "a node of terms from 0 to 3, found 4"),

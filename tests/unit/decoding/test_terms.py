@@ -41,7 +41,9 @@ def contains(tokens: tuple[int, ...], term: Term, continuing: bytes = b"") -> bo
 
 
 @settings(max_examples=300)
-@given(TERMS, st.lists(st.integers(4, 7), max_size=12), st.sampled_from([b"", bytes([0, 0, 0, 0, 0, 1, 0, 0])]))
+@given(
+    TERMS, st.lists(st.integers(4, 7), max_size=12), st.sampled_from([b"", bytes([0, 0, 0, 0, 0, 1, 0, 0])])
+)
 def test_the_automaton_finds_what_searching_the_tokens_finds(
     terms: list[Term], tokens: list[int], continuing: bytes
 ) -> None:
@@ -121,7 +123,9 @@ def test_a_wide_beam_finds_the_best_of_all_outputs_with_the_terms(
         if all(contains(words, term) for term in terms)
     ][:3]
     assert [hypothesis.tokens for hypothesis in found] == [words for _, words in expected]
-    assert [hypothesis.score for hypothesis in found] == pytest.approx([value for value, _ in expected], rel=1e-5)
+    assert [hypothesis.score for hypothesis in found] == pytest.approx(
+        [value for value, _ in expected], rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,10 @@ def random_terms(count: int, seed: int = 0, size: int = 50) -> list[Terms | None
     def term() -> Term:
         return Term(tuple(form() for _ in range(rng.integers(1, 3))), int(rng.integers(1, 3)))
 
-    return [Terms([term() for _ in range(number)]) if number else None for number in rng.integers(0, 4, size=count)]
+    return [
+        Terms([term() for _ in range(number)]) if number else None
+        for number in rng.integers(0, 4, size=count)
+    ]
 
 
 NATIVE: dict[str, dict[str, Any]] = {
@@ -222,7 +229,8 @@ def test_continuous_batches_give_the_results_of_each_sentence_alone() -> None:
         ]
         begun = scheduler.submit(sources[0], options, terms=Terms([Term(((7, 8),))]), prefix=[9])
     assert [future.result() for future in futures] == alone
-    assert begun.result()[0].tokens[0] == 9 and contains(begun.result()[0].tokens, Term(((7, 8),)))
+    assert begun.result()[0].tokens[0] == 9
+    assert contains(begun.result()[0].tokens, Term(((7, 8),)))
     for future, each in zip(listed, terms, strict=True):
         for hypothesis in future.result():
             assert all(contains(hypothesis.tokens, term) for term in (each.terms if each else ()))

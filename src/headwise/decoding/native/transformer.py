@@ -225,8 +225,7 @@ class NativeTransformer(Seq2Seq):
         check_ids(sources, self.source_size, "source")
         if lists is not None:
             check_lists(lists, len(sources), self.target_size, symbols.eos)
-        if terms is not None:
-            check_terms(terms, len(sources), self.target_size, self.max_length - 1, symbols, options)
+        check_terms(terms, len(sources), self.target_size, self.max_length - 1, symbols, options)
         # Divide the sentences among the workers, but give none so few that reading the weights dominates.
         sentences = min(sentences, max(_MIN_SENTENCES, math.ceil(len(sources) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))

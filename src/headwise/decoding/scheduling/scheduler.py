@@ -81,8 +81,8 @@ class Scheduler:
         Cancelling the future removes a waiting sentence. A running one leaves its batch before the next step; only in
         an engine that searches whole batches by itself (CTranslate2) it stays until the batch is finished.
 
-        Raises `DataError` for ids that aren't in the vocabularies and for an invalid shortlist or terms, `ConfigError` for
-        options that the engine doesn't support, and `RuntimeError` where the scheduler is closed. The future raises
+        Raises `DataError` for ids that aren't in the vocabularies and for an invalid shortlist or terms, `ConfigError`
+        for options that the engine doesn't support, and `RuntimeError` where the scheduler is closed. The future raises
         `CheckpointError` where the model's probabilities aren't finite numbers, and `MemoryError`. Its callbacks run in
         the scheduler's thread, before the results of other sentences are handed back.
         """
@@ -90,10 +90,12 @@ class Scheduler:
         check_ids([] if prefix is None else [prefix], self._model.target_size, "prefix", empty=True)
         if allowed is not None:
             check_lists([allowed], 1, self._model.target_size, self._symbols.eos)
-        if terms is not None:
-            check_terms([terms], 1, self._model.target_size, self._model.max_length - 1, self._symbols, options)
+        longest = self._model.max_length - 1 - len(prefix or ())
+        check_terms([terms], 1, self._model.target_size, longest, self._symbols, options)
         own_search = self._model.own_search(options, terms=terms is not None) if prefix is None else None
-        request = Request(list(source), options, client, None if prefix is None else list(prefix), allowed, terms)
+        request = Request(
+            list(source), options, client, None if prefix is None else list(prefix), allowed, terms
+        )
         with self._lock:
             if self._closed:
                 raise RuntimeError("the scheduler is closed: it accepts no more sentences")

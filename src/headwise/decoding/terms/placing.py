@@ -77,7 +77,9 @@ class Placing:
                 end = row[self._eos].clone()
                 row[self._eos] = -torch.inf
                 if left >= limit - step - 1:
-                    tokens = [token for token in self._advancing(sentence, state, left) if row[token].isfinite()]
+                    tokens = [
+                        token for token in self._advancing(sentence, state, left) if row[token].isfinite()
+                    ]
                     if tokens:
                         allowed = row[tokens]
                         row.fill_(-torch.inf)
@@ -100,7 +102,12 @@ class Placing:
             listed = sorted([*live, *ends], key=_order)
             places = {id(candidate): column for column, candidate in enumerate(listed)}
             device = chosen.totals.device
-            for name, empty in (("parents", 0), ("tokens", self._eos), ("gains", -torch.inf), ("totals", -torch.inf)):
+            for name, empty in (
+                ("parents", 0),
+                ("tokens", self._eos),
+                ("gains", -torch.inf),
+                ("totals", -torch.inf),
+            ):
                 values = [getattr(candidate, name[:-1]) for candidate in listed]
                 tensor = getattr(chosen, name)
                 values += [empty] * (tensor.shape[1] - len(values))
@@ -164,8 +171,8 @@ def _select(
     """Return the candidates that stay live and those that are finished, each best first; `pool` is in order.
 
     A candidate that ends is finished if it is among the best of its bank, as many as the bank has live ones and the
-    beam has empty places. At the length limit all candidates end: then those with the fewest missing tokens are finished, and where some are missing
-    only if nothing else is finished.
+    beam has empty places. At the length limit all candidates end: then those with the fewest missing tokens are
+    finished, and where some are missing only if nothing else is finished.
     """
     ranks: Counter[int] = Counter()
     ranked = []
