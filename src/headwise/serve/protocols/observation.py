@@ -99,7 +99,7 @@ class _Schedulers(Collector):
 def protocol(route: str) -> str:
     """Return the name of the protocol that a route belongs to."""
     first = route.split("/")[1] if "/" in route else ""
-    named = {"v1": "headwise", "v2": "deepl", "api": "page"}
+    named = {"v1": "headwise", "v2": "deepl", "v3": "deepl", "api": "page"}
     libre = (
         "translate",
         "translate_file",

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.segments import Mode, Segments, segment
+from headwise.text.reading.glossary import Glossary
 
 _SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class Job:
         prefixes: for each text the text with which its translation begins.
         alignments: whether the outputs have word alignments.
         client: whose request it is: clients share the scheduler fairly.
+        glossary: terms whose translations must be in the texts' translations.
     """
 
     texts: list[str]
@@ -59,6 +61,7 @@ class Job:
     prefixes: list[str] | None = None
     alignments: bool = False
     client: str = ""
+    glossary: Glossary | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,11 @@ class Translated:
     detected: Detected | None
     models: list[Model]
     sentences: list[Translation]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what the translation lacks, without doubles."""
+        return list(dict.fromkeys(warning for each in self.sentences for warning in each.warnings))
 
     @property
     def pivot(self) -> str | None:
@@ -166,10 +174,8 @@ class Service:
                     async with _Deadline(end - time.monotonic()):
                         (translation,) = await task
                     translated.append(translation.text)
-                    yield (
-                        "sentence",
-                        {"number": number, "source": sentences[number], "text": translation.text},
-                    )
+                    event = {"number": number, "source": sentences[number], "text": translation.text}
+                    yield "sentence", event | {"warnings": list(translation.warnings)}
                 pivot = plan.models[0].target if len(plan.models) > 1 else None
                 whole = {"text": plan.segments.join(translated), "source": plan.source}
                 yield "end", {**whole, "models": [model.name for model in plan.models], "pivot": pivot}
@@ -260,16 +266,19 @@ class Service:
         self, models: list[Model], sentences: Sequence[str], job: Job, prefixes: list[str] | None
     ) -> list[Translation]:
         """Translate sentences by each of the models in turn; the last one gets the job's options and prefixes."""
+        first = sentences
         for model in models[:-1]:
             options = model.translator.options_with(n_best=1)
-            found = await self._search(model, sentences, options, None, job.client, alignments=False)
+            found = await self._search(
+                model, sentences, options, None, replace(job, glossary=None, alignments=False)
+            )
             sentences = [translation.text for translation in found]
         last = models[-1]
         changes = dict(job.options)
         if "n_best" in changes:  # as many need as wide a beam
             changes.setdefault("beam", max(last.translator.options.beam, changes["n_best"]))
         options = last.translator.options_with(None, **changes)
-        return await self._search(last, sentences, options, prefixes, job.client, alignments=job.alignments)
+        return await self._search(last, sentences, options, prefixes, job, first)
 
     async def _search(
         self,
@@ -277,13 +286,21 @@ class Service:
         sentences: Sequence[str],
         options: SearchOptions,
         prefixes: list[str] | None,
-        client: str,
-        *,
-        alignments: bool,
+        job: Job,
+        glossary_texts: Sequence[str] | None = None,
     ) -> list[Translation]:
+        """Search with the job's glossary, whose terms are looked up in `glossary_texts`."""
         translator = model.translator
         encoded: EncodedSentences = await _away(
-            sentences, lambda: translator.encode(sentences, options, prefixes=prefixes, split=True)
+            sentences,
+            lambda: translator.encode(
+                sentences,
+                options,
+                prefixes=prefixes,
+                glossary=job.glossary,
+                glossary_texts=glossary_texts,
+                split=True,
+            ),
         )
         shortlist = translator.shortlist
         futures: list[Future[list[Hypothesis]]] = []
@@ -293,14 +310,19 @@ class Service:
                 allowed = None if shortlist is None else shortlist(source)
                 futures.append(
                     model.scheduler.submit(
-                        source, encoded.options, client=client, prefix=prefix, allowed=allowed
+                        source,
+                        encoded.options_of(number),
+                        client=job.client,
+                        prefix=prefix,
+                        allowed=allowed,
+                        terms=encoded.terms_of(number),
                     )
                 )
             hypotheses: list[list[Hypothesis]] = await asyncio.gather(*map(asyncio.wrap_future, futures))
         finally:
             for future in futures:
                 future.cancel()  # has no effect on a finished one
-        if not alignments:
+        if not job.alignments:
             return await _away(sentences, lambda: translator.translations(encoded, hypotheses))
         async with model.reading:
             return await run_in_threadpool(
