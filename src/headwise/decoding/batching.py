@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import DecodingConfig
+from headwise.decoding.beam import guard
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ids import check_ids, check_lists, check_terms
@@ -53,16 +54,25 @@ def decode(
         check_lists(lists, len(sources), model.target_size, symbols.eos)
     longest = model.max_length - 1 - max(map(len, prefixes or []), default=0)
     check_terms(terms, len(sources), model.target_size, longest, symbols, options)
-    return decode_checked(
-        model,
-        sources,
-        options,
-        symbols,
-        batch_tokens=batch_tokens,
-        prefixes=prefixes,
-        lists=lists,
-        terms=terms,
-    )
+
+    def search_sources(indices: Sequence[int], options: SearchOptions) -> list[list[Hypothesis]]:
+        return decode_checked(
+            model,
+            [sources[index] for index in indices],
+            options,
+            symbols,
+            batch_tokens=batch_tokens,
+            prefixes=None if prefixes is None else [prefixes[index] for index in indices],
+            lists=None if lists is None else [lists[index] for index in indices],
+            terms=None if terms is None else [terms[index] for index in indices],
+        )
+
+    found = search_sources(range(len(sources)), options)
+    if options.guard:
+        suspects = [i for i, each in enumerate(found) if guard.defect(sources[i], each[0], options)]
+        for index, second in zip(suspects, search_sources(suspects, guard.again(options)), strict=True):
+            found[index], _ = guard.mended(sources[index], found[index], second, options)
+    return found
 
 
 def decode_sentences(

@@ -98,7 +98,8 @@ def join_translations(
         for rank in ranks
     ]
     pieces = tuple(itertools.chain.from_iterable(part.source_pieces for part in parts))
-    return Translation(source, pieces, tuple(outputs))
+    warnings = tuple(itertools.chain.from_iterable(part.warnings for part in parts))
+    return Translation(source, pieces, tuple(outputs), (), warnings)
 
 
 def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:

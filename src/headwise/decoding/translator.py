@@ -166,8 +166,7 @@ class Translator:
         inside a sentence or a translation is replaced by a space. A sentence longer than the model's maximum length is
         truncated, with a `LongLineWarning` that has its line number (`first_line` for the first sentence), or with
         `split` translated in parts, whose log-probabilities are summed. `alignments` adds word alignments (see
-        `align`). For each term of `glossary` that a sentence contains, one of its translations is placed in the output;
-        `warnings` of the result name those that were not.
+        `align`). For each term of `glossary` in a sentence, one of its translations is placed, or there is a warning.
 
         Raises `ConfigError` for an option that is unknown or out of range, and for a glossary with sampling.
         """
@@ -379,7 +378,8 @@ class Translator:
         aligned = itertools.repeat(None) if links is None else links
         outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
         pieces = tuple(self.subwords.source_pieces(self.subwords.without_language(source[:-1])))
-        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs))
+        notes = tuple(hypothesis.note for hypothesis in hypotheses[:1] if hypothesis.note)
+        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs), (), notes)
 
     def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
         given = self._given(hypothesis.tokens)  # its log-probability is 0

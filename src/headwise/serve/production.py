@@ -129,9 +129,10 @@ def open_production(
     origins: Sequence[str] = (),
     log: Log | None = None,
     glossaries: GlossaryStore | None = None,
+    guard: bool = False,
 ) -> Production:
     """Return the service for the runs; raises `ConfigError` as `find_models`."""
     models = find_models(runs, languages, say)
     if models:
         threading.Thread(target=preload, name="language detection", daemon=True).start()
-    return Production(Service(Models(models), limits), keys, origins, log, glossaries)
+    return Production(Service(Models(models), limits, guard=guard), keys, origins, log, glossaries)

@@ -16,6 +16,7 @@ import deepl
 import httpx
 from deepl.api_data import MultilingualGlossaryDictionaryEntries as Entries
 
+from headwise.decoding.beam import guard
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.serve.protocols.keys import KeyStore
@@ -243,3 +244,22 @@ def test_another_file_is_no_file_of_glossaries(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(DataError, match=r"other\.db: expected a file of glossaries"):
         GlossaryStore(tmp_path / "other.db")
+
+
+def test_the_guard_is_reported(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every output counts as one that repeats itself, so that all are searched again."""
+    monkeypatch.setattr(guard, "loops", lambda tokens: isinstance(tokens, tuple))
+    with translating(runs[:1], guard=True) as address:
+        request = {"texts": [ENGLISH[0]], "source": "en", "target": "de"}
+        (found,) = httpx.post(f"{address}/v1/translate", json=request).json()["translations"]
+        (without,) = httpx.post(f"{address}/v1/translate", json=request | {"guard": False}).json()[
+            "translations"
+        ]
+        metrics = httpx.get(f"{address}/metrics").text
+    translator = Translator.load(runs[0], device="cpu")
+    assert without["text"] == translator.translate(ENGLISH[:1])[0].text
+    assert without["warnings"] == []
+    assert found["text"] in (translator.translate(ENGLISH[:1], no_repeat_ngram=3)[0].text, without["text"])
+    (warning,) = found["warnings"]
+    assert warning.startswith("guard: a first output that repeats itself, searched again")
+    assert 'headwise_sentences_searched_again_total{model="en-de",outcome="kept"} 1.0' in metrics

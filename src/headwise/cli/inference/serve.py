@@ -59,6 +59,12 @@ def command(
     glossaries: Annotated[
         Path | None, typer.Option(help="Keep clients' glossaries in this SQLite file, made if there is none.")
     ] = None,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            help="Search again for outputs that repeat themselves or are far longer than their input."
+        ),
+    ] = True,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(help="Let this site's pages translate, as in https://lab.example; repeatable."),
@@ -141,5 +147,6 @@ def command(
         origins=[checked_origin(origin) for origin in allow_origin or []],
         log=log_line if log else None,
         glossaries=None if glossaries is None else GlossaryStore(glossaries),
+        guard=guard,
     )
     serve(opened, host, port, say, corpus, allow_host or [], production)

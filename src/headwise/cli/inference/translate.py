@@ -60,6 +60,13 @@ def command(
     no_repeat_ngram: Annotated[
         int, typer.Option(callback=searchable, help="No n-gram of this size twice; 0: no limit.")
     ] = 0,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard",
+            help="Search again for outputs that repeat themselves or are far longer than their input.",
+        ),
+    ] = False,
     patience: Annotated[
         float,
         typer.Option(
@@ -174,6 +181,7 @@ def command(
         "min_length": min_length,
         "max_length": max_length,
         "no_repeat_ngram": no_repeat_ngram,
+        "guard": guard,
         "patience": patience,
         "allow_unknown": allow_unknown,
         "sample": sample,

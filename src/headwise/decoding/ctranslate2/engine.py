@@ -113,7 +113,7 @@ class CTranslate2Engine(Seq2Seq):
         assert isinstance(options, SearchOptions)
         if terms:
             _refuse("glossaries")
-        for name, needed in (("sample", False), ("no_repeat_ngram", 0)):
+        for name, needed in (("sample", False), ("no_repeat_ngram", 0), ("guard", False)):
             if getattr(options, name) != needed:
                 _refuse(f"{name} here")
         if math.isinf(options.patience):

@@ -85,6 +85,10 @@ class GlossaryFields(BaseModel):
 class _Search(_Request):
     beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] | None = Field(None, description="By default the run's.")
     alpha: Annotated[float, Field(ge=0, le=5)] | None = Field(None, description="By default the run's.")
+    guard: bool | None = Field(
+        None,
+        description="Search again for outputs that repeat themselves or run on; by default the server's.",
+    )
     split: Mode = Field("all", description="Where sentences end: at line ends and punctuation, or not.")
 
     glossary: GlossaryFields | Annotated[str, Field(max_length=MOST_NAME)] | None = Field(
@@ -93,7 +97,9 @@ class _Search(_Request):
 
     def options(self) -> dict[str, Any]:
         """Return the search options that differ from the run's."""
-        return {name: value for name in ("beam", "alpha") if (value := getattr(self, name)) is not None}
+        return {
+            name: value for name in ("beam", "alpha", "guard") if (value := getattr(self, name)) is not None
+        }
 
 
 class TranslateRequest(_Search):

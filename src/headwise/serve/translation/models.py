@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Iterable
 
 from headwise.decoding.scheduling.scheduler import Scheduler
@@ -27,6 +28,9 @@ class Model:
             translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens
         )
         self.reading = asyncio.Lock()
+        self.searched_again: Counter[str] = (
+            Counter()
+        )  # sentences with the guard's second search, by its outcome
 
     @functools.cached_property
     def reader(self) -> Translator:

@@ -11,26 +11,22 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Output, Translation
-from headwise.decoding.sentences import EncodedSentences
 from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.searching import Search, away, translate
 from headwise.serve.translation.segments import Mode, Segments, segment
 from headwise.text.reading.glossary import Glossary
 
-_SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
 T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]  # its kind and its data
 
@@ -108,8 +104,9 @@ class _Plan:
 class Service:
     """Translates the texts of any number of requests at once."""
 
-    def __init__(self, models: Models, limits: ServiceLimits | None = None) -> None:
-        self.models, self.limits = models, limits or ServiceLimits()
+    def __init__(self, models: Models, limits: ServiceLimits | None = None, *, guard: bool = False) -> None:
+        """Serve models; `guard` searches again for outputs that repeat themselves or run on."""
+        self.models, self.limits, self.guard = models, limits or ServiceLimits(), guard
         self._accepted = 0  # sentences that are submitted and not finished
         self.closing = False
 
@@ -161,7 +158,7 @@ class Service:
         self.limits.check(job.texts)
         end = time.monotonic() + self.limits.seconds
         (text,) = job.texts
-        plan = await _away(job.texts, lambda: self._plan(job, text))
+        plan = await away(job.texts, lambda: self._plan(job, text))
         sentences = plan.segments.sentences
         translated: list[str] = []
         with self._accepting([plan]):
@@ -192,7 +189,7 @@ class Service:
         """
         self._check_queue([model], len(sources))
         translator = model.translator
-        encoded = await _away(sources, lambda: translator.encode(sources, translator.options, split=True))
+        encoded = await away(sources, lambda: translator.encode(sources, translator.options, split=True))
         for number, parts in enumerate(encoded.parts, start=1):
             if parts > 1:  # `Translator.score` would read its beginning only
                 raise ServiceError(
@@ -210,7 +207,7 @@ class Service:
     # ------------------------------------------------------------------------------------------------ one request
 
     async def _translate(self, job: Job) -> list[Translated]:
-        plans = await _away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
+        plans = await away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
         groups: dict[tuple[str, ...], list[int]] = {}
         for index, plan in enumerate(plans):
             groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
@@ -268,66 +265,16 @@ class Service:
         """Translate sentences by each of the models in turn; the last one gets the job's options and prefixes."""
         first = sentences
         for model in models[:-1]:
-            options = model.translator.options_with(n_best=1)
-            found = await self._search(
-                model, sentences, options, None, replace(job, glossary=None, alignments=False)
-            )
+            options = model.translator.options_with(n_best=1, guard=self.guard)
+            found = await translate(model, sentences, Search(options, job.client))
             sentences = [translation.text for translation in found]
         last = models[-1]
         changes = dict(job.options)
         if "n_best" in changes:  # as many need as wide a beam
             changes.setdefault("beam", max(last.translator.options.beam, changes["n_best"]))
-        options = last.translator.options_with(None, **changes)
-        return await self._search(last, sentences, options, prefixes, job, first)
-
-    async def _search(
-        self,
-        model: Model,
-        sentences: Sequence[str],
-        options: SearchOptions,
-        prefixes: list[str] | None,
-        job: Job,
-        glossary_texts: Sequence[str] | None = None,
-    ) -> list[Translation]:
-        """Search with the job's glossary, whose terms are looked up in `glossary_texts`."""
-        translator = model.translator
-        encoded: EncodedSentences = await _away(
-            sentences,
-            lambda: translator.encode(
-                sentences,
-                options,
-                prefixes=prefixes,
-                glossary=job.glossary,
-                glossary_texts=glossary_texts,
-                split=True,
-            ),
-        )
-        shortlist = translator.shortlist
-        futures: list[Future[list[Hypothesis]]] = []
-        try:
-            for number, source in enumerate(encoded.sources):
-                prefix = None if encoded.prefixes is None else encoded.prefixes[number]
-                allowed = None if shortlist is None else shortlist(source)
-                futures.append(
-                    model.scheduler.submit(
-                        source,
-                        encoded.options_of(number),
-                        client=job.client,
-                        prefix=prefix,
-                        allowed=allowed,
-                        terms=encoded.terms_of(number),
-                    )
-                )
-            hypotheses: list[list[Hypothesis]] = await asyncio.gather(*map(asyncio.wrap_future, futures))
-        finally:
-            for future in futures:
-                future.cancel()  # has no effect on a finished one
-        if not job.alignments:
-            return await _away(sentences, lambda: translator.translations(encoded, hypotheses))
-        async with model.reading:
-            return await run_in_threadpool(
-                lambda: model.reader.translations(encoded, hypotheses, alignments=True)
-            )
+        options = last.translator.options_with(None, **{"guard": self.guard} | changes)
+        search = Search(options, job.client, prefixes, job.alignments, job.glossary, first)
+        return await translate(last, sentences, search)
 
     def _check_queue(self, models: Sequence[Model], sentences: int) -> None:
         """Raise `ServiceError` where the server ends (503) or too much waits for some more sentences (429)."""
@@ -374,13 +321,6 @@ def _joined(segments: Segments, sentences: Sequence[Translation]) -> list[str]:
         for rank in range(ranks)
     ]
     return list(dict.fromkeys(texts))
-
-
-async def _away(texts: Sequence[str], work: Callable[[], T]) -> T:
-    """Do work on texts: in another thread, so that other requests go on meanwhile, unless it takes less than that."""
-    if sum(map(len, texts)) <= _SHORT:
-        return work()
-    return await run_in_threadpool(work)
 
 
 async def _all(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
