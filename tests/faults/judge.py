@@ -29,8 +29,9 @@ from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.beam.selection import best_continuations
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.search import search
+from headwise.decoding.sentences import LongLineWarning
 from headwise.decoding.shortlist import FILE as SHORTLIST
-from headwise.decoding.translator import SYMBOLS, LongLineWarning, Translator
+from headwise.decoding.translator import SYMBOLS, Translator
 from headwise.errors import HeadwiseError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import Attended, MultiHeadAttention

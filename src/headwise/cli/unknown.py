@@ -1,4 +1,4 @@
-"""The warning about input words that the model never saw, one per command."""
+"""Warnings about input words that the model never saw and about translations, printed at a command's end."""
 
 from __future__ import annotations
 
@@ -42,9 +42,28 @@ class UnknownWords:
         )
 
 
-def _shown(word: str) -> str:
-    """Return a word with unprintable characters escaped, cut to `_LONGEST` characters."""
-    printable = "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in word[:_LONGEST]
-    )
-    return printable + "…" * (len(word) > _LONGEST)
+class Notes:
+    """Sentences about single lines, of which the first few are printed at the end."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: list[str] = []
+
+    def add(self, line: int, sentences: Sequence[str]) -> None:
+        """Add the sentences about a line."""
+        self._count += len(sentences)
+        room = _NAMED - len(self._first)
+        self._first += [f"line {line:,}: {_shown(sentence, 200)}" for sentence in sentences[:room]]
+
+    def warn(self) -> None:
+        """Print them on standard error."""
+        for sentence in self._first:
+            typer.echo(f"headwise: warning: {sentence}", err=True)
+        if self._count > len(self._first):
+            typer.echo(f"headwise: warning: and {self._count - len(self._first):,} more", err=True)
+
+
+def _shown(word: str, longest: int = _LONGEST) -> str:
+    """Return a word with unprintable characters escaped, cut to `longest` characters."""
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in word[:longest])
+    return printable + "…" * (len(word) > longest)

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import DecodingConfig
+from headwise.decoding.beam import guard
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids, check_lists
+from headwise.decoding.ids import check_ids, check_lists, check_terms
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
+from headwise.decoding.sentences import EncodedSentences
+from headwise.decoding.terms.automaton import Terms
 from headwise.models.base import Seq2Seq
 
 BATCH_TOKENS = DecodingConfig().batch_tokens
@@ -31,25 +34,74 @@ def decode(
     batch_tokens: int = BATCH_TOKENS,
     prefixes: Sequence[Sequence[int]] | None = None,
     shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None = None,
+    terms: Sequence[Terms | None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode every source and return its hypotheses, in the order of `sources`.
 
     `sources` are ids that end with the end symbol; `prefixes` are the target ids with which each sentence's outputs
     begin. `batch_tokens` bounds a batch's source tokens times the hypotheses of a sentence, padding included; a longer
     sentence is a batch of its own. The batches change the speed and nothing else. `shortlist` returns the target ids
-    that a source's outputs may contain besides those of its prefix, in ascending order; probabilities are then
-    normalized over these.
+    that a source's outputs may contain besides those of its prefix and terms, in ascending order; probabilities are
+    then normalized over these. `terms` are those that each source's outputs must contain.
 
-    Raises `DataError` for ids that aren't in the vocabularies, or a shortlist that isn't in order or has no end symbol.
+    Raises `DataError` for ids that aren't in the vocabularies, a shortlist that isn't in order or has no end symbol,
+    and terms that don't fit in an output, and `ConfigError` for terms with sampling.
     """
     check_ids(sources, model.source_size, "source")
     check_ids(prefixes or [], model.target_size, "prefix", empty=True)
     lists = None if shortlist is None else [shortlist(source) for source in sources]
     if lists is not None:
         check_lists(lists, len(sources), model.target_size, symbols.eos)
-    return decode_checked(
-        model, sources, options, symbols, batch_tokens=batch_tokens, prefixes=prefixes, lists=lists
-    )
+    longest = model.max_length - 1 - max(map(len, prefixes or []), default=0)
+    check_terms(terms, len(sources), model.target_size, longest, symbols, options)
+
+    def search_sources(indices: Sequence[int], options: SearchOptions) -> list[list[Hypothesis]]:
+        return decode_checked(
+            model,
+            [sources[index] for index in indices],
+            options,
+            symbols,
+            batch_tokens=batch_tokens,
+            prefixes=None if prefixes is None else [prefixes[index] for index in indices],
+            lists=None if lists is None else [lists[index] for index in indices],
+            terms=None if terms is None else [terms[index] for index in indices],
+        )
+
+    found = search_sources(range(len(sources)), options)
+    if options.guard:
+        suspects = [i for i, each in enumerate(found) if guard.defect(sources[i], each[0], options)]
+        for index, second in zip(suspects, search_sources(suspects, guard.again(options)), strict=True):
+            found[index], _ = guard.mended(sources[index], found[index], second, options)
+    return found
+
+
+def decode_sentences(
+    model: Seq2Seq,
+    encoded: EncodedSentences,
+    symbols: Symbols,
+    *,
+    batch_tokens: int,
+    shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None,
+) -> list[list[Hypothesis]]:
+    """Decode encoded sentences as `decode`, each source with its own options; returns the hypotheses of each source."""
+    results: list[list[Hypothesis]] = [[] for _ in encoded.sources]
+    groups: dict[SearchOptions, list[int]] = {}
+    for index in range(len(encoded.sources)):
+        groups.setdefault(encoded.options_of(index), []).append(index)
+    for options, group in groups.items():
+        found = decode(
+            model,
+            [encoded.sources[index] for index in group],
+            options,
+            symbols,
+            batch_tokens=batch_tokens,
+            prefixes=None if encoded.prefixes is None else [encoded.prefixes[index] for index in group],
+            shortlist=shortlist,
+            terms=None if encoded.terms is None else [encoded.terms[index] for index in group],
+        )
+        for index, hypotheses in zip(group, found, strict=True):
+            results[index] = hypotheses
+    return results
 
 
 def decode_checked(
@@ -61,16 +113,20 @@ def decode_checked(
     batch_tokens: int,
     prefixes: Sequence[Sequence[int]] | None,
     lists: Sequence[NDArray[np.int32]] | None,
+    terms: Sequence[Terms | None] | None = None,
     given_up: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode as `decode`, with valid ids and the shortlist of each sentence.
+    """Decode as `decode`, with valid ids, the shortlist of each sentence and valid terms.
 
     `given_up` returns whether a sentence, given by its index, is no longer wanted; where the search is step by step,
     such a sentence leaves the batch before the next step and has no hypotheses.
     """
     device = model.device
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    own_search = model.own_search(options) if prefixes is None else None
+    if lists is not None and terms is not None:
+        lists = [ids if each is None else each.added_to(ids) for ids, each in zip(lists, terms, strict=True)]
+    with_terms = terms is not None and any(each is not None for each in terms)
+    own_search = model.own_search(options, terms=with_terms) if prefixes is None else None
     if own_search is not None:
         for batch in length_groups([len(source) for source in sources]):
             sentences = batch_tokens // options.rows // len(sources[batch[0]])
@@ -80,6 +136,7 @@ def decode_checked(
                 symbols,
                 sentences=max(1, sentences),
                 lists=None if lists is None else [lists[index] for index in batch],
+                **({"terms": [terms[index] for index in batch]} if terms is not None and with_terms else {}),
             )
             for index, hypotheses in zip(batch, decoded, strict=True):
                 results[index] = hypotheses
@@ -88,6 +145,7 @@ def decode_checked(
     def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
         source, mask = padded([sources[index] for index in batch], symbols.pad, device)
         batch_prefixes = None if prefixes is None else [prefixes[index] for index in batch]
+        batch_terms = None if terms is None else [terms[index] for index in batch]
         allowed = None
         if lists is not None:
             allowed = torch.zeros(len(batch), model.target_size, dtype=torch.bool)
@@ -104,6 +162,7 @@ def decode_checked(
             symbols,
             prefixes=batch_prefixes,
             listed=allowed,
+            terms=batch_terms,
             given_up=None if dropped is None else lambda row: dropped(batch[row]),
         )
 

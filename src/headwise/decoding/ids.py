@@ -13,7 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.errors import DataError
+from headwise.decoding.beam.constraints import Symbols
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.terms.automaton import Terms
+from headwise.errors import ConfigError, DataError
 
 
 def check_ids(sequences: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:
@@ -65,3 +68,35 @@ def check_lists(lists: Sequence[NDArray[np.int32]], sentences: int, size: int, e
             raise DataError(f"{label}: expected ids from 0 to {size - 1}, found {invalid}")
         if ids[np.searchsorted(ids, eos) :][:1].tolist() != [eos]:
             raise DataError(f"{label}: expected the end symbol {eos} among its ids, found none")
+
+
+def check_terms(
+    terms: Sequence[Terms | None] | None,
+    sentences: int,
+    size: int,
+    longest: int,
+    symbols: Symbols,
+    options: SearchOptions,
+) -> None:
+    """Raise `DataError` unless there are valid terms, or None, for each of `sentences` sentences.
+
+    Forms hold ids from 0 to size - 1 without special symbols, and the terms of a sentence fit in an output of `longest`
+    tokens. Raises `ConfigError` for terms with sampling.
+    """
+    if terms is None:
+        return
+    if len(terms) != sentences:
+        raise DataError(f"terms: expected those of each of {sentences} sentences, found {len(terms)}")
+    if options.sample and any(each is not None for each in terms):
+        raise ConfigError("terms: expected beam search with them, found sampling")
+    special = {symbols.pad, symbols.unknown, symbols.bos, symbols.eos, *symbols.given}
+    for number, each in enumerate(terms, start=1):
+        if each is None:
+            continue
+        label = f"terms of sentence {number}"
+        check_ids([form for term in each.terms for form in term.forms], size, f"{label}, form")
+        if found := each.tokens & special:
+            raise DataError(f"{label}: expected no special symbols, found {min(found)}")
+        room = longest - len(symbols.given[:1])
+        if each.length > room:
+            raise DataError(f"{label}: expected at most {room} tokens together, found {each.length}")

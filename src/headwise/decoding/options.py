@@ -37,6 +37,8 @@ class SearchOptions:
         temperature: divisor of the log-probabilities before drawing.
         top_k: draw from the k likeliest tokens only; 0: from all.
         top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this (nucleus sampling).
+        guard: search again, without repeated 3-grams, for an output that repeats itself or is far longer than its
+            source (see `headwise.decoding.beam.guard`).
         seed: seed of the random draws; the same sentence with the same seed gives the same samples in any batch.
     """
 
@@ -55,11 +57,14 @@ class SearchOptions:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
+    guard: bool = False
 
     def __post_init__(self) -> None:
         """Validate every value; raises `ConfigError` with the option, the expected range and the value."""
         for name in (*_RANGES, *_REALS):
             check_option(name, getattr(self, name))
+        if self.sample and self.guard:
+            raise ConfigError("guard: expected it together with beam search, found sampling")
         if not self.sample:
             for name in ("temperature", "top_k", "top_p"):
                 value = getattr(self, name)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwise.decoding.alignment import word_numbers
 from headwise.decoding.beam.hypothesis import length_penalty
 from headwise.decoding.splitting import join_texts
+from headwise.text.reading.glossary import Match
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,15 @@ class Translation:
     """The translation of a source sentence: `outputs`, best first (samples in the order drawn).
 
     `source_pieces` are the subwords that the model read, without end symbols. `unknown` are the words of the source,
-    as written, that contain something unseen in training (see `headwise.text.tokens.seen`).
+    as written, that contain something unseen in training (see `headwise.text.tokens.seen`). `warnings` are sentences
+    about the best output, such as a glossary's term that it lacks.
     """
 
     source: str
     source_pieces: tuple[str, ...]
     outputs: tuple[Output, ...]
     unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -66,6 +69,18 @@ class Translation:
     def log_probability(self) -> float:
         """The best output's log-probability."""
         return self.outputs[0].log_probability
+
+    def checked(self, matches: Sequence[Match], *, lowercase: bool) -> Translation:
+        """Return the translation with a warning for each of its glossary entries that the best output lacks.
+
+        `lowercase` is whether the model's outputs are in lower case.
+        """
+        missing = [match for match in matches if match.missing(self.text, lowercase=lowercase)]
+        sentences = tuple(
+            f"glossary: expected {' or '.join(match.entry.targets)} for {match.entry.source}, found it missing"
+            for match in missing
+        )
+        return replace(self, warnings=self.warnings + sentences) if missing else self
 
 
 def join_translations(
@@ -83,7 +98,8 @@ def join_translations(
         for rank in ranks
     ]
     pieces = tuple(itertools.chain.from_iterable(part.source_pieces for part in parts))
-    return Translation(source, pieces, tuple(outputs))
+    warnings = tuple(itertools.chain.from_iterable(part.warnings for part in parts))
+    return Translation(source, pieces, tuple(outputs), (), warnings)
 
 
 def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:

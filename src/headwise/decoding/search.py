@@ -30,6 +30,8 @@ from headwise.decoding.beam.selection import best_continuations
 from headwise.decoding.beam.tree import BeamTrace
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.decoding.terms.automaton import Terms
+from headwise.decoding.terms.placing import Placing
 from headwise.errors import CheckpointError
 from headwise.models.base import Seq2Seq
 
@@ -44,6 +46,7 @@ def search(
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
     listed: Tensor | None = None,
+    terms: Sequence[Terms | None] | None = None,
     trace: BeamTrace | None = None,
     given_up: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -51,8 +54,9 @@ def search(
 
     `source` and `mask` are (sentences, length); sources end with the end symbol and `mask` is True on real
     tokens. `prefixes` are the target ids with which each sentence's outputs must begin; they count in the score
-    like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains the
-    end symbol; probabilities are then normalized over the shortlist. The tensor that `model.step` returns is
+    like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains
+    the end symbol; probabilities are then normalized over the shortlist. `terms` are what each sentence's outputs must
+    contain (see `headwise.decoding.terms.placing`), not when sampling. The tensor that `model.step` returns is
     overwritten. `trace` records the beam tree. `given_up` is asked before every step whether sentence i is no longer
     wanted; such a sentence leaves the batch and may have no hypotheses.
 
@@ -61,7 +65,11 @@ def search(
     numbers.
     """
     k = options.rows
-    constraints = Constraints(options, symbols, mask.sum(1), prefixes)
+    constraints = Constraints(options, symbols, mask.sum(1), prefixes, terms)
+    placing = None
+    if terms is not None and any(each is not None for each in terms):
+        assert not options.sample
+        placing = Placing(terms, k, symbols.eos, symbols.continuing)
     live = _Live(len(source), k, options.sample, source.device)
     finished = _Finished(len(source), options, source.device)
     state = model.start(model.encode(source, mask), k, constraints.capacity)
@@ -76,10 +84,14 @@ def search(
         if listed is not None:
             log_probs = log_probs.masked_fill(~listed[live.sentences, None], -torch.inf).log_softmax(-1)
         constraints.apply(log_probs, live.tokens)
+        if placing is not None:
+            placing.restrict(log_probs, step, constraints.limits)
         if random_numbers is not None:
             chosen = _sample(log_probs, live.totals, random_numbers[:, :, step], options, symbols.eos)
         else:
             chosen = _continue(log_probs, live.totals, symbols.eos)
+        if placing is not None:
+            chosen = placing.choose(chosen, log_probs, live.totals, finished.count[live.sentences])
         finished.add(live, chosen, step + 1, symbols.eos)
         if trace is not None:
             trace.record(live.sentences, chosen, step + 1)
@@ -93,6 +105,8 @@ def search(
         if len(unfinished) < len(live.sentences):
             live.keep(unfinished)
             constraints.keep(unfinished)
+            if placing is not None:
+                placing.keep(unfinished)
             state = state.keep(unfinished)
             parents = parents[unfinished]
             random_numbers = random_numbers[unfinished] if random_numbers is not None else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from headwise.characters import check_characters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
 from headwise.decoding.alignment import Link, cross_attention, each_links, word_links
-from headwise.decoding.batching import decode
+from headwise.decoding.batching import decode_sentences
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.ensemble import Ensemble
@@ -30,21 +29,17 @@ from headwise.decoding.forced import score
 from headwise.decoding.loading import ChangeDetector, EngineOptions, open_run, without_probes
 from headwise.decoding.options import SearchOptions, changed_options
 from headwise.decoding.outputs import Output, Translation, join_translations
-from headwise.decoding.sentences import EncodedSentences, with_prefixes
+from headwise.decoding.sentences import EncodedSentences, encode_source, with_prefixes
 from headwise.decoding.shortlist import FILE as SHORTLIST
 from headwise.decoding.shortlist import Shortlist
-from headwise.decoding.splitting import split_text
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
+from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.seen import Novelty, Seen
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
-
-
-class LongLineWarning(UserWarning):
-    """A line is longer than the model's maximum length, and only its beginning was translated."""
 
 
 class Translator:
@@ -56,7 +51,7 @@ class Translator:
         """Use a loaded model or native engine; `engine` describes it in a phrase."""
         decoding = decoding or DecodingConfig()
         self.subwords = subwords
-        self.symbols = dataclasses.replace(SYMBOLS, given=subwords.given)
+        self.symbols = dataclasses.replace(SYMBOLS, given=subwords.given, continuing=subwords.continuing())
         self.batch_tokens = decoding.batch_tokens
         self.options = SearchOptions(
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
@@ -108,7 +103,7 @@ class Translator:
             translator.engine += f", shortlist ({translator.shortlist})"
         if language is not None:
             translator.subwords = first.subwords.with_language(language)
-            translator.symbols = dataclasses.replace(SYMBOLS, given=translator.subwords.given)
+            translator.symbols = dataclasses.replace(translator.symbols, given=translator.subwords.given)
         return translator
 
     @property
@@ -158,6 +153,7 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         prefixes: Sequence[str] | None = None,
+        glossary: Glossary | None = None,
         split: bool = False,
         alignments: bool = False,
         first_line: int = 1,
@@ -170,19 +166,19 @@ class Translator:
         inside a sentence or a translation is replaced by a space. A sentence longer than the model's maximum length is
         truncated, with a `LongLineWarning` that has its line number (`first_line` for the first sentence), or with
         `split` translated in parts, whose log-probabilities are summed. `alignments` adds word alignments (see
-        `align`).
+        `align`). For each term of `glossary` in a sentence, one of its translations is placed, or there is a warning.
 
-        Raises `ConfigError` for an option that is unknown or out of range.
+        Raises `ConfigError` for an option that is unknown or out of range, and for a glossary with sampling.
         """
         options = self.options_with(options, **changes)
-        encoded = self.encode(texts, options, prefixes=prefixes, split=split, first_line=first_line)
-        hypotheses = decode(
+        encoded = self.encode(
+            texts, options, prefixes=prefixes, glossary=glossary, split=split, first_line=first_line
+        )
+        hypotheses = decode_sentences(
             self.search_model,
-            encoded.sources,
-            encoded.options,
+            encoded,
             self.symbols,
             batch_tokens=self.batch_tokens,
-            prefixes=encoded.prefixes,
             shortlist=self.shortlist,
         )
         unknown_words = (self.novelty.words(text, "source") for text in texts)
@@ -198,10 +194,16 @@ class Translator:
         options: SearchOptions,
         *,
         prefixes: Sequence[str] | None = None,
+        glossary: Glossary | None = None,
+        glossary_texts: Sequence[str] | None = None,
         split: bool = False,
         first_line: int = 1,
     ) -> EncodedSentences:
-        """Return sentences in the form in which a search takes them; arguments and errors as for `translate`."""
+        """Return sentences in the form in which a search takes them; arguments and errors as for `translate`.
+
+        `glossary_texts` are the texts in which the glossary's terms are looked up, by default the sentences; in the
+        parts of a split sentence, others have none.
+        """
         if isinstance(texts, str):
             raise ConfigError("translate: expected a list of sentences, found one string")
         if prefixes is not None and len(prefixes) != len(texts):
@@ -209,12 +211,22 @@ class Translator:
                 f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
             )
         options = self._within_model(options)
+        if glossary is not None and options.sample:
+            raise ConfigError("glossary: expected beam search with it, found sampling")
+        longest = self._loaded_model.max_length - 1
         encoded = [
-            self._encode_source(text, number, split) for number, text in enumerate(texts, start=first_line)
+            encode_source(self.subwords, text, longest, number, split)
+            for number, text in enumerate(texts, start=first_line)
         ]
-        prefix_ids = None if prefixes is None else self._encode_prefixes(prefixes, encoded, first_line)
-        sources = [ids for parts in encoded for ids in parts]
-        return EncodedSentences(texts, [len(parts) for parts in encoded], sources, prefix_ids, options)
+        part_ids = [parts for _, parts in encoded]
+        prefix_ids = None if prefixes is None else self._encode_prefixes(prefixes, part_ids, first_line)
+        sources = [ids for parts in part_ids for ids in parts]
+        result = EncodedSentences(texts, [len(parts) for parts in part_ids], sources, prefix_ids, options)
+        if glossary is None:
+            return result
+        parts = [texts for texts, _ in encoded]
+        rooms = [longest - len(prefix) for prefix in prefix_ids or [self.symbols.given[:1]] * len(sources)]
+        return result.with_glossary(glossary, glossary_texts or texts, parts, self.subwords, rooms)
 
     def translations(
         self,
@@ -236,8 +248,8 @@ class Translator:
                 text,
                 encoded.options.alpha,
                 aligned=alignments,
-            )
-            for text, parts in zip(encoded.texts, encoded.parts, strict=True)
+            ).checked(encoded.matches_of(number), lowercase=self.subwords.lowercases)
+            for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
         ]
 
     def translate_lines(
@@ -305,8 +317,9 @@ class Translator:
             raise DataError(
                 f"expected one target for each of the {len(sources)} sources, found {len(targets)}"
             )
+        longest = self._loaded_model.max_length - 1
         source_parts = [
-            self._encode_source(text, line, split=False)
+            encode_source(self.subwords, text, longest, line, split=False)[1]
             for line, text in enumerate(sources, start=first_line)
         ]
         target_ids = []
@@ -322,20 +335,6 @@ class Translator:
                 )
             target_ids.append(ids)
         return [parts[0] if parts else [EOS] for parts in source_parts], target_ids
-
-    def _encode_source(self, text: str, line: int, split: bool) -> list[list[int]]:
-        """Encode a sentence as the source sequences to decode: none if it is empty, several if it is split."""
-        max_subwords = self._loaded_model.max_length - 1
-        text = one_line(check_characters(text, f"line {line}")).strip()
-        ids = self.subwords.encode_source(text)
-        if len(ids) <= max_subwords:
-            return [[*ids, EOS]] if ids else []
-        if split:
-            parts = split_text(text, lambda part: len(self.subwords.encode_source(part)) <= max_subwords)
-            return [[*self.subwords.encode_source(part)[:max_subwords], EOS] for part in parts]
-        message = f"line {line}: {len(ids)} subwords, the model reads the first {max_subwords} of them"
-        warnings.warn(message, LongLineWarning, stacklevel=5)
-        return [[*ids[:max_subwords], EOS]]
 
     def _encode_prefixes(
         self, prefixes: Sequence[str], encoded_sources: Sequence[Sequence[Sequence[int]]], first_line: int
@@ -379,7 +378,8 @@ class Translator:
         aligned = itertools.repeat(None) if links is None else links
         outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
         pieces = tuple(self.subwords.source_pieces(self.subwords.without_language(source[:-1])))
-        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs))
+        notes = tuple(hypothesis.note for hypothesis in hypotheses[:1] if hypothesis.note)
+        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs), (), notes)
 
     def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
         given = self._given(hypothesis.tokens)  # its log-probability is 0

@@ -104,10 +104,11 @@ class Seq2Seq(Projecting):
         """Device of the parameters, on which the ids must be."""
         return next(self.parameters()).device
 
-    def own_search(self, options: object) -> Callable[..., Any] | None:
+    def own_search(self, options: object, *, terms: bool = False) -> Callable[..., Any] | None:
         """Return an engine's own batched search, which replaces the step-by-step search; None if there is none.
 
-        `options` are `headwise.decoding.options.SearchOptions`; the engine may not support all of them.
+        `options` are `headwise.decoding.options.SearchOptions`; the engine may not support all of them. `terms` is
+        whether some sentences have terms that it must place, which are its argument `terms` then.
         """
         return None
 

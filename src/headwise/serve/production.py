@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from headwise.config.languages import parse_languages
 from headwise.errors import ConfigError
-from headwise.serve.protocols import deepl, documentation, libretranslate, own
+from headwise.serve.protocols import deepl, documentation, glossaries, libretranslate, own
 from headwise.serve.protocols.access import Access
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.keys import KeyStore
@@ -21,6 +21,7 @@ from headwise.serve.protocols.observation import Log, Metrics
 from headwise.serve.protocols.observation import routes as operation_routes
 from headwise.serve.runs import Run
 from headwise.serve.translation.detection import preload
+from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.service import Service
@@ -39,6 +40,7 @@ class Production:
         keys: the API keys; None lets everybody in.
         origins: foreign pages (`https://example.org`) that may use the protocols, but not the page's interface.
         log: what writes a line for each request; None writes none.
+        glossaries: the kept glossaries; None keeps none.
     """
 
     service: Service
@@ -47,10 +49,11 @@ class Production:
     keys: KeyStore | None = None
     origins: Sequence[str] = ()
     log: Log | None = None
+    glossaries: GlossaryStore | None = None
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.service)
-        self.context = Context(self.service, Access(self.keys))
+        self.context = Context(self.service, Access(self.keys), self.glossaries)
 
     @property
     def limits(self) -> ServiceLimits:
@@ -73,6 +76,7 @@ class Production:
         return [
             libretranslate.routes(self.context),
             deepl.routes(self.context),
+            glossaries.routes(self.context),
             own.routes(self.context),
             operation_routes(self.service, self.metrics),
             documentation.routes(app),
@@ -90,6 +94,8 @@ class Production:
         await self.service.close()
         if self.keys is not None:
             self.keys.close()
+        if self.glossaries is not None:
+            self.glossaries.close()
 
 
 def given_languages(options: Sequence[str], runs: Mapping[str, Run]) -> Languages:
@@ -136,10 +142,13 @@ def open_production(
     keys: KeyStore | None = None,
     origins: Sequence[str] = (),
     log: Log | None = None,
+    glossaries: GlossaryStore | None = None,
+    guard: bool = False,
 ) -> Production:
     """Return the service for the runs; raises `ConfigError` as `given_languages`."""
     given = given_languages(languages, runs)
     models = [model for run in runs.values() if (model := find_model(run, given, say)) is not None]
     if models:
         threading.Thread(target=preload, name="language detection", daemon=True).start()
-    return Production(Service(Models(models), limits), given, say, keys, origins, log)
+    service = Service(Models(models), limits, guard=guard)
+    return Production(service, given, say, keys, origins, log, glossaries)

@@ -225,21 +225,42 @@ def job(engine: NativeTransformer, **changes: Any) -> None:
         "limits": np.array([6, 5], np.int32),
         "listed": np.array([3, 8, 9, 3, 7], np.int32),
         "lists": np.array([0, 3, 5], np.int64),
+        # The automaton of the forms 5 6 and 7.
+        "edge_offsets": np.array([0, 2, 4, 6, 8], np.int32),
+        "edge_tokens": np.array([5, 7, 6, 7, 5, 7, 5, 7], np.int32),
+        "edge_nodes": np.array([1, 3, 2, 3, 1, 3, 1, 3], np.int32),
+        "end_offsets": np.array([0, 0, 0, 1, 2], np.int32),
+        "ended": np.array([0, 1], np.int32),
+        "distances": np.array([2, 1, 1, 1, 2, 1, 2, 1], np.int32),
+        "masks": np.array([1, 2], np.uint64),
     }
     arrays |= {name: np.array(v, arrays[name].dtype) for name, v in changes.items() if name in arrays}
-    numbers = {"tokens": 5, "count": 2, "listed_count": 5}
+    numbers = {"tokens": 5, "count": 2, "listed_count": 5, "nodes": 4, "terms": 2, "edges": 8, "ends": 2}
+    numbers |= {"continuing": SIZE}
     numbers |= {name: value for name, value in changes.items() if name in numbers}
     options = changes.get("options", search_options(4, 1, 0, 0.6, 1.0))
     symbols = changes.get("symbols", native.Symbols(2, 3))
     place = {name: array.ctypes.data for name, array in arrays.items()}
+    sizes = [numbers[name] for name in ("nodes", "terms", "edges", "ends")]
+    names = [name for name, *_ in native.TermArrays._fields_[4:]]
+    terms = (native.TermArrays * 2)(native.TermArrays(*sizes, *(place[name] for name in names)))
     handle = ctypes.c_void_p()
     try:
-        engine.library.call("job_new", engine.handle, symbols, ctypes.byref(handle))
+        continuing = (bytes(SIZE), numbers["continuing"])
+        engine.library.call("job_new", engine.handle, symbols, *continuing, ctypes.byref(handle))
         first = ctypes.c_int64()
         engine.library.call(
             "job_add",
             *(handle, place["ids"], numbers["tokens"], place["offsets"], place["limits"], numbers["count"]),
-            *(options, place["listed"], numbers["listed_count"], place["lists"], 0, ctypes.byref(first)),
+            *(
+                options,
+                place["listed"],
+                numbers["listed_count"],
+                place["lists"],
+                terms,
+                0,
+                ctypes.byref(first),
+            ),
         )
     finally:
         engine.library.value("job_free", ctypes.byref(handle))
@@ -298,6 +319,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"symbols": native.Symbols(2, 3, 4, 1), "limits": [6, 1]},
         "expected a longest output of at least 1 after what is given",
     ),
+    "nodes of terms": ({"nodes": 1025}, "expected nodes of terms from 1 to 1024, found 1025"),
+    "terms": ({"terms": 65}, "expected terms from 1 to 64, found 65"),
+    "edges of terms": ({"edges": -1}, "expected edges of terms from 0 to"),
+    "edges' end": ({"edges": 9}, "expected 9 as the last offset, found 8"),
+    "edges' order": ({"edge_offsets": [0, 9, 4, 6, 8]}, "expected offsets in order"),
+    "ends of terms": ({"end_offsets": [0, 0, 0, 1, 3]}, "expected 2 as the last offset, found 3"),
+    "token of a term": (
+        {"edge_tokens": [5, 20, 6, 7, 5, 7, 5, 7]},
+        "a token of a term from 0 to 19, found 20",
+    ),
+    "tokens out of order": ({"edge_tokens": [7, 5, 6, 7, 5, 7, 5, 7]}, "expected tokens of terms in order"),
+    "end in a term": ({"edge_tokens": [3, 5, 6, 7, 5, 7, 5, 7]}, "expected terms without the end symbol"),
+    "node of terms": ({"edge_nodes": [1, 4, 2, 3, 1, 3, 1, 3]}, "a node of terms from 0 to 3, found 4"),
+    "ended term": ({"ended": [0, 2]}, "expected a term from 0 to 1, found 2"),
+    "distance": ({"distances": [2, 1, 0, 1, 2, 1, 2, 1]}, "a distance of a term from 1 to 1024, found 0"),
+    "bits": ({"masks": [1, 0]}, "expected a bit for every term"),
+    "room for the terms": ({"limits": [3, 5]}, "expected a longest output with room for the terms"),
+    "continuing": ({"continuing": 19}, "expected 20 bytes about the target tokens, found 19"),
 }
 
 

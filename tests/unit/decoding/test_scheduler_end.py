@@ -217,7 +217,7 @@ class Broken:
     def __init__(self) -> None:
         self.begun, self.freed = threading.Event(), threading.Event()
 
-    def add(self, *_: object, client: int = 0) -> int:
+    def add(self, *_: object, client: int = 0, **__: object) -> int:
         self.begun.set()
         return 0
 

@@ -15,8 +15,9 @@ from headwise.decoding.alignment import cross_attention, word_links, word_number
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import length_penalty
 from headwise.decoding.outputs import Translation
+from headwise.decoding.sentences import LongLineWarning
 from headwise.decoding.splitting import join_texts, split_text
-from headwise.decoding.translator import LongLineWarning, Translator
+from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 from translator_run import ENGLISH, GERMAN, make_run

@@ -117,7 +117,7 @@ def test_a_form_as_in_its_documentation(
     ("options", "sentence"),
     [
         ({"tag_handling": "html"}, "tag_handling: expected none"),
-        ({"glossary": "7"}, "glossary_id: expected none"),
+        ({"glossary": "7"}, "glossary: this server keeps no glossaries"),
         ({"formality": "more"}, "formality: expected default, prefer_more or prefer_less, found more"),
         ({"target_lang": "JA"}, "target: expected one of de, en, found 'JA'"),
     ],

@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
 from translation_server import make_pair, translating
 
@@ -33,7 +34,8 @@ CHECKS = [
 @pytest.fixture(scope="module")
 def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
     folder = tmp_path_factory.mktemp("runs")
-    with translating([make_pair(folder, "en", "de")], ServiceLimits(characters=2_000, items=5)) as address:
+    limits, store = ServiceLimits(characters=2_000, items=5), GlossaryStore(folder / "glossaries.db")
+    with translating([make_pair(folder, "en", "de")], limits, glossaries=store) as address:
         yield schemathesis.openapi.from_url(f"{address}/openapi.json")
 
 

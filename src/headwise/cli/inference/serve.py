@@ -56,6 +56,15 @@ def command(
     api_keys: Annotated[
         Path | None, typer.Option("--api-keys", help="Ask clients for a key of `headwise keys`.")
     ] = None,
+    glossaries: Annotated[
+        Path | None, typer.Option(help="Keep clients' glossaries in this SQLite file, made if there is none.")
+    ] = None,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            help="Search again for outputs that repeat themselves or are far longer than their input."
+        ),
+    ] = True,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(help="Let this site's pages translate, as in https://lab.example; repeatable."),
@@ -95,6 +104,7 @@ def command(
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
     from headwise.serve.runs import open_runs
+    from headwise.serve.translation.glossaries import GlossaryStore
 
     def say(address: str) -> None:
         typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
@@ -136,5 +146,7 @@ def command(
         keys=None if api_keys is None else KeyStore(api_keys),
         origins=[checked_origin(origin) for origin in allow_origin or []],
         log=log_line if log else None,
+        glossaries=None if glossaries is None else GlossaryStore(glossaries),
+        guard=guard,
     )
     serve(opened, host, port, say, corpus, allow_host or [], production)

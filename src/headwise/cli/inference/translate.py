@@ -18,6 +18,7 @@ from headwise.cli.arguments import (
     TargetLanguage,
     searchable,
 )
+from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
@@ -59,6 +60,13 @@ def command(
     no_repeat_ngram: Annotated[
         int, typer.Option(callback=searchable, help="No n-gram of this size twice; 0: no limit.")
     ] = 0,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard",
+            help="Search again for outputs that repeat themselves or are far longer than their input.",
+        ),
+    ] = False,
     patience: Annotated[
         float,
         typer.Option(
@@ -96,6 +104,15 @@ def command(
     prefix_file: Annotated[
         Path | None, typer.Option(help="A file whose lines begin the translations, one for each line.")
     ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of terms whose translations must be in the output: source, tab, translation in each line."
+        ),
+    ] = None,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", help="Find the glossary's source terms in any case.")
+    ] = False,
     split: Annotated[
         bool,
         typer.Option(
@@ -154,15 +171,17 @@ def command(
     Example: headwise translate runs/de test.en -o test.de --beam 5
     """
     from headwise.cli.lines import json_line, line_writer, read_lines, watched
-    from headwise.cli.unknown import UnknownWords
+    from headwise.cli.unknown import Notes, UnknownWords
     from headwise.decoding.translator import Translator
     from headwise.nn.device import use_threads
+    from headwise.text.reading.glossary import read_glossary
 
     overrides = {
         "n_best": n_best,
         "min_length": min_length,
         "max_length": max_length,
         "no_repeat_ngram": no_repeat_ngram,
+        "guard": guard,
         "patience": patience,
         "allow_unknown": allow_unknown,
         "sample": sample,
@@ -172,6 +191,9 @@ def command(
         "seed": seed,
     }
     overrides |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    if ignore_case and glossary is None:
+        raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
+    terms = None if glossary is None else read_glossary(glossary, ignore_case=ignore_case)
     use_threads(threads)
     translator = Translator.load(
         [run, *(also or [])],
@@ -194,13 +216,16 @@ def command(
         translator.options_with(**overrides),
         chunk=1 if interactive else chunk,
         prefixes=None if prefix_file is None else read_lines(prefix_file),
+        glossary=terms,
         split=split,
         alignments=alignments,
     )
     unknown, number = UnknownWords(translator.novelty.seen is not None), 0
-    with line_writer(out, file, prefix_file) as write:
+    notes = Notes()
+    with line_writer(out, file, prefix_file, glossary) as write:
         for number, translation in enumerate(translations, start=1):
             unknown.add(number, translation.unknown)
+            notes.add(number, translation.warnings)
             if jsonl:
                 write(json_line(_record(number, translation)))
                 continue
@@ -211,6 +236,7 @@ def command(
                 columns += [output.pharaoh] if alignments else []
                 write("\t".join(columns))
     unknown.warn(number)
+    notes.warn()
 
 
 def _record(number: int, translation: Translation) -> dict[str, Any]:
@@ -232,6 +258,7 @@ def _record(number: int, translation: Translation) -> dict[str, Any]:
         "source": translation.source,
         "source_pieces": translation.source_pieces,
         "unknown": translation.unknown,
+        "warnings": translation.warnings,
         "text": translation.text,
         "outputs": outputs,
     }

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from headwise.decoding.options import SearchOptions
+from headwise.decoding.terms.automaton import Terms
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Symbols:
     """Ids of the special symbols; an output contains none of them, except the unknown word where allowed.
 
     `given` are language codes of the target. An output begins with the first of them unless its prefix begins with
-    another. The probability of that token is 1, because the language is given.
+    another. The probability of that token is 1, because the language is given. `continuing` has a byte for each target
+    token, 1 for one that continues a word (see `Subwords.continuing`); empty where no terms are placed.
     """
 
     pad: int
@@ -30,6 +32,7 @@ class Symbols:
     bos: int
     eos: int
     given: tuple[int, ...] = ()
+    continuing: bytes = b""
 
 
 class Constraints:
@@ -41,8 +44,12 @@ class Constraints:
         symbols: Symbols,
         source_lengths: Tensor,
         prefixes: Sequence[Sequence[int]] | None = None,
+        terms: Sequence[Terms | None] | None = None,
     ) -> None:
-        """`source_lengths` (n,) count the end symbol; `prefixes` are one list of target ids for each sentence."""
+        """`source_lengths` (n,) count the end symbol; `prefixes` are one list of target ids for each sentence.
+
+        The limits leave room for the prefixes and `terms`.
+        """
         device = source_lengths.device
         limits = torch.tensor(list(map(options.limit, source_lengths.tolist())), device=device)
         self.prefixes = torch.empty(len(limits), 0, dtype=torch.long, device=device)
@@ -52,7 +59,10 @@ class Constraints:
             longest = max(map(len, prefixes), default=0)
             padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
             self.prefixes = torch.tensor(padded, dtype=torch.long, device=device).view(len(limits), longest)
-            limits = torch.maximum(limits, (self.prefixes >= 0).sum(1) + 1)
+        needed = (self.prefixes >= 0).sum(1) + 1
+        if terms is not None:
+            needed += torch.tensor([0 if each is None else each.length for each in terms], device=device)
+        limits = torch.maximum(limits, needed)
         self.limits = limits
         self.capacity = int(limits.max())  # largest number of decoding steps
         self._shortest = int(limits.min())

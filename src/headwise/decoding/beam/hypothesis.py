@@ -17,12 +17,14 @@ class Hypothesis:
         log_probability: log P(tokens, end symbol | source), natural logarithm.
         score: log_probability / length penalty; the beam search returns the highest.
         token_log_probabilities: one for each token and one for the end symbol; they sum to `log_probability`.
+        note: a sentence about how it was found; empty where there is nothing to say.
     """
 
     tokens: tuple[int, ...]
     log_probability: float
     score: float
     token_log_probabilities: tuple[float, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -108,10 +108,12 @@ class CTranslate2Engine(Seq2Seq):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:  # noqa: D102
         _refuse("search step by step")
 
-    def own_search(self, options: object) -> Callable[..., list[list[Hypothesis]]]:
-        """Return `search`; raises `ConfigError` for options that it doesn't support."""
+    def own_search(self, options: object, *, terms: bool = False) -> Callable[..., list[list[Hypothesis]]]:
+        """Return `search`; raises `ConfigError` for options that it doesn't support, and for terms."""
         assert isinstance(options, SearchOptions)
-        for name, needed in (("sample", False), ("no_repeat_ngram", 0)):
+        if terms:
+            _refuse("glossaries")
+        for name, needed in (("sample", False), ("no_repeat_ngram", 0), ("guard", False)):
             if getattr(options, name) != needed:
                 _refuse(f"{name} here")
         if math.isinf(options.patience):

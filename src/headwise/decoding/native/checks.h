@@ -54,7 +54,8 @@ inline void expect_lengths(const int32_t* lengths, int32_t count, int64_t total,
 }
 
 // Check offsets (count + 1) of `count` rows in an array of `total` elements: ascending, from 0 to `total`.
-inline void expect_offsets(const int64_t* offsets, int32_t count, int64_t total) {
+template <class Offset>
+void expect_offsets(const Offset* offsets, int32_t count, int64_t total) {
     expect(offsets, "expected offsets, found none");
     expect_equal(offsets[0], 0, "as the first offset");
     for (int32_t s = 0; s < count; ++s) expect(offsets[s] <= offsets[s + 1], "expected offsets in order");

@@ -39,9 +39,11 @@ class Job {
   public:
     const Engine* const engine;
     const Symbols symbols;
+    const Continuing continuing;
     std::atomic<bool> stopped{false};  // checked at every step; set by the caller or a failed thread
 
-    Job(const Engine* engine, const Symbols& symbols) : engine(engine), symbols(symbols), workers_(mutex_, news_) {}
+    Job(const Engine* engine, const Symbols& symbols, Continuing continuing)
+        : engine(engine), symbols(symbols), continuing(std::move(continuing)), workers_(mutex_, news_) {}
     ~Job() { stop(); }
 
     // Append checked sentences of one client; returns the number of the first, which the others follow.

@@ -23,6 +23,7 @@ from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.native import library as native
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import damaged_model_error
+from headwise.decoding.terms.automaton import Terms
 
 _MAX_OUTPUT = 2**31 - 1  # maximum output length in tokens, far above any real output
 _WAIT_MILLISECONDS = 50  # milliseconds until a Ctrl-C is handled, at most
@@ -82,7 +83,11 @@ class SearchJob:
         self._handle = ctypes.c_void_p()
         given = symbols.given[0] if symbols.given else 0
         native_symbols = native.Symbols(symbols.bos, symbols.eos, given, len(symbols.given[:1]))
-        self._library.call("job_new", engine.handle, native_symbols, ctypes.byref(self._handle))
+        self._library.call(
+            "job_new",
+            *(engine.handle, native_symbols, symbols.continuing, len(symbols.continuing)),
+            ctypes.byref(self._handle),
+        )
 
     def __enter__(self) -> SearchJob:
         return self
@@ -105,14 +110,20 @@ class SearchJob:
         options: SearchOptions,
         lists: Sequence[NDArray[np.int32]] | None = None,
         *,
+        terms: Sequence[Terms | None] | None = None,
         client: int = 0,
     ) -> int:
-        """Add sources, copied to the library, with the shortlist of each; returns the number of the first.
+        """Add sources, copied to the library, with the shortlist and terms of each; returns the number of the first.
 
         `client` is the 64-bit number of the client whose turn they wait for.
         """
-        least = 1 + len(self._symbols.given[:1])
-        limits = [min(max(options.limit(len(source)), least), _MAX_OUTPUT) for source in sources]
+        given = len(self._symbols.given[:1])
+        lengths = [0 if each is None else each.length for each in terms or [None] * len(sources)]
+        limits = [
+            min(max(options.limit(len(source)), 1 + given + length), _MAX_OUTPUT)
+            for source, length in zip(sources, lengths, strict=True)
+        ]
+        term_arrays = None if terms is None else (native.TermArrays * len(terms))(*map(_term_arrays, terms))
         if not self._engine.config.source_end:
             sources = [source[:-1] or source for source in sources]
         offsets, most = _offsets(sources), np.asarray(limits, dtype=np.int32)
@@ -126,6 +137,7 @@ class SearchJob:
             self._native_options(options),
             *(list_ids.ctypes.data, len(list_ids)),
             None if list_offsets is None else list_offsets.ctypes.data,
+            None if term_arrays is None else ctypes.addressof(term_arrays),
             *(client, ctypes.byref(first)),
         )
         self._count = first.value + len(sources)
@@ -213,6 +225,19 @@ class SearchJob:
                 f"expected {self._count} finished sentences, found {len(results)}: the job was stopped"
             )
         return results
+
+
+def _term_arrays(terms: Terms | None) -> native.TermArrays:
+    """Return pointers to the automaton's arrays, which `terms` keeps."""
+    if terms is None:
+        return native.TermArrays()
+    arrays = terms.arrays
+    return native.TermArrays(
+        *(len(arrays.distances), len(arrays.masks), len(arrays.edge_tokens), len(arrays.ends)),
+        *(arrays.edge_offsets.ctypes.data, arrays.edge_tokens.ctypes.data, arrays.edge_nodes.ctypes.data),
+        *(arrays.end_offsets.ctypes.data, arrays.ends.ctypes.data),
+        *(arrays.distances.ctypes.data, arrays.masks.ctypes.data),
+    )
 
 
 def _offsets(sequences: Sequence[Sized]) -> NDArray[np.int64]:

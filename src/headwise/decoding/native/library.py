@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 7  # version of the C interface, as in native.cpp
+VERSION = 8  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -58,6 +58,16 @@ class Symbols(ctypes.Structure):
     _fields_ = tuple((name, c_int32) for name in ("bos", "eos", "given", "given_count"))
 
 
+class TermArrays(ctypes.Structure):
+    """Mirror of `TermArrays` in terms.h."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("nodes", "terms", "edges", "ends")),
+        *((name, c_void_p) for name in ("edge_offsets", "edge_tokens", "edge_nodes", "end_offsets", "ended")),
+        *((name, c_void_p) for name in ("distances", "masks")),
+    )
+
+
 class Progress(ctypes.Structure):
     """Mirror of `Progress` in job.h."""
 
@@ -94,11 +104,11 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
     "reorder": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "keep": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "drop": (None, c_void_p),
-    "job_new": (c_char_p, c_void_p, POINTER(Symbols), POINTER(c_void_p)),
+    "job_new": (c_char_p, c_void_p, POINTER(Symbols), c_char_p, c_int64, POINTER(c_void_p)),
     "job_add": (
         c_char_p,
         *(c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int32),
-        *(POINTER(Options), c_void_p, c_int64, c_void_p),
+        *(POINTER(Options), c_void_p, c_int64, c_void_p, c_void_p),
         *(c_int64, POINTER(c_int64)),
     ),
     "job_start": (c_char_p, c_void_p, c_int32, c_int64, c_int32),

@@ -35,7 +35,7 @@ using namespace headwise;
 extern "C" {
 
 // The version of this interface; it changes with every change of a function below.
-int32_t headwise_version() { return 7; }
+int32_t headwise_version() { return 8; }
 
 // Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -137,21 +137,26 @@ const char* headwise_keep(const Engine* engine, State* state, const int64_t* sen
 
 void headwise_drop(State* state) { delete state; }
 
-// Create an open job, a search that sentences are added to.
-const char* headwise_job_new(const Engine* engine, const Symbols* symbols, Job** job) {
+// Create an open job, a search that sentences are added to. `continuing` tells of each of `size` target tokens whether it
+// continues a word; a size of 0: none does.
+const char* headwise_job_new(const Engine* engine, const Symbols* symbols, const uint8_t* continuing, int64_t size,
+                             Job** job) {
     return guarded([&] {
         expect(symbols && job, "expected symbols and a place for the job, found none");
         symbols->check(ready(engine).shape().target_size);
-        *job = new Job(engine, *symbols);
+        if (size) expect_equal(size, engine->shape().target_size, "bytes about the target tokens");
+        expect(continuing || !size, "expected bytes about the target tokens, found none");
+        *job = new Job(engine, *symbols, Continuing(continuing, continuing + size));
     });
 }
 
 // Add `count` sentences of one client with equal options: `offsets` (count + 1) are those of each source in ids
 // (tokens), `limits` (count) the maximum of |Y|, `lists` (count + 1) the offsets of each shortlist in listed
-// (listed_count); null: all tokens. `first` is set to the number of the first sentence, which the others follow.
+// (listed_count); null: all tokens. `terms` (count) are those of each sentence; null: none. `first` is set to the number of the first sentence, which the others follow.
 const char* headwise_job_add(Job* job, const int32_t* ids, int64_t tokens, const int64_t* offsets,
                              const int32_t* limits, int32_t count, const Options* options, const int32_t* listed,
-                             int64_t listed_count, const int64_t* lists, int64_t client, int64_t* first) {
+                             int64_t listed_count, const int64_t* lists, const TermArrays* terms, int64_t client,
+                             int64_t* first) {
     return guarded([&] {
         expect_within(count, 0, MOST_ROWS, "sentences");
         expect_offsets(offsets, count, tokens);
@@ -170,6 +175,7 @@ const char* headwise_job_add(Job* job, const int32_t* ids, int64_t tokens, const
             sentence.options = *options;
             sentence.has_list = lists;
             if (lists) sentence.list.assign(listed + lists[s], listed + lists[s + 1]);
+            if (terms) sentence.terms.assign(terms[s], job->engine->shape().target_size, job->symbols.eos);
             sentence.check(job->engine->shape(), job->symbols);
         }
         *first = job->add(client, sentences);

@@ -23,6 +23,7 @@ struct Request {
     bool has_list = false;
     int32_t limit = 0;  // maximum of |Y|, the end symbol included
     Options options{};
+    Terms terms;  // that its outputs must contain
     State state = State::waiting;
     std::atomic<bool> cancelled{false};  // a search drops it before its next step
     std::vector<Output> outputs;
@@ -38,6 +39,8 @@ struct Request {
         expect_ids(ids.data(), int64_t(ids.size()), shape.source_size, "a source id");
         expect_within(int64_t(ids.size()), 1, shape.positions ? shape.positions : MOST_ROWS, "tokens of a sentence");
         expect(limit > symbols.given_count, "expected a longest output of at least 1 after what is given");
+        if (!terms.empty())
+            expect(limit > symbols.given_count + terms.length(), "expected a longest output with room for the terms");
         if (!has_list) return;
         expect_ids(list.data(), int64_t(list.size()), shape.target_size, "a listed id");
         expect(std::adjacent_find(list.begin(), list.end(), std::greater_equal<int32_t>()) == list.end(),

@@ -38,11 +38,14 @@ struct Banned {
     bool has(int32_t token) const { return std::find(ids, ids + count, token) != ids + count; }
 };
 
-// What is looked for in one row: so many of the best tokens, the end symbol only where it is allowed.
+// What is looked for in one row: so many of the best tokens, the end symbol only where it is allowed, and the logits of
+// `named` tokens, ascending.
 struct Wanted {
     int count;
     bool may_end;
     const Banned* banned;
+    const int32_t* tokens;
+    int named;
 };
 
 // Running statistics of one row's logits: the best tokens and the log-softmax's sum.
@@ -54,6 +57,7 @@ struct Best {
     int count;
     float end_logit;
     Choice* choices;  // best first; ties by lower token
+    float* named;     // logits of the named tokens; NEVER for one that isn't in the shortlist
 
     float log_total() const { return most + std::log(sum(total)); }
 };
@@ -71,15 +75,23 @@ class Scan {
         tokens_ = tokens;
         end_ = tokens ? int(std::lower_bound(tokens, tokens + vocabulary.outputs(), symbols_.eos) - tokens)
                       : symbols_.eos;
+        columns_ = vocabulary.outputs();
         best_.grow(rows);
-        size_t choices = 0;
+        size_t choices = 0, named = 0;
         for (int row = 0; row < rows; ++row) {
-            best_[row] = Best{NEVER, -FLT_MAX, Floats{}, wanted(first + row), 0, 0, nullptr};
+            best_[row] = Best{NEVER, -FLT_MAX, Floats{}, wanted(first + row), 0, 0, nullptr, nullptr};
             choices += best_[row].wanted.count;
+            named += best_[row].wanted.named;
         }
         choices_.resize(choices);
-        for (int row = 0, place = 0; row < rows; place += best_[row++].wanted.count)
-            best_[row].choices = choices_.data() + place;
+        named_.assign(named, NEVER);
+        choices = named = 0;
+        for (int row = 0; row < rows; ++row) {
+            best_[row].choices = choices_.data() + choices;
+            best_[row].named = named_.data() + named;
+            choices += best_[row].wanted.count;
+            named += best_[row].wanted.named;
+        }
         vocabulary(inputs, first, rows, [&](int row, int column, const Floats* logits) {
             take(best_[row - first], column, logits);
         });
@@ -93,6 +105,7 @@ class Scan {
         for (int v = 0; v < PANEL_VECTORS; ++v) hits |= uint64_t(where_larger(logits[v], threshold)) << (v * LANES);
         if (hits) consider(best, hits, column, logits);
         if (unsigned(end_ - column) < unsigned(PANEL)) best.end_logit = at(logits, end_ - column);
+        if (best.wanted.named) name(best, column, logits);
         Floats total = best.total;
         for (int v = 0; v < PANEL_VECTORS; ++v) total += exponential<P::EXPONENTIAL>(logits[v] - best.most);
         best.total = total;
@@ -123,6 +136,24 @@ class Scan {
         }
     }
 
+    // Keep the logits of the named tokens among these columns.
+    __attribute__((noinline)) void name(Best& best, int column, const Floats* logits) {
+        const int columns = std::min(PANEL, columns_ - column);
+        if (columns <= 0) return;
+        const int32_t least = tokens_ ? tokens_[column] : column;
+        const int32_t most = tokens_ ? tokens_[column + columns - 1] : column + columns - 1;
+        const int32_t *first = best.wanted.tokens, *last = first + best.wanted.named;
+        for (const int32_t* token = std::lower_bound(first, last, least); token != last && *token <= most; ++token) {
+            int place = *token - column;
+            if (tokens_) {
+                const int32_t* found = std::lower_bound(tokens_ + column, tokens_ + column + columns, *token);
+                if (*found != *token) continue;
+                place = int(found - tokens_) - column;
+            }
+            best.named[token - first] = at(logits, place);
+        }
+    }
+
     static void insert(Best& best, Choice choice) {
         const int wanted = best.wanted.count;
         int place = best.count < wanted ? best.count++ : wanted - 1;
@@ -134,8 +165,9 @@ class Scan {
 
     Symbols symbols_;
     const int32_t* tokens_ = nullptr;
-    int end_ = 0;
+    int end_ = 0, columns_ = 0;
     std::vector<Choice> choices_;
+    std::vector<float> named_;
     Buffer<Best> best_;
 };
 

@@ -82,7 +82,7 @@ class Search {
         for (size_t p = begin; p < active_.size(); ++p) {
             Place& place = *active_[p];
             const Request& request = *place.request;
-            place.beam.start(request.limit);
+            place.beam.start(request.limit, request.terms, job_.continuing);
             place.started = false, place.continues = true;
             place.sentence.start(model_.shape.decoder_layers, request.options.beam);
             if (request.has_list)
@@ -125,8 +125,7 @@ class Search {
     const Best* scan(const Place& place, int first, int rows) {
         const auto wanted = [&](int row) {
             const Place& owner = *owners_[row];
-            const Options& options = owner.request->options;
-            return Wanted{2 * options.beam, owner.beam.may_end(options), &options.banned};
+            return owner.beam.wanted(rows_[row].beam, owner.request->options);
         };
         const Request& request = *place.request;
         if (!request.has_list) return scan_(model_.vocabulary, nullptr, work_.inputs, first, rows, wanted);

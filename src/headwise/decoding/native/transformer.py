@@ -18,11 +18,12 @@ from torch import Tensor
 from headwise.config import ModelConfig
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids, check_lists, check_tensor
+from headwise.decoding.ids import check_ids, check_lists, check_tensor, check_terms
 from headwise.decoding.native import library as native
 from headwise.decoding.native.job import SearchJob
 from headwise.decoding.native.packing import ACTIVATIONS, Packing
 from headwise.decoding.options import SearchOptions
+from headwise.decoding.terms.automaton import Terms
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.nn.masks import without_end
 from headwise.nn.positions import position_encoding
@@ -210,23 +211,26 @@ class NativeTransformer(Seq2Seq):
         *,
         sentences: int,
         lists: Sequence[NDArray[np.int32]] | None = None,
+        terms: Sequence[Terms | None] | None = None,
     ) -> list[list[Hypothesis]]:
         """Search every source in native code, `sentences` at once in each of `workers` threads.
 
         The results equal those of `headwise.decoding.search.search`, for the options that `own_search` supports.
         `lists` are shortlists: the target ids that each sentence's outputs may contain, in ascending order and with the
-        end symbol; probabilities are then normalized over these. Sources sorted by length are fastest. Raises
-        `DataError` for ids that aren't in the vocabularies and for invalid shortlists.
+        end symbol; probabilities are then normalized over these. `terms` are those that each sentence's outputs must
+        contain; a shortlist has their tokens. Sources sorted by length are fastest. Raises `DataError` for ids that
+        aren't in the vocabularies and for invalid shortlists and terms.
         """
         assert self.own_search(options)
         check_ids(sources, self.source_size, "source")
         if lists is not None:
             check_lists(lists, len(sources), self.target_size, symbols.eos)
+        check_terms(terms, len(sources), self.target_size, self.max_length - 1, symbols, options)
         # Divide the sentences among the workers, but give none so few that reading the weights dominates.
         sentences = min(sentences, max(_MIN_SENTENCES, math.ceil(len(sources) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))
         with SearchJob(self, symbols) as job:
-            job.add(sources, options, lists)
+            job.add(sources, options, lists, terms=terms)
             job.close()
             job.start(sentences, workers)
             return job.results(options)
@@ -242,7 +246,9 @@ class NativeTransformer(Seq2Seq):
         job.start(_MOST_SENTENCES, max(1, self.workers), batch_tokens)
         return job
 
-    def own_search(self, options: object) -> Callable[..., list[list[Hypothesis]]] | None:
+    def own_search(
+        self, options: object, *, terms: bool = False
+    ) -> Callable[..., list[list[Hypothesis]]] | None:
         """Return `search` where it supports the options; otherwise None, for a step-by-step search in PyTorch."""
         assert isinstance(options, SearchOptions)
         supported = not (options.sample or options.no_repeat_ngram or options.beam > _MAX_BEAM)

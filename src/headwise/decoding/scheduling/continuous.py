@@ -15,6 +15,7 @@ from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.scheduling.load import Load, Meter
 from headwise.decoding.scheduling.request import Request
+from headwise.decoding.terms.automaton import Terms
 
 _WAIT_MILLISECONDS = 60_000  # every event ends the wait earlier
 
@@ -47,9 +48,10 @@ class OpenSearch(Protocol):
         options: SearchOptions,
         lists: Sequence[NDArray[np.int32]] | None = None,
         *,
+        terms: Sequence[Terms | None] | None = None,
         client: int = 0,
     ) -> int:
-        """Add sentences with their shortlists; returns the number of the first."""
+        """Add sentences with their shortlists and terms; returns the number of the first."""
         ...
 
     def cancel(self, number: int) -> None:
@@ -104,8 +106,14 @@ class ContinuousBatching:
             if search is None:
                 search = self._reopen()
                 self._start(search)
-            lists = None if request.allowed is None else [request.allowed]
-            number = search.add([request.source], request.options, lists, client=hash(request.client))
+            lists, terms = None, None
+            if request.terms is not None:
+                terms = [request.terms]
+            if request.allowed is not None:
+                lists = [request.allowed if terms is None else terms[0].added_to(request.allowed)]
+            number = search.add(
+                [request.source], request.options, lists, terms=terms, client=hash(request.client)
+            )
             self._requests[number] = request
             self._meter.begin()
         request.future.add_done_callback(partial(self._cancel, search, number))

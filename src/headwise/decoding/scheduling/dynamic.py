@@ -113,6 +113,7 @@ class DynamicBatching:
                 batch_tokens=self._batch_tokens,
                 prefixes=prefixes or None,
                 lists=lists or None,
+                terms=[request.terms for request in batch],
                 given_up=lambda index: batch[index].future.cancelled(),
             )
         except Exception as error:

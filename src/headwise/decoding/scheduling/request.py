@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.options import SearchOptions
+from headwise.decoding.terms.automaton import Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,7 @@ class Request:
     client: str
     prefix: Sequence[int] | None
     allowed: NDArray[np.int32] | None
+    terms: Terms | None = None
     future: Future[list[Hypothesis]] = field(default_factory=Future)
 
     @property

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from headwise.decoding.batching import BATCH_TOKENS
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids, check_lists
+from headwise.decoding.ids import check_ids, check_lists, check_terms
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.scheduling.continuous import ContinuousBatching
 from headwise.decoding.scheduling.dynamic import DynamicBatching
 from headwise.decoding.scheduling.load import Load
 from headwise.decoding.scheduling.request import Request
+from headwise.decoding.terms.automaton import Terms
 from headwise.models.base import Seq2Seq
 
 
@@ -68,18 +69,20 @@ class Scheduler:
         client: str = "",
         prefix: Sequence[int] | None = None,
         allowed: NDArray[np.int32] | None = None,
+        terms: Terms | None = None,
     ) -> Future[list[Hypothesis]]:
         """Add a sentence; returns the future of its hypotheses, best first.
 
-        `source` are ids that end with the end symbol, `prefix` target ids with which the outputs begin, and `allowed`
-        the target ids that they may contain besides, in ascending order and with the end symbol. Clients share the
+        `source` are ids that end with the end symbol, `prefix` target ids with which the outputs begin, `allowed` the
+        target ids that they may contain besides, in ascending order and with the end symbol, and `terms` what they must
+        contain. Clients share the
         batches equally, and each client's sentences are searched in order.
 
         Cancelling the future removes a waiting sentence. A running one leaves its batch before the next step; only in
         an engine that searches whole batches by itself (CTranslate2) it stays until the batch is finished.
 
-        Raises `DataError` for ids that aren't in the vocabularies and for an invalid shortlist, `ConfigError` for
-        options that the engine doesn't support, and `RuntimeError` where the scheduler is closed. The future raises
+        Raises `DataError` for ids that aren't in the vocabularies and for an invalid shortlist or terms, `ConfigError`
+        for options that the engine doesn't support, and `RuntimeError` where the scheduler is closed. The future raises
         `CheckpointError` where the model's probabilities aren't finite numbers, and `MemoryError`. Its callbacks run in
         the scheduler's thread, before the results of other sentences are handed back.
         """
@@ -87,8 +90,12 @@ class Scheduler:
         check_ids([] if prefix is None else [prefix], self._model.target_size, "prefix", empty=True)
         if allowed is not None:
             check_lists([allowed], 1, self._model.target_size, self._symbols.eos)
-        own_search = self._model.own_search(options) if prefix is None else None
-        request = Request(list(source), options, client, None if prefix is None else list(prefix), allowed)
+        longest = self._model.max_length - 1 - len(prefix or ())
+        check_terms([terms], 1, self._model.target_size, longest, self._symbols, options)
+        own_search = self._model.own_search(options, terms=terms is not None) if prefix is None else None
+        request = Request(
+            list(source), options, client, None if prefix is None else list(prefix), allowed, terms
+        )
         with self._lock:
             if self._closed:
                 raise RuntimeError("the scheduler is closed: it accepts no more sentences")

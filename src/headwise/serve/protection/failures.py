@@ -14,7 +14,7 @@ def failure(path: str, status: int, sentence: str, retry_after: int | None = Non
     line = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:_MOST_MESSAGE]
     )
-    key = "message" if path.startswith("/v2/") else "error"
+    key = "message" if path.startswith(("/v2/", "/v3/")) else "error"
     headers = None if retry_after is None else {"Retry-After": str(retry_after)}
     return JSONResponse(
         {key: line + "…" * (len(sentence) > _MOST_MESSAGE)}, status_code=status, headers=headers

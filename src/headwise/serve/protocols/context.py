@@ -12,9 +12,12 @@ from pydantic import BaseModel
 from headwise.serve.protocols.access import Access, Client
 from headwise.serve.protocols.fields import read_fields, while_connected
 from headwise.serve.translation.documents import Documents
-from headwise.serve.translation.limits import ServiceLimits
+from headwise.serve.translation.glossaries import GlossaryStore
+from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.service import Job, Service, Translated
+from headwise.text.reading.glossary import Glossary
 
+_DEEPL_SCHEME = "deepl-auth-key"
 Fields = TypeVar("Fields", bound=BaseModel)
 T = TypeVar("T")
 
@@ -25,6 +28,7 @@ class Context:
 
     service: Service
     access: Access = field(default_factory=Access)
+    store: GlossaryStore | None = None
 
     def __post_init__(self) -> None:
         self.documents = Documents(self.service)
@@ -33,6 +37,31 @@ class Context:
     def limits(self) -> ServiceLimits:
         """The service's limits."""
         return self.service.limits
+
+    @property
+    def glossaries(self) -> GlossaryStore:
+        """The kept glossaries; raises `ServiceError` (400) where the server keeps none."""
+        if self.store is None:
+            raise ServiceError(
+                400, "glossary: this server keeps no glossaries (headwise serve --glossaries FILE)"
+            )
+        return self.store
+
+    def owner(self, client: Client) -> str:
+        """Return the owner of a client's glossaries: its key, or everybody."""
+        return "" if client.key is None else client.key.name
+
+    def kept_glossary(self, client: Client, identifier: str, job: Job) -> Glossary:
+        """Return a kept glossary for a job's languages; raises `ServiceError` (400, 404)."""
+        if job.source is None and job.model is None:
+            raise ServiceError(400, "glossary: expected the texts' language with it, found none")
+        route = self.service.route_of(job, self.service.source_of(job, "")[0])
+        return self.glossaries.glossary(self.owner(client), identifier, route[0].source, route[-1].target)
+
+    def deepl_client(self, request: Request, field: str | None = None) -> Client:
+        """Return the client of a request in DeepL's protocol, whose key may be a field; raises as `Access.client`."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        return self.access.client(request, key.strip() if scheme.lower() == _DEEPL_SCHEME else field)
 
     async def fields(self, request: Request, model: type[Fields]) -> Fields:
         """Return the fields of a request; raises `ServiceError` (400)."""

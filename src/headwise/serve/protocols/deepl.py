@@ -11,6 +11,7 @@ Fields are in JSON or in a form, `Authorization: DeepL-Auth-Key KEY` has the key
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -31,14 +32,12 @@ from headwise.serve.translation.service import Job
 QUOTA_EXCEEDED = 456  # DeepL's status
 MOST_TEXTS = 50
 UNLIMITED = 10**12  # characters a month, as DeepL reports them for contracts without a limit
-_SCHEME = "deepl-auth-key"
 _MODES: dict[str, Mode] = {"0": "none", "1": "all", "nonewlines": "punctuation"}
 _FORMS = ("application/json", "application/x-www-form-urlencoded")
 # Fields that change a translation in ways that no run has learned.
 _REFUSED = {
     "tag_handling": "this server translates text without markup only",
-    "glossary_id": "this server has no glossaries",
-    "glossary_ids": "this server has no glossaries",
+    "glossary_ids": "this server uses one glossary at a time, that of glossary_id",
     "style_id": "this server has no style rules",
     "custom_instructions": "this server's models follow no instructions",
     "translation_memory_id": "this server has no translation memories",
@@ -177,6 +176,8 @@ def routes(context: Context) -> APIRouter:
         fields.check()
         mode = _MODES[fields.split_sentences]
         job = Job(fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name)
+        if fields.glossary_id is not None:
+            job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         found = await context.translate(request, client, job, exceeded=QUOTA_EXCEEDED)
         translations: list[dict[str, Any]] = []
         for text, one in zip(fields.text, found, strict=True):
@@ -227,6 +228,8 @@ def routes(context: Context) -> APIRouter:
             raise ServiceError(400, "output_format: expected the format of the file, found another")
         text = context.documents.read(name, content)
         job = Job([text], fields.target_lang, fields.source_lang, client=client.name)
+        if fields.glossary_id is not None:
+            job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)
         context.charge(request, client, [text], exceeded=QUOTA_EXCEEDED)
         identifier, document = context.documents.start(name, text, job)
@@ -270,8 +273,7 @@ def routes(context: Context) -> APIRouter:
 
 def _client(context: Context, request: Request, fields: _Fields) -> Client:
     """Return the client of a request; raises `ServiceError` (403, 429)."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return context.access.client(request, key.strip() if scheme.lower() == _SCHEME else fields.auth_key)
+    return context.deepl_client(request, fields.auth_key)
 
 
 def _code(code: str) -> str:

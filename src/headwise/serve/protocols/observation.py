@@ -16,7 +16,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from starlette.datastructures import MutableHeaders
@@ -73,8 +73,17 @@ class _Schedulers(Collector):
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return the gauges."""
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauges, and the counter of second searches."""
+        again = CounterMetricFamily(
+            "headwise_sentences_searched_again",
+            "Sentences whose output repeated itself or ran on: mended by the second search, or kept.",
+            labels=["model", "outcome"],
+        )
+        for model in self._service.models.all:
+            for outcome in ("mended", "kept"):
+                again.add_metric([model.name, outcome], model.searched_again[outcome])
+        yield again
         accepted = GaugeMetricFamily("headwise_sentences_accepted", "Sentences accepted and not finished.")
         accepted.add_metric([], self._service.accepted)
         yield accepted
@@ -99,7 +108,7 @@ class _Schedulers(Collector):
 def protocol(route: str) -> str:
     """Return the name of the protocol that a route belongs to."""
     first = route.split("/")[1] if "/" in route else ""
-    named = {"v1": "headwise", "v2": "deepl", "api": "page"}
+    named = {"v1": "headwise", "v2": "deepl", "v3": "deepl", "api": "page"}
     libre = (
         "translate",
         "translate_file",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -20,16 +21,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from headwise.decoding.outputs import Output, Translation
-from headwise.errors import HeadwiseError
+from headwise.errors import DataError, HeadwiseError
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import error_answers
 from headwise.serve.requests import MOST_BEAM
+from headwise.serve.translation.glossaries import MOST_NAME
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Event, Job, Translated
+from headwise.text.reading.glossary import Entry, Glossary
 
+MOST_INLINE = 1_000  # entries of a request's own glossary
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
 Name = Annotated[str, Field(max_length=200, description="A model's name, in place of the languages.")]
 
@@ -50,14 +54,52 @@ class _Request(BaseModel):
         return self.target or ""
 
 
+class EntryFields(BaseModel):
+    """A term and its translations, of which any one will do."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(examples=["beach"])
+    targets: list[str] = Field(examples=[["Strand", "Strände"]])
+
+
+class GlossaryFields(BaseModel):
+    """A glossary of the request's own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    entries: list[EntryFields] = Field(max_length=MOST_INLINE)
+    ignore_case: bool = Field(False, description="Find the terms in any case.")
+
+    def read(self) -> Glossary:
+        """Return the glossary; raises `ServiceError` (400)."""
+        try:
+            entries = [
+                Entry(each.source.strip(), tuple(map(str.strip, each.targets))) for each in self.entries
+            ]
+            return Glossary(entries, ignore_case=self.ignore_case)
+        except DataError as error:
+            raise ServiceError(400, str(error)) from None
+
+
 class _Search(_Request):
     beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] | None = Field(None, description="By default the run's.")
     alpha: Annotated[float, Field(ge=0, le=5)] | None = Field(None, description="By default the run's.")
+    guard: bool | None = Field(
+        None,
+        description="Search again for outputs that repeat themselves or run on; by default the server's.",
+    )
     split: Mode = Field("all", description="Where sentences end: at line ends and punctuation, or not.")
+
+    glossary: GlossaryFields | Annotated[str, Field(max_length=MOST_NAME)] | None = Field(
+        None, description="Terms and their translations, or the id or name of a kept glossary."
+    )
 
     def options(self) -> dict[str, Any]:
         """Return the search options that differ from the run's."""
-        return {name: value for name in ("beam", "alpha") if (value := getattr(self, name)) is not None}
+        return {
+            name: value for name in ("beam", "alpha", "guard") if (value := getattr(self, name)) is not None
+        }
 
 
 class TranslateRequest(_Search):
@@ -111,6 +153,7 @@ class TranslationAnswer(BaseModel):
     confidence: float | None
     models: list[str]
     pivot: str | None
+    warnings: list[str]
     sentences: list[SentenceAnswer] | None = None
 
 
@@ -144,7 +187,7 @@ class ModelsAnswer(BaseModel):
 
 def routes(context: Context) -> APIRouter:
     """Return a router with Headwise's own endpoints."""
-    answers = error_answers("error", 422)
+    answers = error_answers("error", 404, 422)
     router = APIRouter(prefix="/v1", route_class=CheckedRoute, tags=["Headwise"], responses=answers)
     service = context.service
 
@@ -163,6 +206,7 @@ def routes(context: Context) -> APIRouter:
             body.alignments,
             client.name,
         )
+        job = _with_glossary(context, client, job, body)
         if body.prefixes is not None:
             if len(body.prefixes) != len(body.texts):
                 raise ServiceError(
@@ -192,6 +236,7 @@ def routes(context: Context) -> APIRouter:
             client=client.name,
         )
         context.check_languages(job)
+        job = _with_glossary(context, client, job, body)
         context.charge(request, client, [body.text])
         events = service.stream(job)
         first = await context.while_connected(request, _first(events))  # so that a refusal has its status
@@ -247,6 +292,15 @@ def _client(context: Context, request: Request) -> Client:
     return context.access.client(request, bearer or request.headers.get("x-api-key"))
 
 
+def _with_glossary(context: Context, client: Client, job: Job, body: _Search) -> Job:
+    """Return the job with the request's glossary; raises `ServiceError` (400, 404)."""
+    if body.glossary is None:
+        return job
+    if isinstance(body.glossary, str):
+        return replace(job, glossary=context.kept_glossary(client, body.glossary, job))
+    return replace(job, glossary=body.glossary.read())
+
+
 async def _first(events: AsyncIterator[Event]) -> Event:
     return await anext(events)
 
@@ -274,6 +328,7 @@ def _translation(found: Translated, details: bool) -> dict[str, Any]:
         "confidence": None if found.detected is None else found.detected.confidence,
         "models": [model.name for model in found.models],
         "pivot": found.pivot,
+        "warnings": found.warnings,
     }
     if details:
         answer["sentences"] = [_sentence(sentence) for sentence in found.sentences]

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterable
 
 from headwise.decoding.scheduling.scheduler import Scheduler
@@ -29,6 +30,9 @@ class Model:
             translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens
         )
         self.reading = asyncio.Lock()
+        self.searched_again: Counter[str] = (
+            Counter()
+        )  # sentences with the guard's second search, by its outcome
 
     @functools.cached_property
     def reader(self) -> Translator:

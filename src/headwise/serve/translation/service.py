@@ -12,8 +12,7 @@ import asyncio
 import math
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,17 +20,15 @@ from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Output, Translation
-from headwise.decoding.sentences import EncodedSentences
 from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.searching import Search, away, translate
 from headwise.serve.translation.segments import Mode, Segments, segment
+from headwise.text.reading.glossary import Glossary
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
-_SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
 T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]  # its kind and its data
 
@@ -50,6 +47,7 @@ class Job:
         prefixes: for each text the text with which its translation begins.
         alignments: whether the outputs have word alignments.
         client: whose request it is: clients share the scheduler fairly.
+        glossary: terms whose translations must be in the texts' translations.
     """
 
     texts: list[str]
@@ -61,6 +59,7 @@ class Job:
     prefixes: list[str] | None = None
     alignments: bool = False
     client: str = ""
+    glossary: Glossary | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,11 @@ class Translated:
     sentences: list[Translation]
 
     @property
+    def warnings(self) -> list[str]:
+        """Sentences about what the translation lacks, without doubles."""
+        return list(dict.fromkeys(warning for each in self.sentences for warning in each.warnings))
+
+    @property
     def pivot(self) -> str | None:
         """The language between source and target, if there is no model for the two."""
         return self.models[0].target if len(self.models) > 1 else None
@@ -102,8 +106,9 @@ class _Plan:
 class Service:
     """Translates the texts of any number of requests at once."""
 
-    def __init__(self, models: Models, limits: ServiceLimits | None = None) -> None:
-        self.models, self.limits = models, limits or ServiceLimits()
+    def __init__(self, models: Models, limits: ServiceLimits | None = None, *, guard: bool = False) -> None:
+        """Serve models; `guard` searches again for outputs that repeat themselves or run on."""
+        self.models, self.limits, self.guard = models, limits or ServiceLimits(), guard
         self._accepted = 0  # sentences that are submitted and not finished
         self._waits: weakref.WeakKeyDictionary[Model, tuple[float, float]] = weakref.WeakKeyDictionary()
         self.closing = False
@@ -156,7 +161,7 @@ class Service:
         self.limits.check(job.texts)
         end = time.monotonic() + self.limits.seconds
         (text,) = job.texts
-        plan = await _away(job.texts, lambda: self._plan(job, text))
+        plan = await away(job.texts, lambda: self._plan(job, text))
         sentences = plan.segments.sentences
         translated: list[str] = []
         with self._accepting([plan]):
@@ -169,10 +174,8 @@ class Service:
                     async with _Deadline(end - time.monotonic()):
                         (translation,) = await task
                     translated.append(translation.text)
-                    yield (
-                        "sentence",
-                        {"number": number, "source": sentences[number], "text": translation.text},
-                    )
+                    event = {"number": number, "source": sentences[number], "text": translation.text}
+                    yield "sentence", event | {"warnings": list(translation.warnings)}
                 pivot = plan.models[0].target if len(plan.models) > 1 else None
                 whole = {"text": plan.segments.join(translated), "source": plan.source}
                 yield "end", {**whole, "models": [model.name for model in plan.models], "pivot": pivot}
@@ -189,7 +192,7 @@ class Service:
         """
         self._check_queue([model], len(sources))
         translator = model.translator
-        encoded = await _away(sources, lambda: translator.encode(sources, translator.options, split=True))
+        encoded = await away(sources, lambda: translator.encode(sources, translator.options, split=True))
         for number, parts in enumerate(encoded.parts, start=1):
             if parts > 1:  # `Translator.score` would read its beginning only
                 raise ServiceError(
@@ -207,7 +210,7 @@ class Service:
     # ------------------------------------------------------------------------------------------------ one request
 
     async def _translate(self, job: Job) -> list[Translated]:
-        plans = await _away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
+        plans = await away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
         groups: dict[tuple[str, ...], list[int]] = {}
         for index, plan in enumerate(plans):
             groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
@@ -263,55 +266,18 @@ class Service:
         self, models: list[Model], sentences: Sequence[str], job: Job, prefixes: list[str] | None
     ) -> list[Translation]:
         """Translate sentences by each of the models in turn; the last one gets the job's options and prefixes."""
+        first = sentences
         for model in models[:-1]:
-            options = model.translator.options_with(n_best=1)
-            found = await self._search(model, sentences, options, None, job.client, alignments=False)
+            options = model.translator.options_with(n_best=1, guard=self.guard)
+            found = await translate(model, sentences, Search(options, job.client))
             sentences = [translation.text for translation in found]
         last = models[-1]
         changes = dict(job.options)
         if "n_best" in changes:  # as many need as wide a beam
             changes.setdefault("beam", max(last.translator.options.beam, changes["n_best"]))
-        options = last.translator.options_with(None, **changes)
-        return await self._search(last, sentences, options, prefixes, job.client, alignments=job.alignments)
-
-    async def _search(
-        self,
-        model: Model,
-        sentences: Sequence[str],
-        options: SearchOptions,
-        prefixes: list[str] | None,
-        client: str,
-        *,
-        alignments: bool,
-    ) -> list[Translation]:
-        translator = model.translator
-        encoded: EncodedSentences = await _away(
-            sentences, lambda: translator.encode(sentences, options, prefixes=prefixes, split=True)
-        )
-        shortlist = translator.shortlist
-        futures: list[Future[list[Hypothesis]]] = []
-        try:
-            for number, source in enumerate(encoded.sources):
-                prefix = None if encoded.prefixes is None else encoded.prefixes[number]
-                allowed = None if shortlist is None else shortlist(source)
-                futures.append(
-                    model.scheduler.submit(
-                        source, encoded.options, client=client, prefix=prefix, allowed=allowed
-                    )
-                )
-            waiting = [asyncio.wrap_future(future) for future in futures]
-            hypotheses: list[list[Hypothesis]] = (
-                [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
-            )
-        finally:
-            for future in futures:
-                future.cancel()  # has no effect on a finished one
-        if not alignments:
-            return await _away(sentences, lambda: translator.translations(encoded, hypotheses))
-        async with model.reading:
-            return await run_in_threadpool(
-                lambda: model.reader.translations(encoded, hypotheses, alignments=True)
-            )
+        options = last.translator.options_with(None, **{"guard": self.guard} | changes)
+        search = Search(options, job.client, prefixes, job.alignments, job.glossary, first)
+        return await translate(last, sentences, search)
 
     def _check_queue(self, models: Sequence[Model], sentences: int) -> None:
         """Raise `ServiceError` where the server ends (503) or too much waits for some more sentences (429)."""
@@ -368,13 +334,6 @@ def _joined(segments: Segments, sentences: Sequence[Translation]) -> list[str]:
         for rank in range(ranks)
     ]
     return list(dict.fromkeys(texts))
-
-
-async def _away(texts: Sequence[str], work: Callable[[], T]) -> T:
-    """Do work on texts: in another thread, so that other requests go on meanwhile, unless it takes less than that."""
-    if sum(map(len, texts)) <= _SHORT:
-        return work()
-    return await run_in_threadpool(work)
 
 
 async def _all(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

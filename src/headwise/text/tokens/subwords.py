@@ -23,7 +23,7 @@ from typing import Any
 
 import sentencepiece
 
-from headwise.characters import check_characters
+from headwise.characters import UNSPACED, check_characters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
@@ -234,6 +234,18 @@ class Subwords:
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the target subwords, with `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
         return [self.target_processor.id_to_piece(int(i)) for i in ids]
+
+    def continuing(self) -> bytes:
+        """Return a byte for each target id: 1 for a piece that continues the word of the piece before, else 0.
+
+        That is a piece that begins with a letter or a digit. In scripts without spaces, and where pieces mark the ends
+        of words, no piece counts as continuing.
+        """
+        processor = self.target_processor
+        pieces = [processor.id_to_piece(number) for number in range(self.target_size)]
+        if not any(piece.startswith(_SPACE) for piece in pieces):
+            return bytes(len(pieces))
+        return bytes(piece[:1].isalnum() and not UNSPACED.match(piece) for piece in pieces)
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the model bytes."""

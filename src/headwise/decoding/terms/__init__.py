@@ -1,0 +1,1 @@
+"""Terms that translations must contain: their automaton, and the search that places them."""

@@ -1,0 +1,180 @@
+"""The terms of one sentence as an automaton that reads a hypothesis token by token and tells which terms it contains.
+
+A term has one or more forms, sequences of token ids of which any one satisfies it, and must occur so many times. The
+forms of all terms are one trie (Hu et al. 2019, "Improved lexically constrained decoding for translation and
+monolingual rewriting"), here with the suffix links of Aho and Corasick 1975 ("Efficient string matching"). The node
+after a token is therefore the longest end of the hypothesis with which some form begins: a hypothesis contains a term
+exactly if a form of it occurs anywhere, also where forms overlap or a first attempt was abandoned.
+
+A form must be followed by the end of a word: the pieces `▁Haus` `tür` are another word than `▁Haus`. So what ends at a
+node is counted when the next token doesn't continue a word, and provisionally until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import DataError
+
+MOST_TERMS = 64  # of a sentence, repetitions included: a bit each
+MOST_NODES = 1024
+
+State = tuple[int, int]  # bits of the terms that were counted, and the node
+START: State = (0, 0)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term: its forms as token ids, and how many times it must occur."""
+
+    forms: tuple[tuple[int, ...], ...]
+    count: int = 1
+
+    @property
+    def length(self) -> int:
+        """Tokens that suffice for all its occurrences."""
+        return self.count * min(map(len, self.forms))
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """The automaton as arrays, for an engine; offsets are those of each node's rows, and of the end.
+
+    Attributes:
+        edge_offsets: (nodes + 1,) int32.
+        edge_tokens: tokens (edges,) int32 after which a node other than the first follows, ascending in each node.
+        edge_nodes: these nodes (edges,) int32.
+        end_offsets: (nodes + 1,) int32.
+        ends: terms (ends,) int32 of which a form ends at a node.
+        masks: bits (terms,) uint64 of each term, one for each time that it must occur.
+        distances: tokens (nodes, terms) int32 that are missing from a form of each term.
+    """
+
+    edge_offsets: NDArray[np.int32]
+    edge_tokens: NDArray[np.int32]
+    edge_nodes: NDArray[np.int32]
+    end_offsets: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    masks: NDArray[np.uint64]
+    distances: NDArray[np.int32]
+
+
+class Terms:
+    """The automaton of a sentence's terms."""
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        """Build it; raises `DataError` for no terms, an empty form, and beyond `MOST_TERMS` and `MOST_NODES`."""
+        self.terms = tuple(terms)
+        copies = sum(term.count for term in self.terms)
+        if not 1 <= copies <= MOST_TERMS or any(term.count < 1 for term in self.terms):
+            raise DataError(f"terms: expected from 1 to {MOST_TERMS} in a sentence, found {copies}")
+        if any(not form for term in self.terms for form in term.forms or [()]):
+            raise DataError("terms: expected forms of at least one token, found an empty one")
+        self.length = sum(term.length for term in self.terms)
+        self.masks: list[int] = []
+        shift = 0
+        for term in self.terms:
+            self.masks.append(((1 << term.count) - 1) << shift)
+            shift += term.count
+        self.edges: list[dict[int, int]] = [{}]  # by token, of each node
+        self.ends: list[list[int]] = [[]]  # terms of which a form ends at the node
+        shortest = [min(map(len, term.forms)) for term in self.terms]
+        self.distances: list[list[int]] = [list(shortest)]
+        self._add_forms()
+        self._link()
+
+    @property
+    def tokens(self) -> set[int]:
+        """The tokens of all forms."""
+        return {token for term in self.terms for form in term.forms for token in form}
+
+    def added_to(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return a shortlist, ids in ascending order, with the tokens of all forms."""
+        return np.union1d(ids, np.array(list(self.tokens), dtype=np.int32))
+
+    def settled(self, state: State) -> int:
+        """Return the bits of the terms that a hypothesis contains if no token continues its last word."""
+        met, node = state
+        for term in self.ends[node]:
+            missing = self.masks[term] & ~met
+            met |= missing & -missing  # the lowest bit, one occurrence
+        return met
+
+    def next(self, state: State, token: int, continues: bool) -> State:
+        """Return the state after another token, which `continues` the last word or doesn't."""
+        met = state[0] if continues else self.settled(state)
+        return met, self.edges[state[1]].get(token, 0)
+
+    def left(self, state: State) -> int:
+        """Return how many tokens suffice to complete all terms: 0 where the hypothesis contains them.
+
+        Of terms that have begun only the one that saves most counts as begun, so that this is never too low.
+        """
+        met = self.settled(state)
+        sum_left = saved = 0
+        for mask, whole, distance in zip(
+            self.masks, self.distances[0], self.distances[state[1]], strict=True
+        ):
+            missing = (mask & ~met).bit_count()
+            if missing:
+                sum_left += missing * whole
+                saved = max(saved, whole - distance)
+        return sum_left - saved
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The automaton as arrays."""
+        ordered = [sorted(edges.items()) for edges in self.edges]
+        return Arrays(
+            _offsets([len(edges) for edges in ordered]),
+            np.array([token for edges in ordered for token, _ in edges], dtype=np.int32),
+            np.array([node for edges in ordered for _, node in edges], dtype=np.int32),
+            _offsets(list(map(len, self.ends))),
+            np.array([term for ends in self.ends for term in ends], dtype=np.int32),
+            np.array(self.masks, dtype=np.uint64),
+            np.array(self.distances, dtype=np.int32),
+        )
+
+    def _add_forms(self) -> None:
+        """Make the trie, and note the distances of its nodes but those over suffix links."""
+        for number, term in enumerate(self.terms):
+            for form in dict.fromkeys(term.forms):
+                node = 0
+                for place, token in enumerate(form):
+                    if place:
+                        distances = self.distances[node]
+                        distances[number] = min(distances[number], len(form) - place)
+                    if token not in self.edges[node]:
+                        if len(self.edges) == MOST_NODES:
+                            raise DataError(
+                                f"terms: expected forms of at most {MOST_NODES} tokens together in a sentence"
+                            )
+                        self.edges[node][token] = len(self.edges)
+                        self.edges.append({})
+                        self.ends.append([])
+                        self.distances.append(list(self.distances[0]))
+                    node = self.edges[node][token]
+                self.ends[node].append(number)
+
+    def _link(self) -> None:
+        """Add to every node what its longest end that is another node has: edges, ends and smaller distances."""
+        level = [(node, 0) for node in self.edges[0].values()]  # nodes with their suffix links
+        while level:
+            following = []
+            for node, suffix in level:
+                following += [
+                    (child, self.edges[suffix].get(token, 0)) for token, child in self.edges[node].items()
+                ]
+                self.edges[node] = self.edges[suffix] | self.edges[node]
+                self.ends[node] += [term for term in self.ends[suffix] if term not in self.ends[node]]
+                self.distances[node] = list(map(min, self.distances[node], self.distances[suffix]))
+            level = following
+
+
+def _offsets(counts: Sequence[int]) -> NDArray[np.int32]:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

@@ -1,0 +1,363 @@
+"""DeepL's endpoints for glossaries, versions 2 and 3: https://developers.deepl.com/api-reference/multilingual-glossaries.
+
+    POST, GET          /v2/glossaries, /v3/glossaries     create one, list all
+    GET, DELETE        /v2/glossaries/ID                  PATCH /v3/glossaries/ID changes its name and merges entries
+    GET                /v2/glossaries/ID/entries          the entries as text; in version 3 in JSON, by languages
+    PUT, DELETE        /v3/glossaries/ID/dictionaries     replace or remove the dictionary of two languages
+    GET                /v2/glossary-language-pairs        the pairs of languages
+
+A glossary of version 2 is one with a single dictionary. Further tab-separated columns of an entry are other forms of
+its translation, which DeepL doesn't have.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from headwise.serve.protection.bodies import CheckedRoute
+from headwise.serve.protocols.access import Client
+from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.description import body, error_answers
+from headwise.serve.translation.glossaries import (
+    MOST_DICTIONARIES,
+    MOST_NAME,
+    Dictionary,
+    KeptGlossary,
+    base_language,
+    make_dictionary,
+)
+from headwise.serve.translation.limits import ServiceError
+
+Language = Annotated[str, Field(min_length=1, max_length=40, examples=["de"])]
+Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+_FORMS = ("application/json", "application/x-www-form-urlencoded")
+_TSV = "text/tab-separated-values"
+
+
+class Access(BaseModel):
+    """What every request may have."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    auth_key: Annotated[str, Field(max_length=200)] | None = None
+
+
+class DictionaryFields(BaseModel):
+    """The entries of a pair of languages."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    source_lang: Language
+    target_lang: Language
+    entries: str = Field(examples=["bank\tBank"])
+    entries_format: Literal["tsv", "csv"] = "tsv"
+
+    def read(self) -> Dictionary:
+        """Return the dictionary; raises `ServiceError` (400)."""
+        return make_dictionary(self.source_lang, self.target_lang, self.entries, self.entries_format)
+
+
+class CreateFields(Access, DictionaryFields):
+    """A glossary of one dictionary."""
+
+    name: Name
+
+
+class CreateAllFields(Access):
+    """A glossary of several dictionaries."""
+
+    name: Name
+    dictionaries: list[DictionaryFields] = Field(min_length=1, max_length=MOST_DICTIONARIES)
+
+
+class ChangeFields(Access):
+    """A new name, and entries that are added or replace those of the same terms."""
+
+    name: Name | None = None
+    dictionaries: list[DictionaryFields] = Field(default=[], max_length=MOST_DICTIONARIES)
+
+
+class ReplaceFields(Access, DictionaryFields):
+    """A dictionary that replaces that of the same languages."""
+
+
+class PairFields(Access):
+    """A pair of languages."""
+
+    source_lang: Language
+    target_lang: Language
+
+
+class GlossaryAnswer(BaseModel):
+    """A glossary of version 2."""
+
+    glossary_id: str
+    name: str
+    ready: bool
+    source_lang: str
+    target_lang: str
+    creation_time: str
+    entry_count: int
+
+
+class GlossariesAnswer(BaseModel):
+    """The glossaries."""
+
+    glossaries: list[GlossaryAnswer]
+
+
+class DictionaryAnswer(BaseModel):
+    """A dictionary without its entries."""
+
+    source_lang: str
+    target_lang: str
+    entry_count: int
+
+
+class MultilingualAnswer(BaseModel):
+    """A glossary of version 3."""
+
+    glossary_id: str
+    name: str
+    creation_time: str
+    dictionaries: list[DictionaryAnswer]
+
+
+class MultilingualsAnswer(BaseModel):
+    """The glossaries."""
+
+    glossaries: list[MultilingualAnswer]
+
+
+class EntriesAnswer(BaseModel):
+    """A dictionary with its entries."""
+
+    source_lang: str
+    target_lang: str
+    entries: str
+    entries_format: Literal["tsv"]
+
+
+class DictionariesAnswer(BaseModel):
+    """Dictionaries with their entries."""
+
+    dictionaries: list[EntriesAnswer]
+
+
+class PairAnswer(BaseModel):
+    """A pair of languages."""
+
+    source_lang: str
+    target_lang: str
+
+
+class PairsAnswer(BaseModel):
+    """The pairs of languages."""
+
+    supported_languages: list[PairAnswer]
+
+
+def routes(context: Context) -> APIRouter:
+    """Return a router with both versions."""
+    router = APIRouter(route_class=CheckedRoute, tags=["DeepL"], responses=error_answers("message", 404, 456))
+    _add_version_2(router, context)
+    _add_version_3(router, context)
+    return router
+
+
+def _add_version_2(router: APIRouter, context: Context) -> None:
+    path = "/v2/glossaries"
+
+    @router.post(
+        path,
+        response_model=GlossaryAnswer,
+        status_code=201,
+        openapi_extra=body(CreateFields, *_FORMS),
+        summary="Create a glossary",
+    )
+    async def create(request: Request) -> Response:
+        fields = await context.fields(request, CreateFields)
+        owner = _owner(context, request, fields)
+        dictionary = await run_in_threadpool(fields.read)
+        return JSONResponse(_single(context.glossaries.create(owner, fields.name, [dictionary])), 201)
+
+    @router.get(path, response_model=GlossariesAnswer, summary="List the glossaries")
+    async def every(request: Request) -> Response:
+        kept = context.glossaries.all(_owner(context, request))
+        return JSONResponse({"glossaries": [_single(one) for one in kept if one.dictionaries]})
+
+    @router.get(path + "/{identifier}", response_model=GlossaryAnswer, summary="Describe a glossary")
+    async def describe(request: Request, identifier: str) -> Response:
+        kept = context.glossaries.find(_owner(context, request), identifier)
+        if not kept.dictionaries:
+            raise ServiceError(404, "glossary: expected one with entries, found one without any")
+        return JSONResponse(_single(kept))
+
+    @router.get(
+        path + "/{identifier}/entries",
+        response_class=Response,
+        responses={200: {"content": {_TSV: {}}}},
+        summary="Read the entries",
+    )
+    async def entries(request: Request, identifier: str) -> Response:
+        found = context.glossaries.entries(_owner(context, request), identifier)
+        return Response(found[0].entries, media_type=_TSV)
+
+    @router.delete(path + "/{identifier}", status_code=204, summary="Remove a glossary")
+    async def remove(request: Request, identifier: str) -> Response:
+        context.glossaries.remove(_owner(context, request), identifier)
+        return Response(status_code=204)
+
+    @router.get("/v2/glossary-language-pairs", response_model=PairsAnswer, summary="List pairs of languages")
+    async def pairs(request: Request) -> Response:
+        _owner(context, request)
+        models = context.service.models
+        found = sorted(
+            {
+                (base_language(source), base_language(target))
+                for source in models.sources
+                for target in models.targets_of(source)
+            }
+        )
+        return JSONResponse(
+            {"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in found]}
+        )
+
+
+def _add_version_3(router: APIRouter, context: Context) -> None:
+    path = "/v3/glossaries"
+
+    @router.post(
+        path,
+        response_model=MultilingualAnswer,
+        status_code=201,
+        openapi_extra=body(CreateAllFields, "application/json"),
+        summary="Create a glossary",
+    )
+    async def create(request: Request) -> Response:
+        fields = await context.fields(request, CreateAllFields)
+        owner = _owner(context, request, fields)
+        read = await run_in_threadpool(lambda: [one.read() for one in fields.dictionaries])
+        return JSONResponse(_several(context.glossaries.create(owner, fields.name, read)), 201)
+
+    @router.get(path, response_model=MultilingualsAnswer, summary="List the glossaries")
+    async def every(request: Request) -> Response:
+        kept = context.glossaries.all(_owner(context, request))
+        return JSONResponse({"glossaries": list(map(_several, kept))})
+
+    @router.get(path + "/{identifier}", response_model=MultilingualAnswer, summary="Describe a glossary")
+    async def describe(request: Request, identifier: str) -> Response:
+        return JSONResponse(_several(context.glossaries.find(_owner(context, request), identifier)))
+
+    @router.patch(
+        path + "/{identifier}",
+        response_model=MultilingualAnswer,
+        openapi_extra=body(ChangeFields, "application/json"),
+        summary="Change a glossary's name, and merge entries into it",
+    )
+    async def change(request: Request, identifier: str) -> Response:
+        fields = await context.fields(request, ChangeFields)
+        owner = _owner(context, request, fields)
+        read = await run_in_threadpool(lambda: [one.read() for one in fields.dictionaries])
+        kept = context.glossaries.update(owner, identifier, fields.name, read, merge=True)
+        return JSONResponse(_several(kept))
+
+    @router.delete(path + "/{identifier}", status_code=204, summary="Remove a glossary")
+    async def remove(request: Request, identifier: str) -> Response:
+        context.glossaries.remove(_owner(context, request), identifier)
+        return Response(status_code=204)
+
+    _add_dictionaries(router, context, path)
+
+
+def _add_dictionaries(router: APIRouter, context: Context, path: str) -> None:
+    pair = [
+        {"name": name, "in": "query", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in ("source_lang", "target_lang")
+    ]
+
+    @router.get(
+        path + "/{identifier}/entries",
+        response_model=DictionariesAnswer,
+        openapi_extra={"parameters": pair},
+        summary="Read the entries of two languages",
+    )
+    async def entries(request: Request, identifier: str) -> Response:
+        fields = await context.fields(request, PairFields)
+        languages = map(base_language, (fields.source_lang, fields.target_lang))
+        found = context.glossaries.entries(_owner(context, request, fields), identifier, *languages)
+        return JSONResponse(
+            {
+                "dictionaries": [
+                    {
+                        "source_lang": one.source,
+                        "target_lang": one.target,
+                        "entries": one.entries,
+                        "entries_format": "tsv",
+                    }
+                    for one in found
+                ]
+            }
+        )
+
+    @router.put(
+        path + "/{identifier}/dictionaries",
+        response_model=DictionaryAnswer,
+        openapi_extra=body(ReplaceFields, "application/json"),
+        summary="Replace the entries of two languages",
+    )
+    async def replace(request: Request, identifier: str) -> Response:
+        fields = await context.fields(request, ReplaceFields)
+        owner = _owner(context, request, fields)
+        read = await run_in_threadpool(fields.read)
+        context.glossaries.update(owner, identifier, None, [read], merge=False)
+        return JSONResponse(_dictionary(read))
+
+    @router.delete(
+        path + "/{identifier}/dictionaries",
+        status_code=204,
+        openapi_extra={"parameters": pair},
+        summary="Remove the entries of two languages",
+    )
+    async def remove_dictionary(request: Request, identifier: str) -> Response:
+        fields = await context.fields(request, PairFields)
+        languages = map(base_language, (fields.source_lang, fields.target_lang))
+        context.glossaries.remove_dictionary(_owner(context, request, fields), identifier, *languages)
+        return Response(status_code=204)
+
+
+def _owner(context: Context, request: Request, fields: Access | None = None) -> str:
+    """Return the owner of a request's glossaries; raises `ServiceError` (403, 429)."""
+    client: Client = context.deepl_client(request, None if fields is None else fields.auth_key)
+    return context.owner(client)
+
+
+def _single(kept: KeptGlossary) -> dict[str, Any]:
+    first = kept.dictionaries[0]
+    return {
+        "glossary_id": kept.identifier,
+        "name": kept.name,
+        "ready": True,
+        "source_lang": first.source,
+        "target_lang": first.target,
+        "creation_time": kept.created,
+        "entry_count": first.count,
+    }
+
+
+def _several(kept: KeptGlossary) -> dict[str, Any]:
+    return {
+        "glossary_id": kept.identifier,
+        "name": kept.name,
+        "creation_time": kept.created,
+        "dictionaries": list(map(_dictionary, kept.dictionaries)),
+    }
+
+
+def _dictionary(one: Dictionary) -> dict[str, Any]:
+    return {"source_lang": one.source, "target_lang": one.target, "entry_count": one.count}

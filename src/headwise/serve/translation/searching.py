@@ -1,0 +1,117 @@
+"""The search of a request's sentences by one model: the scheduler, the glossary, and the guard's second search."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from headwise.decoding.beam import guard
+from headwise.decoding.beam.hypothesis import Hypothesis
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.outputs import Translation
+from headwise.decoding.sentences import EncodedSentences
+from headwise.serve.translation.models import Model
+from headwise.text.reading.glossary import Glossary
+
+_SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Search:
+    """How sentences are searched.
+
+    Attributes:
+        options: the search options.
+        client: whose sentences they are.
+        prefixes: for each sentence the text with which its translation begins.
+        alignments: whether the outputs have word alignments.
+        glossary: terms whose translations must be in the outputs.
+        glossary_texts: the texts in which the terms are looked up, by default the sentences.
+    """
+
+    options: SearchOptions
+    client: str = ""
+    prefixes: list[str] | None = None
+    alignments: bool = False
+    glossary: Glossary | None = None
+    glossary_texts: Sequence[str] | None = None
+
+
+async def translate(model: Model, sentences: Sequence[str], search: Search) -> list[Translation]:
+    """Return the translations of sentences; raises as `Translator.encode` and `Scheduler.submit`."""
+    translator = model.translator
+    encoded = await away(
+        sentences,
+        lambda: translator.encode(
+            sentences,
+            search.options,
+            prefixes=search.prefixes,
+            glossary=search.glossary,
+            glossary_texts=search.glossary_texts,
+            split=True,
+        ),
+    )
+    hypotheses = await _hypotheses(model, encoded, range(len(encoded.sources)), search.client)
+    if search.options.guard:
+        await _guard(model, encoded, hypotheses, search.client)
+    if not search.alignments:
+        return await away(sentences, lambda: translator.translations(encoded, hypotheses))
+    async with model.reading:
+        return await run_in_threadpool(
+            lambda: model.reader.translations(encoded, hypotheses, alignments=True)
+        )
+
+
+async def away(texts: Sequence[str], work: Callable[[], T]) -> T:
+    """Do work on texts: in another thread, so that other requests go on meanwhile, unless it takes less than that."""
+    if sum(map(len, texts)) <= _SHORT:
+        return work()
+    return await run_in_threadpool(work)
+
+
+async def _hypotheses(
+    model: Model, encoded: EncodedSentences, numbers: Sequence[int], client: str, *, again: bool = False
+) -> list[list[Hypothesis]]:
+    """Return the hypotheses of some of the sources, with `again` by the guard's second search."""
+    shortlist = model.translator.shortlist
+    futures: list[Future[list[Hypothesis]]] = []
+    try:
+        for number in numbers:
+            source, options = encoded.sources[number], encoded.options_of(number)
+            futures.append(
+                model.scheduler.submit(
+                    source,
+                    guard.again(options) if again else options,
+                    client=client,
+                    prefix=None if encoded.prefixes is None else encoded.prefixes[number],
+                    allowed=None if shortlist is None else shortlist(source),
+                    terms=encoded.terms_of(number),
+                )
+            )
+        waiting = [asyncio.wrap_future(future) for future in futures]
+        return [await waiting[0]] if len(waiting) == 1 else await asyncio.gather(*waiting)
+    finally:
+        for future in futures:
+            future.cancel()  # has no effect on a finished one
+
+
+async def _guard(
+    model: Model, encoded: EncodedSentences, hypotheses: list[list[Hypothesis]], client: str
+) -> None:
+    """Search again for the sources whose best hypothesis has a defect, and replace their hypotheses."""
+    suspects = [
+        number
+        for number, found in enumerate(hypotheses)
+        if guard.defect(encoded.sources[number], found[0], encoded.options)
+    ]
+    searched = await _hypotheses(model, encoded, suspects, client, again=True)
+    for number, second in zip(suspects, searched, strict=True):
+        source, first = encoded.sources[number], hypotheses[number]
+        hypotheses[number], success = guard.mended(source, first, second, encoded.options)
+        model.searched_again["mended" if success else "kept"] += 1
