@@ -200,7 +200,7 @@ def command(
     unknown, number = UnknownWords(translator.novelty.seen is not None), 0
     with line_writer(out, file, prefix_file) as write:
         for number, translation in enumerate(translations, start=1):
-            unknown.add(number, translation.unknown)
+            unknown.add(number, translation.unknown, translation.source)
             if jsonl:
                 write(json_line(_record(number, translation)))
                 continue
