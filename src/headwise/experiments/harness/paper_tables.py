@@ -50,7 +50,7 @@ def table2() -> Table:
     note = (
         "EN-FR of the big model is 41.8 here and in the abstract; section 6.1 and the NIPS proceedings say 41.0.",
         f"The best before was {best.en_de:g} on EN-DE ({best.name}).",
-        f"Cost: time × {DEVICES} GPUs × {DEVICE_FLOPS / 1e12:g} TFLOPS; 12 hours are {cost['base']}, 3.5 days {cost['big']}.",
+        f"Cost: time × {DEVICES} GPUs × {DEVICE_FLOPS / 1e12:g} TFLOPS; base {cost['base']}, big {cost['big']}.",
         f"GNMT's single model cost {gnmt.flops_en_de / base.flops:.1f} times base. There are no prices in the paper.",
     )
     return Table(
