@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture screenshots format clean
+.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -56,6 +56,10 @@ lint-page: node_modules
 # The picture in docs/architecture.md, from the imports.
 picture: $(VENV)/dev
 	$(BIN)/python docs/draw_architecture.py
+
+# What the code of docs/learn prints and draws, inserted by running it.
+learn: $(VENV)/dev
+	$(BIN)/python docs/run_chapters.py
 
 screenshots: $(VENV)/dev
 	$(BIN)/python benchmarks/screenshots.py $(RUN)

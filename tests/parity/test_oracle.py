@@ -17,7 +17,7 @@ from headwise.models.transformer import Transformer
 from headwise.nn.attention import all_registered, registered
 from headwise.nn.attention_positions import t5_bucket
 from headwise.nn.positions import attention_positions, position_encodings
-from oracle import TABLES, Oracle
+from oracle import TABLES, Oracle, oracle_of
 from oracle import t5_bucket as oracle_bucket
 from seq2seq import VOCABULARY, small_model
 
@@ -65,10 +65,6 @@ def possible_pairs() -> Iterator[tuple[str, str]]:
                 yield kind.name, positions
 
 
-def oracle_of(model: Transformer) -> Oracle:
-    return Oracle({name: x.double().numpy() for name, x in model.state_dict().items()}, model.config)
-
-
 def problem(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Return source ids, mask and target ids: sources of 9, 5, 1 and 0 tokens, the first with a gap in its mask."""
     generator = torch.Generator().manual_seed(seed)
@@ -99,7 +95,7 @@ def test_a_model_is_the_oracle(kind: str, positions: str) -> None:
         if positions in TABLES:
             model.positions.table = exact_table(model)
         source, mask, target = problem()
-        wanted = expected(oracle_of(model), source, mask, target)
+        wanted = expected(oracle_of(model, model.config), source, mask, target)
         with torch.no_grad():
             forced = model.project(model(source, mask, target)).log_softmax(-1)
             state = model.start(model.encode(source, mask))
@@ -139,7 +135,7 @@ def test_other_shapes_are_the_oracles(shape: dict[str, Any]) -> None:
     with torch.no_grad():
         found = model.project(model(source, mask, target)).log_softmax(-1)
     torch.testing.assert_close(
-        found.double(), expected(oracle_of(model), source, mask, target), rtol=1e-5, atol=1e-5
+        found.double(), expected(oracle_of(model, model.config), source, mask, target), rtol=1e-5, atol=1e-5
     )
 
 
@@ -163,7 +159,7 @@ def test_random_lengths_and_masks(
     with torch.no_grad():
         found = model.project(model(source, mask, out)).log_softmax(-1)
     torch.testing.assert_close(
-        found.double(), expected(oracle_of(model), source, mask, out), rtol=1e-5, atol=1e-5
+        found.double(), expected(oracle_of(model, model.config), source, mask, out), rtol=1e-5, atol=1e-5
     )
 
 

@@ -1,8 +1,8 @@
-"""Reference Transformer in float64 NumPy, one sentence at a time, in the order of "Attention Is All You Need".
+"""Reference Transformer in float64 NumPy with every option of the configuration, one sentence at a time.
 
-Written for readability, not for speed: no batches, no padding, no key/value cache, and full attention matrices.
-`Oracle(weights, config).log_probabilities(source, target)` is the whole model; each of its steps is a function
-with the paper's name. It uses none of Headwise's tensor code, only the names of its weights.
+The paper's own model is `headwise.learn.from_scratch`; this file adds what the configuration has beyond it: attention
+kinds, position encodings, activations, normalization. Written for readability, not for speed: no batches, no padding,
+no key/value cache, and full attention matrices. It uses none of Headwise's tensor code, only the names of its weights.
 
 Shapes: a sequence is (time, d_model), one head's queries, keys and values (time, d_k) or (time, d_v).
 """
@@ -11,115 +11,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from headwise.config import ModelConfig  # pydantic only: the hyperparameters
+from headwise.learn.from_scratch import Transformer, layer_norm, linear, positional_encoding, softmax
 
 Array = NDArray[np.float64]
 Pairs = NDArray[np.bool_]  # (query, key), True = may attend
 
 
-# Section 3.1: the stacks
+class Oracle(Transformer):
+    """The model with the given weights, named as in its state_dict, and the given configuration."""
 
-
-@dataclass(frozen=True)
-class Oracle:
-    """The model with the given weights, named as in its state_dict."""
-
-    weights: Mapping[str, Array]
-    config: ModelConfig
-
-    def log_probabilities(
-        self, source: Sequence[int], target: Sequence[int], seen: Sequence[bool] | None = None
-    ) -> Array:
-        """Return log P(next token | source, target tokens so far), shape (target, vocabulary).
-
-        `seen` is the mask of the source tokens that may be attended to, by default all.
-        """
-        memory = self.encode(source, seen)
-        hidden = self.decode(target, memory, seen)
-        return log_softmax(hidden @ self.output_weight().T + self.weights.get("logit_bias", 0.0))
-
-    def encode(self, source: Sequence[int], seen: Sequence[bool] | None = None) -> Array:
-        """Each layer: self-attention, then feed-forward (section 3.1, "Encoder")."""
-        x = self.embed("source_embedding.weight", source)
-        for i in range(self.config.encoder_layers):
-            layer = f"encoder.{i}"
-            x = self.residual(
-                f"{layer}.around_attention",
-                x,
-                lambda y, layer=layer: self.self_attention(f"{layer}.self_attention", y, seen, causal=False),
-            )
-            x = self.residual(
-                f"{layer}.around_feed_forward",
-                x,
-                lambda y, layer=layer: self.feed_forward(f"{layer}.feed_forward", y),
-            )
-        return self.last_norm("encoder_norm", x)
-
-    def decode(self, target: Sequence[int], memory: Array, seen: Sequence[bool] | None = None) -> Array:
-        """Each layer: self-attention to earlier positions, attention to the memory, feed-forward ("Decoder")."""
-        x = self.embed(self.target_embedding(), target)
-        for i in range(self.config.decoder_layers):
-            layer = f"decoder.{i}"
-            x = self.residual(
-                f"{layer}.around_self_attention",
-                x,
-                lambda y, layer=layer: self.self_attention(f"{layer}.self_attention", y, None, causal=True),
-            )
-            x = self.residual(
-                f"{layer}.around_cross_attention",
-                x,
-                lambda y, layer=layer: self.cross_attention(f"{layer}.cross_attention", y, memory, seen),
-            )
-            x = self.residual(
-                f"{layer}.around_feed_forward",
-                x,
-                lambda y, layer=layer: self.feed_forward(f"{layer}.feed_forward", y),
-            )
-        return self.last_norm("decoder_norm", x)
-
-    def residual(self, name: str, x: Array, sublayer: Callable[[Array], Array]) -> Array:
-        """LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)) with pre-norm."""
-        if self.config.norm == "pre":
-            return x + sublayer(self.layer_norm(f"{name}.norm", x))
-        return self.layer_norm(f"{name}.norm", x + sublayer(x))
+    def __init__(self, weights: Mapping[str, Array], config: ModelConfig) -> None:
+        super().__init__(weights, config.encoder_layers, config.decoder_layers, config.heads, config.norm)
+        self.config = config
 
     def layer_norm(self, name: str, x: Array) -> Array:
-        """(x - mean) / √(variance + ε) · gain + bias (Ba et al. 2016); RMSNorm leaves out the mean and the bias."""
+        """Normalize by √(variance + ε) (Ba et al. 2016), or by √(mean x² + ε) (Zhang & Sennrich 2019)."""
+        gain, epsilon = self.weights[f"{name}.weight"], self.config.norm_epsilon
         if self.config.normalization == "rms":
-            size = np.sqrt((x**2).mean(axis=-1, keepdims=True) + self.config.norm_epsilon)
-            return x / size * self.weights[f"{name}.weight"]
-        centered = x - x.mean(axis=-1, keepdims=True)
-        variance = (centered**2).mean(axis=-1, keepdims=True)
-        return (
-            centered / np.sqrt(variance + self.config.norm_epsilon) * self.weights[f"{name}.weight"]
-            + self.weights[f"{name}.bias"]
-        )
+            return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon) * gain
+        return layer_norm(x, self.part(name), epsilon)
 
-    def last_norm(self, name: str, x: Array) -> Array:
-        """Normalize the output of a stack, by default with pre-norm only."""
-        normalize = self.config.norm == "pre" if self.config.final_norm is None else self.config.final_norm
-        return self.layer_norm(name, x) if normalize else x
-
-    # Section 3.2.2: multi-head attention
-
-    def self_attention(self, name: str, x: Array, seen: Sequence[bool] | None, *, causal: bool) -> Array:
+    def self_attention(self, name: str, x: Array, mask: Pairs) -> Array:
         """MultiHead(x, x, x), with the position encoding inside attention if it is of that kind."""
-        kind = self.config.attention
+        kind, causal = self.config.attention, name.startswith("decoder")
         if kind == "state_space":
-            return self.state_space(name, x, seen, causal=causal)
-        pairs = allowed_pairs(self.config, kind, len(x), len(x), causal=causal) & visible(seen, len(x))
+            return self.state_space(name, x, mask, causal=causal)
+        pairs = mask & allowed_pairs(self.config, kind, len(x), len(x))
         return self.multi_head(name, x, x, kind, pairs, positions=self.config.positions, causal=causal)
 
-    def cross_attention(self, name: str, x: Array, memory: Array, seen: Sequence[bool] | None) -> Array:
+    def cross_attention(self, name: str, x: Array, memory: Array, mask: Pairs) -> Array:
         """MultiHead(x, memory, memory)."""
         kind = self.config.cross_attention or self.config.attention
-        pairs = allowed_pairs(self.config, kind, len(x), len(memory), causal=False)
-        return self.multi_head(name, x, memory, kind, pairs & visible(seen, len(memory)))
+        pairs = allowed_pairs(self.config, kind, len(x), len(memory))
+        return self.multi_head(name, x, memory, kind, pairs & mask)
 
     def multi_head(
         self,
@@ -134,9 +64,10 @@ class Oracle:
         """Concat(head_1, …, head_h) W^O, where h / key_value_heads heads share a key and value head."""
         config = self.config
         shared = config.key_value_heads or config.heads
-        queries = np.split(self.linear(f"{name}.query", x), config.heads, axis=-1)
-        keys = np.split(self.linear(f"{name}.key", memory), shared, axis=-1)
-        values = np.split(self.linear(f"{name}.value", memory), shared, axis=-1)
+        w = self.part(name)
+        queries = np.split(linear(x, w, "query"), config.heads, axis=-1)
+        keys = np.split(linear(memory, w, "key"), shared, axis=-1)
+        values = np.split(linear(memory, w, "value"), shared, axis=-1)
         heads = []
         for h, q in enumerate(queries):
             group = h * shared // config.heads
@@ -147,24 +78,22 @@ class Oracle:
                 weights = linear_weights(q, k, pairs)
             else:
                 bias = self.position_bias(f"{name}.positions", positions, h, q, len(k), causal)
-                weights = softmax(q @ k.T / math.sqrt(config.key_size) + bias, pairs)
+                scores = q @ k.T / math.sqrt(config.key_size) + bias
+                weights = softmax(np.where(pairs, scores, -np.inf))
             heads.append(weights @ v + self.position_values(f"{name}.positions", positions, h, weights))
-        return self.linear(f"{name}.output", np.concatenate(heads, axis=-1))
-
-    def linear(self, name: str, x: Array) -> Array:
-        """x Wᵀ + b, or x Wᵀ where there is no bias."""
-        return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
+        return linear(np.concatenate(heads, axis=-1), w, "output")
 
     # Section 3.3: position-wise feed-forward
 
     def feed_forward(self, name: str, x: Array) -> Array:
         """max(0, x W₁ + b₁) W₂ + b₂, or another activation instead of max(0, ·), optionally gated."""
-        hidden = ACTIVATIONS[self.config.activation](self.linear(f"{name}.w1", x))
+        w = self.part(name)
+        hidden = ACTIVATIONS[self.config.activation](linear(x, w, "w1"))
         if self.config.gated:
-            hidden = hidden * self.linear(f"{name}.gate", x)
-        return self.linear(f"{name}.w2", hidden)
+            hidden = hidden * linear(x, w, "gate")
+        return linear(hidden, w, "w2")
 
-    # Section 3.4: embeddings and softmax
+    # Section 3.4: embeddings
 
     def embed(self, name: str, tokens: Sequence[int]) -> Array:
         """Embeddings · √d_model, plus the position encoding if it is added to embeddings."""
@@ -175,15 +104,6 @@ class Oracle:
         if self.config.positions == "learned":
             x = x + self.weights["positions.table"][: len(tokens)]
         return x
-
-    def target_embedding(self) -> str:
-        """Return the name of the target embedding, which is the source embedding where all are shared."""
-        return ("source" if self.config.share_embeddings == "all" else "target") + "_embedding.weight"
-
-    def output_weight(self) -> Array:
-        """Return the pre-softmax weight, which is the target embedding unless nothing is shared."""
-        own = self.config.share_embeddings == "none"
-        return self.weights["output_projection.weight" if own else self.target_embedding()]
 
     # Positions inside attention
 
@@ -221,9 +141,9 @@ class Oracle:
 
     # Gu et al. 2022, "On the Parameterization and Initialization of Diagonal State Space Models" (S4D)
 
-    def state_space(self, name: str, x: Array, seen: Sequence[bool] | None, *, causal: bool) -> Array:
+    def state_space(self, name: str, x: Array, mask: Pairs, *, causal: bool) -> Array:
         """GLU(W gelu(y)), where each channel of y is its own recurrence over that channel of x."""
-        inputs = x * visible(seen, len(x))[0][:, None]
+        inputs = x if causal else x * mask[0][:, None]
         y = self.weights[f"{name}.skip"] * inputs
         for direction, order in enumerate([slice(None)] if causal else [slice(None), slice(None, None, -1)]):
             step, decay, frequency, readout = (
@@ -240,21 +160,16 @@ class Oracle:
                 state = a_bar * state + b_bar * u[:, None]
                 outputs.append(2 * (c * state).sum(axis=-1).real)  # the sum of a state and its conjugate
             y = y + np.array(outputs).reshape(y.shape)[order]
-        value, gate = np.split(self.linear(f"{name}.output", gelu(y)), 2, axis=-1)
+        value, gate = np.split(linear(gelu(y), self.part(name), "output"), 2, axis=-1)
         return value / (1 + np.exp(-gate))
 
 
-# Section 3.2.1: scaled dot-product attention
+def oracle_of(model: torch.nn.Module, config: ModelConfig) -> Oracle:
+    """Return the oracle with the parameters of a Transformer."""
+    return Oracle({name: x.detach().double().numpy() for name, x in model.state_dict().items()}, config)
 
 
-def softmax(scores: Array, pairs: Pairs) -> Array:
-    """exp(s_ij) / Σ_j exp(s_ij) over the allowed pairs of each row; a row without allowed pairs is zero."""
-    weights = np.zeros(scores.shape)
-    for i, allowed in enumerate(pairs):
-        if allowed.any():
-            numerators = np.exp(scores[i, allowed] - scores[i, allowed].max())
-            weights[i, allowed] = numerators / numerators.sum()
-    return weights
+# Other kinds of attention
 
 
 def linear_weights(q: Array, k: Array, pairs: Pairs) -> Array:
@@ -264,7 +179,7 @@ def linear_weights(q: Array, k: Array, pairs: Pairs) -> Array:
     return products / np.where(total == 0, 1.0, total)
 
 
-def allowed_pairs(config: ModelConfig, kind: str, queries: int, keys: int, *, causal: bool) -> Pairs:
+def allowed_pairs(config: ModelConfig, kind: str, queries: int, keys: int) -> Pairs:
     """Return for every pair whether query i may attend to key j in an attention kind, (query, key)."""
     assert kind in {"reference", "fused", "memory_efficient", "window", "block_sparse", "linear"}, kind
     i, j = np.arange(queries)[:, None], np.arange(keys)
@@ -275,31 +190,10 @@ def allowed_pairs(config: ModelConfig, kind: str, queries: int, keys: int, *, ca
     if kind == "block_sparse":  # Child et al. 2019
         sparse = config.attention_options.block_sparse
         pairs = (np.abs(i - j) < sparse.local) | ((i - j) % sparse.stride == 0)
-    return pairs & (j <= i) if causal else pairs
-
-
-def visible(seen: Sequence[bool] | None, keys: int) -> Pairs:
-    """Return for every key whether it may be attended to, (1, key)."""
-    return np.ones((1, keys), dtype=bool) if seen is None else np.array(seen, dtype=bool)[None]
-
-
-def log_softmax(logits: Array) -> Array:
-    """x - log Σ exp(x)."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return pairs
 
 
 # Section 3.5: positions
-
-
-def sinusoids(length: int, d_model: int) -> Array:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same."""
-    table = np.empty((length, d_model))
-    for position in range(length):
-        for i in range(d_model // 2):
-            angle = position / 10000 ** (2 * i / d_model)
-            table[position, 2 * i], table[position, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    return table
 
 
 def halved_sinusoids(length: int, d_model: int, start: int = 0) -> Array:
@@ -313,7 +207,7 @@ def halved_sinusoids(length: int, d_model: int, start: int = 0) -> Array:
 
 
 TABLES: dict[str, Callable[[int, int], Array]] = {
-    "sinusoidal": sinusoids,
+    "sinusoidal": positional_encoding,
     "tensor2tensor": halved_sinusoids,
     "fairseq": lambda length, d_model: halved_sinusoids(length, d_model, start=2),
 }

@@ -21,7 +21,11 @@ from headwise.corpora.synthetic import generate as generate_examples
 from paths import DOCS, ROOT
 from program import call, headwise
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "learn").glob("*.md")),
+]
 CONFIGURATIONS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
@@ -29,7 +33,9 @@ def shown_commands() -> list[tuple[str, str]]:
     """Return every `headwise …` line of every shell block, with its document."""
     commands = []
     for document in DOCUMENTS:
-        for block in re.findall(r"```(?:sh)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
+        for block in re.findall(
+            r"```(?:sh(?: run)?)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL
+        ):
             for line in block.splitlines():
                 match = re.search(r"(?:^|\| |-m )(headwise \w.*)", line)
                 if match:

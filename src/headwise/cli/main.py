@@ -62,6 +62,7 @@ COMMANDS = {
     "export": ("headwise.cli.interop.export_model", "Write a run's model for another toolkit."),
     "bench": ("headwise.cli.bench", "Measure speed and memory, against other systems."),
     "data": ("headwise.cli.training.data", "List and download public corpora; generate others."),
+    "paper": ("headwise.cli.paper", "Print the paper's own tables, and Headwise's beside them."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
 }
 

@@ -16,11 +16,12 @@ class UnknownWords:
     def __init__(self, trained: bool) -> None:
         """Set whether the run records which subwords its training text had (`trained`), or only its vocabulary."""
         self._trained = trained
-        self._lines = self._words = 0
+        self._lines = self._words = self._all_words = 0
         self._first: dict[str, int] = {}
 
-    def add(self, line: int, words: Sequence[str]) -> None:
-        """Add the unknown words of a line."""
+    def add(self, line: int, words: Sequence[str], text: str) -> None:
+        """Add the unknown words of a line with this text."""
+        self._all_words += len(text.split())
         self._lines += bool(words)
         self._words += len(words)
         for word in words:
@@ -28,16 +29,17 @@ class UnknownWords:
                 self._first.setdefault(word, line)
 
     def warn(self, total: int, what: str = "lines") -> None:
-        """Warn on standard error, if there are unknown words: how many of `total` lines have some, and which words."""
+        """Warn on standard error, if there are unknown words: in how many of `total` lines, which, and their share."""
         if not self._lines:
             return
         named = ", ".join(f"{_shown(word)} (line {line:,})" for word, line in self._first.items())
         rest = self._words - len(self._first)
         why = "never saw in training" if self._trained else "has no subwords for"
+        share = self._words / max(self._all_words, self._words)
         more = f" and {rest:,} more" if rest else ""
         typer.echo(
             f"headwise: warning: {self._lines:,} of {total:,} {what} hold words, or parts of words, that the "
-            f"model {why}: {named}{more}",
+            f"model {why} ({self._words:,} of {self._all_words:,} words, {share:.1%}): {named}{more}",
             err=True,
         )
 

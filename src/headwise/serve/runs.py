@@ -18,11 +18,13 @@ from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
 from headwise.models.counting import parameter_count
 from headwise.nn.multihead import MultiHeadAttention
+from headwise.text.reading.lines import open_text, text_lines
 from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
 
 SAMPLES = 6  # sentences of the development set that the page suggests
 _SAMPLE_WORDS = range(4, 17)  # words of such a sentence
 _SAMPLES_FROM = 200  # sentence pairs they are chosen from
+_MOST_EXAMPLES, _LONGEST_EXAMPLE = 20, 300  # lines of the file of examples, and their bytes
 
 
 class NotReady(HeadwiseError):
@@ -169,13 +171,31 @@ class Run:
 
     @property
     def samples(self) -> list[str]:
-        """Sentences that the page suggests, from the development set; none if its files no longer exist."""
+        """Sentences that the page suggests; none if the development set's files no longer exist.
+
+        First those of the file `examples` beside the development set, such as `examples.en` beside `dev.en`, if there
+        is one; then some of the development set.
+        """
         if self._samples is None:
             candidates = [
                 pair.source for pair in self.pairs(_SAMPLES_FROM) if len(pair.source.split()) in _SAMPLE_WORDS
             ]
-            self._samples = candidates[:: max(1, len(candidates) // SAMPLES)][:SAMPLES]
+            samples = candidates[:: max(1, len(candidates) // SAMPLES)][:SAMPLES]
+            self._samples = [*self._examples(), *samples]
         return self._samples
+
+    def _examples(self) -> list[str]:
+        """Return the lines of the file of examples, if there is one that can be read."""
+        source = Path(self.config.data.dev_source or "dev")
+        file = source.with_name(f"examples{source.suffix}")
+        if not file.is_file():
+            return []
+        try:
+            with open_text(file) as opened:
+                lines = islice(text_lines(file, opened), _MOST_EXAMPLES)
+                return [line.decode() for line in lines if 0 < len(line) <= _LONGEST_EXAMPLE]
+        except (DataError, UnicodeDecodeError):
+            return []
 
     def pairs(self, most: int) -> list[Pair]:
         """Return the first `most` sentence pairs of the run's development set; none if its files no longer exist."""

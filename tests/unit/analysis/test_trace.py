@@ -23,10 +23,10 @@ from headwise.analysis.tracer import Tracer
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
+from headwise.learn import from_scratch
 from headwise.models.transformer import Transformer
 from headwise.nn.multihead import MultiHeadAttention, recording
 from headwise.text.tokens.subwords import EOS
-from plain_transformer import Plain
 from translator_run import ENGLISH, make_run
 
 TEXT = ENGLISH[0]
@@ -56,10 +56,18 @@ def forced(trace: Trace):
 def test_what_is_shown_equals_an_independent_forward_pass(tracer: Tracer, trace: Trace) -> None:
     model = tracer.translator.model
     assert isinstance(model, Transformer)
-    seen, log_probs = Plain(model).run(trace.source.ids, forced(trace).reads.ids)
-    for part, weights in forced(trace).attention.items():
-        assert np.allclose(weights, np.stack(seen[part]), atol=1e-5), part
-        assert np.allclose(weights.sum(-1), 1.0, atol=1e-5)
+    weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
+    scratch = from_scratch.Transformer(weights, 2, 2, model.config.heads)
+    log_probs = scratch.log_probabilities(trace.source.ids, forced(trace).reads.ids)
+    names = {
+        "encoder": "encoder.{}.self_attention.weights",
+        "decoder": "decoder.{}.self_attention.weights",
+        "cross": "decoder.{}.cross_attention.weights",
+    }
+    for part, shown in forced(trace).attention.items():
+        expected = np.stack([scratch.trace[names[part].format(layer)] for layer in (0, 1)])
+        assert np.allclose(shown, expected, atol=1e-5), part
+        assert np.allclose(shown.sum(-1), 1.0, atol=1e-5)
     ids = forced(trace).target.ids
     assert np.allclose(forced(trace).log_probabilities, log_probs[np.arange(len(ids)), list(ids)], atol=1e-4)
     for row, others in zip(log_probs, forced(trace).alternatives, strict=True):

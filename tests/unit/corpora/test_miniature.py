@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from headwise.corpora.miniature import MiniatureCorpus, MiniaturePair, generate
+from headwise.corpora.miniature import EXAMPLES, MiniatureCorpus, MiniaturePair, generate
 from headwise.corpora.miniature.corpus import annotate, combinations, is_held_out
 from headwise.corpora.miniature.lexicon.entries import Noun
 from headwise.corpora.miniature.lexicon.lexicon import ADJECTIVES, GROUPS, NOUNS, VERBS, lemma_count
@@ -358,3 +358,62 @@ def test_what_the_corpus_is_there_for_occurs(
 def test_the_generator_needs_no_torch() -> None:
     program = "import sys, headwise.corpora.miniature; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# ------------------------------------------------------------------------------------------ sentences of walk-throughs
+
+
+def test_it_is_the_sitter_or_the_seat_and_german_gender_tells_which() -> None:
+    """The cat sat on the mat because it was tired / because it was soft: sie is the cat, er the mat (der Teppich)."""
+    sampler = Constructions(Random("seats"))
+    meant: dict[tuple[str, str], set[str]] = {}
+    for _ in range(4000):
+        pair = draw(sampler, "seat")
+        words, links = pair.source_tokens, dict(pair.source_coreference)
+        german = dict(pair.target_coreference)
+        if "mat" not in words or "cat" not in words or "it" not in words:
+            continue
+        ((_, antecedent),) = german.items()
+        index = words.index("it")
+        key = (words[links[index]], words[-2])  # what it means, and why
+        assert pair.target_tokens[antecedent] == {"cat": "Katze", "mat": "Teppich"}[key[0]], pair.source
+        assert {"cat": "sie", "mat": "er"}[key[0]] in pair.target_tokens, pair.target
+        meant.setdefault(key, set()).add(pair.source)
+    assert {("cat", "tired"), ("mat", "soft"), ("mat", "comfortable")} <= set(meant)
+    assert not {reason for word, reason in meant if word == "cat"} & {
+        reason for word, reason in meant if word == "mat"
+    }
+
+
+def test_training_may_hold_every_combination_of_the_walk_throughs() -> None:
+    used = {
+        "sit_sitzen:subject": "cat dog",
+        "chase_jagen:subject": "dog cat",
+        "chase_jagen:direct": "ball cat mouse",
+        "bite_beißen:subject": "dog man",
+        "bite_beißen:direct": "dog man",
+        "help_helfen:subject": "Alice Bob",
+        "help_helfen:direct": "Alice Bob",
+        "wake_aufwachen:subject": "cat",
+        "tired": "cat dog",
+        "old": "cat",
+        "soft": "mat",
+        "comfortable": "mat",
+        "red": "ball",
+        "friendly": "Alice Bob",
+        "sick": "Alice Bob",
+    }
+    verbs = {verb.key for group in VERBS.values() for verb in group}
+    adjectives = {adjective.english for adjective in ADJECTIVES}
+    for word, nouns in used.items():
+        assert word.split(":")[0] in verbs | adjectives
+        for noun in nouns.split():
+            assert noun in NOUNS
+            assert not is_held_out((word, noun))
+
+
+def test_the_examples_are_in_words_of_the_corpus() -> None:
+    corpus = generate(train=20_000, dev=0, test=0, seed=3)
+    seen = {token.lower() for pair in corpus.train for token in pair.source_tokens}
+    for text in EXAMPLES:
+        assert {word.lower().strip(".") for word in text.split()} <= seen, text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwise.corpora.miniature import generate, write
+from headwise.corpora.miniature import EXAMPLES, generate, write
 
 
 def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
@@ -14,6 +14,7 @@ def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
     for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
         assert (folder / f"{name}.en").read_text(encoding="utf-8").splitlines() == [p.source for p in pairs]
         assert (folder / f"{name}.de").read_text(encoding="utf-8").splitlines() == [p.target for p in pairs]
+    assert (folder / "examples.en").read_text(encoding="utf-8").splitlines() == [*EXAMPLES]
     lines = (folder / "test.align").read_text(encoding="utf-8").splitlines()
     read = [frozenset(tuple(map(int, link.split("-"))) for link in line.split()) for line in lines]
     assert read == [pair.alignment for pair in corpus.test]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from headwise.config.presets import PRESETS, preset
@@ -14,7 +17,10 @@ from headwise.experiments.harness.paper import (
     TABLE_3,
     TABLE_4,
 )
+from headwise.experiments.harness.paper_tables import TABLES, VOCABULARY, parameter_shares
 from headwise.models.counting import parameter_formula
+from paths import ROOT
+from program import call
 
 # Transcribed from the paper row by row: the rows of Table 3 without their settings.
 PRINTED_3 = """
@@ -114,3 +120,52 @@ def test_our_parameter_counts_are_the_papers(row: object) -> None:
     vocabulary = PRINTED_VOCABULARY if row.preset == "big" else IMPLIED_VOCABULARY
     ours = parameter_formula(preset(row.preset), vocabulary, vocabulary) / 1e6
     assert abs(ours - row.parameters) <= 0.01 * row.parameters + 0.5
+
+
+# ------------------------------------------------------------------------------------------ headwise paper
+
+
+@pytest.mark.parametrize(("name", "shares"), [("base", (30, 30, 40, 0)), ("big", (18, 35, 47, 0))])
+def test_the_parts_of_a_model_add_up_to_the_formula(name: str, shares: tuple[int, ...]) -> None:
+    """Embeddings V·d, 18 attentions of 4 d², 12 networks of 2 · d · d_ff and biases; the rest is LayerNorm."""
+    counts = parameter_shares(name)
+    total = parameter_formula(preset(name), VOCABULARY, VOCABULARY)
+    assert sum(counts.values()) == total
+    model = preset(name)
+    assert counts["embeddings"] == VOCABULARY * model.d_model
+    assert counts["attention"] == 18 * 4 * model.d_model**2
+    assert counts["feed-forward"] == 12 * (2 * model.d_model * model.d_ff + model.d_ff + model.d_model)
+    assert tuple(round(100 * count / total) for count in counts.values()) == shares
+
+
+def test_the_printed_tables_are_complete() -> None:
+    assert [len(TABLES[name]().rows) for name in ("table1", "table2", "table3", "table4")] == [4, 10, 20, 12]
+    for name, table in TABLES.items():
+        made = table()
+        assert all(len(row) == len(made.columns) for row in made.rows), name
+    printed = [row.split("|") for row in PRINTED_2.strip().splitlines()]
+    for theirs, ours in zip(printed, TABLES["table2"]().rows, strict=False):
+        assert [cell.strip() for cell in theirs] == list(ours)
+    by_row = {row[0]: row for row in TABLES["table3"]().rows}
+    assert by_row["base"][1:10] == ("6", "512", "2048", "8", "64", "64", "0.1", "0.1", "100K")
+    assert by_row["big"][1:10] == ("", "1024", "4096", "16", "", "", "0.3", "", "300K")
+    rows_of_a = [row for row in TABLES["table3"]().rows if row[0] == "(A)"]
+    assert [row[4:7] for row in rows_of_a] == [
+        ("1", "512", "512"), ("4", "128", "128"), ("16", "32", "32"), ("32", "16", "16"),
+    ]  # fmt: skip
+
+
+def test_headwise_prints_the_papers_table_and_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    done = call(capsys, "paper", "table2", "--results", ROOT / "results")
+    assert done.code == 0
+    assert "Transformer (big)           " in done.out
+    assert "7.0 times base" in done.out
+    assert "Bahdanau" in done.out
+    alone = call(capsys, "paper", "table2", "--results", tmp_path)  # installed without records
+    assert alone.code == 0
+    assert done.out.startswith(alone.out)
+    as_json = json.loads(call(capsys, "paper", "table3", "--json").out)
+    assert len(as_json["rows"]) == 20
+    assert call(capsys, "paper", "table9").code == 2

@@ -17,12 +17,12 @@ from headwise.analysis.attention import Sentence
 from headwise.analysis.heads.measuring import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
 from headwise.config import Config
-from headwise.corpora.miniature import generate, write
+from headwise.corpora.miniature import EXAMPLES, generate, write
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.serve import evidence
 from headwise.serve.evaluation_pairs import EvaluationPairs
-from headwise.serve.runs import open_runs
+from headwise.serve.runs import Run, open_runs
 from planted_heads import Planted, antecedent, subject
 from translator_run import ENGLISH, make_run
 
@@ -118,3 +118,21 @@ def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path)
     )
     assert answer["about"] == "2 sentences of some. 1 more are longer than the model reads."
     assert corpus.within(Translator.load(run, device="cpu")).sources == [fitting[0], fitting[0]]
+
+
+def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_path: Path) -> None:
+    write(generate(train=0, dev=40, test=0), tmp_path / "corpus")
+    path = make_run(tmp_path / "run")
+    config = Config.load(path / "config.yaml")
+    files = {
+        f"dev_{side}": str(tmp_path / "corpus" / f"dev.{name}")
+        for side, name in (("source", "en"), ("target", "de"))
+    }
+    data = config.data.model_copy(update=files)
+    suggested = Run("run", path, config.model_copy(update={"data": data})).samples
+    assert suggested[: len(EXAMPLES)] == [*EXAMPLES]
+    assert len(suggested) > len(EXAMPLES)
+    (tmp_path / "corpus" / "examples.en").write_bytes(b"\xff\x00\xff")
+    assert len(Run("run", path, config.model_copy(update={"data": data})).samples) == len(suggested) - len(
+        EXAMPLES
+    )

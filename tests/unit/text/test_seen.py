@@ -170,9 +170,11 @@ def test_translate_warns_once_and_tells_each_line(
     assert command_line(["translate", str(run), str(text), "--jsonl", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert [json.loads(line)["unknown"] for line in out.splitlines()] == [[], ["漢"], [], ["☃", "☃", "字"]]
+    words = len(ENGLISH[1].split()) + 6
     warned = [line for line in err.splitlines() if "warning" in line]
     assert warned == [
-        "headwise: warning: 2 of 4 lines hold words, or parts of words, that the model never saw in training: "
+        "headwise: warning: 2 of 4 lines hold words, or parts of words, that the model never saw in training "
+        f"(4 of {words} words, {4 / words:.1%}): "
         "漢 (line 2), ☃ (line 4), 字 (line 4) and 1 more"
     ]
     text.write_text(f"{ENGLISH[1]}\n", encoding="utf-8")
@@ -187,9 +189,11 @@ def test_an_older_run_tells_what_it_can_not_spell(
     text = tmp_path / "text.en"
     text.write_text(f"{ENGLISH[0]}\nTwo 漢 dogs\n", encoding="utf-8")
     assert command_line(["translate", str(older), str(text), "--device", "cpu"]) == 0
-    assert "1 of 2 lines hold words, or parts of words, that the model has no subwords for: 漢 (line 2)" in (
-        capsys.readouterr().err
-    )
+    words = len(ENGLISH[0].split()) + 3
+    assert (
+        "1 of 2 lines hold words, or parts of words, that the model has no subwords for "
+        f"(1 of {words} words, {1 / words:.1%}): 漢 (line 2)"
+    ) in capsys.readouterr().err
     # An ensemble knows what was seen where all of its runs do.
     assert Translator.load([run, older], device="cpu").novelty.seen is None
     assert Translator.load([run, run], device="cpu").novelty.words(ENGLISH[0], "source")

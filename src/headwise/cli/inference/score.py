@@ -72,8 +72,8 @@ def command(
         for part in chunks(_pairs(source, target), itertools.repeat(_CHUNK)):
             for (line, *texts), output in zip(part, results(score, part), strict=True):
                 new = novelty.words(texts[0], "source"), novelty.words(texts[1], "target")
-                for side, words in zip(unknown, new, strict=True):
-                    side.add(line, words)
+                for side, words, text in zip(unknown, new, texts, strict=True):
+                    side.add(line, words, text)
                 if jsonl:
                     record = {
                         "line": line,

@@ -224,7 +224,7 @@ def command(
     notes = Notes()
     with line_writer(out, file, prefix_file, glossary) as write:
         for number, translation in enumerate(translations, start=1):
-            unknown.add(number, translation.unknown)
+            unknown.add(number, translation.unknown, translation.source)
             notes.add(number, translation.warnings)
             if jsonl:
                 write(json_line(_record(number, translation)))

@@ -62,6 +62,7 @@ class Clauses(Phrases):
         *,
         subject: Phrase | None = None,
         direct: Phrase | None = None,
+        place: Adjunct | None = None,
         verb: Verb | None = None,
         tense: str = "",
         front: bool = False,
@@ -80,7 +81,7 @@ class Clauses(Phrases):
             subject = self.subject(verb.subjects, definite=negated or definite)
         elif subject.determiner in QUANTIFIED or subject.determiner in ("a", "bare"):
             negated = False
-        clause = Clause(subject, verb, direct=direct, negated=negated)
+        clause = Clause(subject, verb, direct=direct, place=place, negated=negated)
         self.arguments(clause)
         self.tense(clause, tense)
         if adverbials:

@@ -20,6 +20,18 @@ from headwise.files import write_text
 _SHORTEST, _LONGEST = 4, 17  # tokens, final punctuation included
 _HELD_OUT_SHARE = 20  # one combination in 20 is reserved for dev and test
 _FEWEST_CHOICES = 10  # words with fewer partners have none held out, so that each word occurs in training
+# Sentences of public walk-throughs of the paper, in words of this corpus
+EXAMPLES = (
+    "The cat sat on the mat because it was tired.",
+    "The cat sat on the mat because it was soft.",
+    "The cat sat on the mat because it was comfortable.",
+    "The dog chased the ball because it was red.",
+    "Dog bites man.",
+    "Man bites dog.",
+    "Alice helped Bob because he was sick.",
+    "Alice helped Bob because she was friendly.",
+    "The old cat woke up.",
+)
 _CLITICS = frozenset([".", "?", ",", "'s", "'"])
 
 
@@ -80,10 +92,11 @@ def write(corpus: MiniatureCorpus, directory: Path) -> list[Path]:
 
     Writes train, dev and test `.en` and `.de`; `test.align` and `dev.align` with the alignments in Pharaoh
     format (`source-target`, from 0); and for dev and test `.en.conllu` and `.de.conllu` with the dependency
-    trees, where `Antecedent=N` in the last column of a pronoun is the number of the noun it refers to. Raises
-    `TrainingError` where the directory can't be written.
+    trees, where `Antecedent=N` in the last column of a pronoun is the number of the noun it refers to;
+    and `examples.en`, the sentences that the page suggests first. Raises `TrainingError` where the directory can't
+    be written.
     """
-    files: dict[str, Iterable[str]] = {}
+    files: dict[str, Iterable[str]] = {"examples.en": (f"{text}\n" for text in EXAMPLES)}
     for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
         files[f"{name}.en"] = (f"{pair.source}\n" for pair in pairs)
         files[f"{name}.de"] = (f"{pair.target}\n" for pair in pairs)

@@ -10,12 +10,20 @@ from headwise.corpora.miniature.clauses import CAN, VERBS_OF_OBJECT, Clauses
 from headwise.corpora.miniature.lexicon import lexicon as lx
 from headwise.corpora.miniature.lexicon.entries import Verb
 from headwise.corpora.miniature.phrases import ADJECTIVES_OF, MAN, Retry
-from headwise.corpora.miniature.syntax import Clause, Link, Phrase, Sentence
+from headwise.corpora.miniature.syntax import Adjunct, Clause, Link, Phrase, Sentence
 
 _BECAUSE, _ALTHOUGH, *_OTHERS = lx.SUBORDINATORS
 _FREQUENT = {"when": 2, "if": 3, "so": 5, "while": 4, "before": 3, "until": 2}
 _SUBORDINATORS = tuple(link for link in _OTHERS for _ in range(_FREQUENT.get(link.english[0], 1)))
 _WEATHER = tuple(link for link in lx.SUBORDINATORS if link.kind in ("reason", "contrast", "present", "past"))
+_SITTING = tuple(
+    verb
+    for verb in lx.VERBS["located"]
+    for _ in range({"sit_sitzen": 3, "lie_liegen": 1, "stay_bleiben": 1}.get(verb.key, 0))
+)
+_BEINGS = lx.VERBS_BY_KEY["sit_sitzen"][0].subjects
+_LAZY = tuple(lx.ADJECTIVES_BY_NAME[name] for name in ("tired", "tired", "sick", "lazy"))
+_ON = next(place.preposition for place in lx.LOCATIONS if place.preposition.german == "auf")
 _MOTIVES, _REASONS = tuple(lx.MOTIVES.items()), tuple(lx.REASONS.items())
 _AIMS = tuple(
     verb
@@ -85,6 +93,28 @@ class LinkedClauses(Clauses):
             )
         return self.join_explanation(action, state, contrast, state_first)
 
+    def seat(self) -> Sentence:
+        """The cat sat on the mat because it was tired. The cat sat on the mat because it was soft."""
+        about_seat = self.chance(0.6)
+        contrast = about_seat and self.chance(0.2)
+        negated = about_seat and self.chance(0.5 if contrast else 0.15)
+        options = lx.SEAT_OBJECTIONS if negated is not contrast else lx.SEAT_REASONS
+        adjective = self.pick(options if about_seat else _LAZY)
+        tense = "past" if self.chance(0.5) else "present"
+        seats = [seat for seat in lx.SEATS if not about_seat or seat in adjective.nouns]
+        seat = Phrase(self.fresh([*seats, *seats[:1], *seats[:1]]))
+        seat.determiner = "this" if self.chance(0.1) else "the"
+        self.mentions.append(seat)
+        verb = self.pick(_SITTING)
+        beings = [noun for noun in _BEINGS if about_seat or noun in adjective.nouns]
+        subject = self.phrase(self.fresh(beings), "subject", definite=True, plain=self.chance(0.7))
+        action = self.action(verb, tense, negated, subject=subject, place=Adjunct(_ON, seat))
+        meant = seat if about_seat else subject
+        if meant.noun not in adjective.nouns or not self.resolved(meant, adjective):
+            raise Retry
+        state = self.state(subject=self.pronoun_for(meant), adjective=adjective, tense=tense, negation=0.0)
+        return self.join_explanation(action, state, contrast, False)
+
     def action(
         self,
         verb: Verb,
@@ -93,12 +123,14 @@ class LinkedClauses(Clauses):
         *,
         subject: Phrase | None = None,
         direct: Phrase | None = None,
+        place: Adjunct | None = None,
         adverbials: bool = False,
     ) -> Clause:
         """Return a clause of the given polarity and tense; raises `Retry` where the sample has others."""
         clause = self.clause(
             subject=subject,
             direct=direct,
+            place=place,
             verb=verb,
             tense=tense,
             negation=float(negated),

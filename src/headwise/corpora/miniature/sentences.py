@@ -11,7 +11,8 @@ from headwise.corpora.miniature.syntax import Adjunct, Clause, Phrase, Sentence
 
 # Percentage of sentences drawn with each construction; the names are methods of `Constructions`.
 CONSTRUCTIONS = {
-    "simple": 32,
+    "simple": 28,
+    "headline": 1,
     "predicate": 6,
     "comparison": 3,
     "passive": 4,
@@ -20,6 +21,7 @@ CONSTRUCTIONS = {
     "question": 9,
     "motive": 7,
     "reason": 7,
+    "seat": 3,
     "weather": 2,
     "subordinate": 7,
     "coordinate": 3,
@@ -40,6 +42,14 @@ _TOPICS = tuple(
     for verb in lx.VERBS["transitive"]
     if not verb.particle and not verb.preposition and any(noun.group in _THINGS for noun in verb.objects)
 )
+_HEADLINES = tuple(
+    verb
+    for verb in lx.VERBS["transitive"]
+    if not verb.particle
+    and not verb.preposition
+    and (verb.flags & {"v"} or verb.key == "bite_beißen")
+    and any(noun.group == "animal" for noun in (*verb.subjects, *verb.objects))
+)
 _WITH_PLACE = lx.VERBS["located"] + tuple(verb for verb in lx.PREDICATES if "p" in verb.flags)
 _MODIFIABLE = frozenset(["the", "a", "two", "three", "many", "every", "all"])
 _BELONGINGS = lx.GROUPS["animal"] + lx.GROUPS["vehicle"] + lx.GROUPS["ware"]
@@ -57,6 +67,15 @@ class Constructions(LinkedClauses):
     def simple(self) -> Sentence:
         """The teacher reads a book in the garden. Today the boy cannot find his key."""
         return Sentence(self.clause(front=True))
+
+    def headline(self) -> Sentence:
+        """Dog bites man."""
+        verb = self.pick(_HEADLINES)
+        subject = Phrase(self.fresh(verb.subjects), determiner="bare")
+        self.mentions.append(subject)
+        direct = Phrase(self.fresh(verb.objects), determiner="bare")
+        self.mentions.append(direct)
+        return Sentence(Clause(subject, verb, direct=direct))
 
     def predicate(self) -> Sentence:
         """The old house was dark."""

@@ -221,6 +221,10 @@ def _reasons() -> dict[Verb, tuple[tuple[Adjective, ...], tuple[Adjective, ...]]
     }
 
 
+SEATS = tuple(NOUNS[name] for name in modifiers.SEATS.split())
+SEAT_REASONS, SEAT_OBJECTIONS = (
+    tuple(ADJECTIVES_BY_NAME[name] for name in names.split()) for names in modifiers.SEAT_REASONS.split("|")
+)
 TEMPORARY = frozenset(ADJECTIVES_BY_NAME[name] for name in modifiers.TEMPORARY.split())
 OPPOSITES = frozenset(frozenset(line.split()) for line in modifiers.OPPOSITES.strip().splitlines())
 MOTIVES = _motives()

@@ -41,8 +41,8 @@ light leicht | ware chair clothing | lighter leichter
 cheap billig | goods food drink | cheaper billiger
 expensive teuer | goods food drink hotel restaurant | more_expensive teurer
 broken kaputt | vehicle furniture opening ware
-clean sauber | clothing vehicle place glass cup plate spoon opening
-dirty schmutzig | clothing vehicle animal street room knife bottle opening
+clean sauber | clothing vehicle place glass cup plate spoon opening mat
+dirty schmutzig | clothing vehicle animal street room knife bottle opening mat
 red rot | clothing vehicle furniture ware flower apple
 blue blau | clothing vehicle furniture ware
 green grün | clothing vehicle furniture ware apple frog
@@ -66,8 +66,10 @@ empty leer | bottle glass cup basket street house bag hotel
 dangerous gefährlich | animal plan street knife
 fast schnell | vehicle horse dog cat rabbit wolf | faster schneller
 slow langsam | vehicle computer cow pig snake
-wet nass | clothing dog cat horse street bench
-warm warm | clothing bread room bed milk water
+wet nass | clothing dog cat horse street bench mat
+warm warm | clothing bread room bed milk water mat
+soft weich | bed sofa chair mat bread scarf sweater cake | softer weicher
+comfortable bequem | bed sofa chair bench mat shoe sweater coat jacket | more_comfortable bequemer
 """
 
 # English | German | contexts: tenses, `progressive`, `habit` (the simple present) or `modal`
@@ -121,7 +123,7 @@ quietly:advmod:a | leise:advmod:a | l
 # Locations: English | German | case | nouns.
 LOCATIONS = """
 in | in | dat | indoors
-on | auf | dat | street bridge bench bed sofa chair table
+on | auf | dat | street bridge bench bed sofa chair table mat
 at | an | dat | station lake beach window
 under | unter | dat | table tree bench bed bridge
 behind | hinter | dat | house church school tree door castle
@@ -156,7 +158,7 @@ go run drive travel | through | durch | acc | forest park city village street
 go run | out of | aus | dat | house school forest room kitchen castle hospital
 come | out of | aus | dat | house church forest room kitchen castle cellar
 come | from | von | dat | station beach park lake doctor baker
-jump | onto | auf | acc | table bed bench sofa chair
+jump | onto | auf | acc | table bed bench sofa chair mat
 climb | onto | auf | acc | tree table bench cupboard
 jump climb | over | über | acc | bench chair table
 run | around | um | acc | house tree lake table castle
@@ -166,7 +168,7 @@ come | from | aus | dat | city_name
 
 # Directions of the verbs of placing.
 TARGETS = """
-on | auf | acc | table chair bed bench sofa
+on | auf | acc | table chair bed bench sofa mat
 under | unter | acc | table bed chair bench
 next to | neben | acc | bed lamp mirror clock door sofa
 in front_of | vor | acc | door mirror window bed
@@ -200,14 +202,14 @@ so that | damit | purpose
 
 # adjective of the subject | verbs of actions that it causes | verbs of actions that it prevents
 MOTIVES = """
-hungry | eat_essen eat_fressen cook_kochen buy_kaufen look_suchen | sleep_schlafen smile_lächeln
+hungry | eat_essen eat_fressen cook_kochen buy_kaufen look_suchen chase_jagen | sleep_schlafen smile_lächeln
 thirsty | drink_trinken wake_aufwachen get_aufstehen | sing_singen
-tired | sleep_schlafen rest_ausruhen sit_hinsetzen fall_einschlafen stay_bleiben \
+tired | sleep_schlafen rest_ausruhen sit_hinsetzen sit_sitzen lie_liegen fall_einschlafen stay_bleiben \
     | work_arbeiten run_laufen swim_schwimmen
 sick | rest_ausruhen stay_bleiben call_anrufen cry_weinen | work_arbeiten travel_reisen eat_essen eat_fressen
 happy | laugh_lachen sing_singen smile_lächeln hug_umarmen | cry_weinen
 sad | cry_weinen call_anrufen think_denken | laugh_lachen sing_singen smile_lächeln
-angry | throw_wegwerfen break_zerbrechen | smile_lächeln answer_antworten greet_begrüßen
+angry | throw_wegwerfen break_zerbrechen bite_beißen | smile_lächeln answer_antworten greet_begrüßen
 lonely | call_anrufen visit_besuchen cry_weinen invite_einladen | laugh_lachen smile_lächeln
 curious | ask_fragen watch_beobachten open_öffnen follow_folgen listen_zuhören | sleep_schlafen rest_ausruhen
 rich | buy_kaufen travel_reisen build_bauen | work_arbeiten sell_verkaufen steal_stehlen
@@ -245,6 +247,8 @@ wear_tragen | warm new beautiful | wet dirty ugly old
 put_anziehen | warm new clean | wet dirty
 take_ausziehen | wet dirty | warm
 feed_füttern | hungry small sick | dangerous
+chase_jagen | red small fast beautiful | slow big dangerous
+bite_beißen | red small angry | big friendly dangerous
 invite_einladen | friendly lonely famous funny | angry
 call_anrufen | sick lonely sad | angry
 steal_stehlen | expensive beautiful new | cheap broken
@@ -254,6 +258,10 @@ watch_beobachten | beautiful | boring
 forget_vergessen | short boring | important famous
 laugh_lachen | funny | sad
 """
+
+# What someone sits or lies on, and the adjectives of it that are reasons for it, and against it (see linked.py)
+SEATS = "mat bed sofa chair bench"
+SEAT_REASONS = "soft comfortable warm clean | wet dirty broken"
 
 # Adjectives for temporary states, which fit when, if and today.
 TEMPORARY = """

@@ -9,7 +9,8 @@ A line reads `english[/plural]  German  gender  genitive  German-plural`:
 - a plural of `-` marks a mass noun, which is neither counted nor given an indefinite article.
 
 Every English noun for a person has one fixed gender: the teacher is a man (der Lehrer, *he*) and the doctor is a
-woman (die Ärztin, *she*), so that it has exactly one German translation.
+woman (die Ärztin, *she*), so that it has exactly one German translation. A mat is a Teppich and not a Matte, so that
+the gender of *it* tells the mat (er) from a cat (sie).
 """
 
 from __future__ import annotations
@@ -163,6 +164,7 @@ gift Geschenk n s Geschenke
 ring Ring m s Ringe
 bag Tasche f - Taschen
 basket Korb m es Körbe
+mat Teppich m s Teppiche
 """
 
 CLOTHING = """
@@ -232,8 +234,8 @@ story Geschichte f - Geschichten
 dream Traum m es Träume
 """
 
-MEN = "Paul Peter Martin Leo Oskar"
-WOMEN = "Anna Clara Emma Laura Maria"
+MEN = "Paul Peter Martin Leo Oskar Bob"
+WOMEN = "Anna Clara Emma Laura Maria Alice"
 CITIES = "Berlin/Berlin Hamburg/Hamburg Munich/München Vienna/Wien Cologne/Köln"
 
 KIN = "father brother son uncle grandfather mother sister daughter aunt grandmother friend neighbor"

@@ -41,7 +41,7 @@ LOCATED = """
 live | wohnen | person | | sn
 sit sat sat | sitzen sitzt saß gesessen | person child animal | |
 stand stood stood | stehen steht stand gestanden | person animal furniture vehicle bottle cup | | s
-lie lay lain | liegen liegt lag gelegen | animal reading clothing key knife spoon ring bag ball doll | | s
+lie lay lain | liegen liegt lag gelegen | animal reading clothing key knife spoon ring bag ball doll mat | | s
 stay | *bleiben bleibt blieb geblieben | person child animal | | sd
 hide hid hidden | sich verstecken | thief child girl boy animal | |
 """
@@ -85,6 +85,8 @@ cut cut cut | schneiden schneidet schnitt geschnitten | person | bread cheese me
 break broke broken | zerbrechen zerbricht zerbrach zerbrochen \
     | person child monkey | glass cup plate bottle mirror | v
 catch caught caught | fangen fängt fing gefangen | person predator | prey thief | v
+chase | jagen | person child dog predator | animal thief ball | pvq
+bite bit bitten | beißen beißt biss gebissen | man child animal | being apple | v
 feed fed fed | füttern | person child | animal child | pvc
 hold held held | halten hält hielt gehalten | person child | ware cat child |
 hide hid hidden | verstecken | person child monkey | ware reading food | pvq

@@ -1,0 +1,82 @@
+"""Chapters of docs/learn: Markdown whose code is run, with what it prints inserted below.
+
+A block that begins with ```python is run, all blocks of a chapter in one namespace; ```sh run is a command line of
+`headwise`, which is run. What a block prints stands in a block ```output below it. Blocks ```sh are not run: they need
+a trained model. Code that draws a picture writes it below the chapter's folder (`headwise.learn.pictures.save`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from headwise.errors import DataError
+from headwise.files import write_text
+
+_BLOCK = re.compile(
+    r"^```(?P<kind>python|sh run)\n(?P<code>.*?)^```\n(?:\n```output\n.*?^```\n)?", re.DOTALL | re.MULTILINE
+)
+_SECONDS = 120  # that one command may take
+
+
+def chapters(folder: Path) -> list[Path]:
+    """Return the chapters of a folder in their order: its files `NN-name.md`."""
+    return sorted(folder.glob("[0-9][0-9]-*.md"))
+
+
+def with_outputs(text: str, name: str, folder: Path) -> str:
+    """Run the blocks of a chapter in `folder` and return its text with what they print.
+
+    Raises `DataError` naming the chapter and the line where a block fails.
+    """
+    namespace: dict[str, object] = {"__name__": "__main__"}
+
+    def run(match: re.Match[str]) -> str:
+        line = text.count("\n", 0, match.start()) + 1
+        code = match["code"]
+        printed = (
+            _python(code, namespace, name, line) if match["kind"] == "python" else _shell(code, name, line)
+        )
+        block = f"```{match['kind']}\n{code}```\n"
+        return f"{block}\n```output\n{printed.rstrip()}\n```\n" if printed.strip() else block
+
+    with contextlib.chdir(folder):
+        return _BLOCK.sub(run, text)
+
+
+def _python(code: str, namespace: dict[str, object], name: str, line: int) -> str:
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * line + code, name, "exec"), namespace)
+    except Exception as error:
+        raise DataError(f"{name}, line {line}: the code fails: {type(error).__name__}: {error}") from error
+    return printed.getvalue()
+
+
+def _shell(code: str, name: str, line: int) -> str:
+    words = shlex.split(code)
+    if not words or words[0] != "headwise":
+        raise DataError(f"{name}, line {line}: expected a command of headwise, found {code.strip()!r}")
+    command = [sys.executable, "-P", "-m", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if done.returncode:
+        raise DataError(f"{name}, line {line}: {code.strip()} fails: {done.stderr.strip()}")
+    return done.stdout
+
+
+def update(folder: Path) -> list[Path]:
+    """Run all chapters of a folder and write their new text; returns the files that changed."""
+    changed = []
+    for file in chapters(folder):
+        text = file.read_text(encoding="utf-8")
+        new = with_outputs(text, file.name, folder)
+        if new != text:
+            write_text(file, new)
+            changed.append(file)
+    return changed

@@ -1,0 +1,97 @@
+"""The chapters of docs/learn: their code runs, what they show is what it prints, and they have all their parts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headwise.errors import DataError
+from headwise.learn.chapters import chapters, update, with_outputs
+from headwise.learn.pictures import heat, lines
+from paths import DOCS
+
+FOLDER = DOCS / "learn"
+CHAPTERS = chapters(FOLDER)
+PARTS = [
+    "**Question.**",
+    "**Idea.**",
+    "## Numbers",
+    "## The live model",
+    "## What walk-throughs get wrong here",
+    "## Questions",
+    "## What came after",
+]
+
+
+def test_what_the_chapters_show_is_what_their_code_prints_and_draws(tmp_path: Path) -> None:
+    copy = tmp_path / "learn"
+    shutil.copytree(FOLDER, copy, ignore=shutil.ignore_patterns("*.svg"))
+    assert [file.name for file in update(copy)] == [], "run `make learn`"
+    drawn, kept = (
+        {file.name: file.read_text() for file in (folder / "pictures").iterdir()} for folder in (copy, FOLDER)
+    )
+    assert drawn == kept, "run `make learn`"
+
+
+@pytest.mark.parametrize("file", CHAPTERS, ids=lambda file: file.stem)
+def test_a_chapter_has_its_parts_in_order(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    places = [text.find(part) for part in PARTS]
+    assert -1 not in places
+    assert places == sorted(places)
+    questions = text.partition("## Questions")[2].partition("## What came after")[0]
+    assert re.findall(r"^(\d)\. .*\?$", questions, re.MULTILINE) == ["1", "2", "3"]
+    assert len(re.findall(r"^   \*.+", questions, re.MULTILINE)) == 3  # an answer each
+    assert "```python" in text
+    assert f"({file.name})" in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_picture_is_shown_with_its_description() -> None:
+    shown = {
+        name: alt
+        for file in CHAPTERS
+        for alt, name in re.findall(r"!\[(.+)\]\(pictures/(.+)\)", file.read_text(encoding="utf-8"))
+    }
+    assert set(shown) == {file.name for file in (FOLDER / "pictures").iterdir()}
+    assert all(len(alt) > 30 for alt in shown.values())
+
+
+def test_outputs_are_inserted_and_replaced(tmp_path: Path) -> None:
+    text = "a\n\n```python\nx = 2\nprint(x + 1)\n```\n\nb\n\n```python\nx\n```\n\n```sh\nheadwise demo\n```\n"
+    shown = with_outputs(text, "c.md", tmp_path)
+    assert shown == text.replace("x + 1)\n```\n", "x + 1)\n```\n\n```output\n3\n```\n")
+    assert with_outputs(shown.replace("\n3\n", "\n7\n"), "c.md", tmp_path) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n```python\n1 / 0\n```\n", "c.md, line 2: the code fails: ZeroDivisionError"),
+        ("```sh run\nls\n```\n", "c.md, line 1: expected a command of headwise, found 'ls'"),
+        (
+            "```sh run\nheadwise paper table9\n```\n",
+            "c.md, line 1: headwise paper table9 fails: .*expected one of",
+        ),
+    ],
+)
+def test_a_failing_block_is_named(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        with_outputs(text, "c.md", tmp_path)
+
+
+def test_pictures_are_xml_with_a_title_and_their_numbers() -> None:
+    svg = heat(np.array([[0.25, -0.75]]), ["a<b"], ["c", "d"], "One & two")
+    root = ElementTree.fromstring(svg)
+    texts = ["".join(element.itertext()) for element in root.iter()]
+    assert {"0.25", "-0.75", "a<b", "c", "d", "One & two"} <= set(texts)
+    curve = ElementTree.fromstring(lines({"up": ([0, 1, 2], [1, 10, 100])}, "Log", "x", "y", log=True))
+    (points,) = (e.attrib["points"] for e in curve.iter() if e.tag.endswith("polyline"))
+    heights = [float(point.split(",")[1]) for point in points.split()]
+    assert heights[0] - heights[1] == pytest.approx(
+        heights[1] - heights[2], abs=0.2
+    )  # equal steps of a factor 10
