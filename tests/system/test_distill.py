@@ -334,8 +334,12 @@ def test_interpolation_takes_what_is_nearest_to_the_reference(
 def test_the_student_is_an_ordinary_run(
     small_chunks: None, trained: Path, text: Toy, tmp_path: Path, program: Call
 ) -> None:
-    run = tmp_path / "student"
-    command = ("distill", trained, "--source", text.source, *SMALL, "-o", run)
+    run, teacher = tmp_path / "student", tmp_path / "teacher"
+    shutil.copytree(trained, teacher)
+    config = Config.load(trained / "config.yaml")
+    config.data.source_language, config.data.target_language = "en", "de"
+    (teacher / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    command = ("distill", teacher, "--source", text.source, *SMALL, "-o", run)
     done = program(*command, "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["steps"] == 3
@@ -343,6 +347,7 @@ def test_the_student_is_an_ordinary_run(
     assert "given instead: model.encoder_layers=2, model.decoder_layers=1, model.d_model=16" in done.err
     assert (run / "spm.model").read_bytes() == (trained / "spm.model").read_bytes()
     assert (run / "seen.safetensors").exists()
+    assert Config.load(run / "config.yaml").data.languages == ("en", "de")
     assert program("translate", run, text.source, "-o", tmp_path / "out").code == 0
     assert program("shortlist", run).code == 0
     assert program("train", "-o", run, "--max-steps", 4).code == 0
