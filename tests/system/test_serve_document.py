@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
+from headwise.serve.translation.glossaries import GlossaryStore
 from paths import DOCS
 from translation_server import make_pair, translating
 
@@ -23,13 +24,15 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with translating([make_pair(tmp_path_factory.mktemp("runs"), "en", "de")]) as address:
+    folder = tmp_path_factory.mktemp("runs")
+    store = GlossaryStore(folder / "glossaries.db")
+    with translating([make_pair(folder, "en", "de")], glossaries=store) as address:
         yield address
 
 
 def test_there_are_commands() -> None:
     assert len(COMMANDS) > 8
-    assert len(PROGRAMS) == 2
+    assert len(PROGRAMS) == 3
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -263,3 +263,25 @@ def test_the_guard_is_reported(runs: list[Path], monkeypatch: pytest.MonkeyPatch
     (warning,) = found["warnings"]
     assert warning.startswith("guard: a first output that repeats itself, searched again")
     assert 'headwise_sentences_searched_again_total{model="en-de",outcome="kept"} 1.0' in metrics
+
+
+def test_dictionaries_in_a_form(address: str, keys: tuple[KeyStore, str, str]) -> None:
+    """As DeepL's client for Node.js sends them."""
+    headers = {"Authorization": f"DeepL-Auth-Key {keys[1]}"}
+    fields = {"name": "form"}
+    for number, (source, entries) in enumerate({"en": "a\tb", "de": "c\td\ne\tf"}.items()):
+        pair = {"source_lang": source, "target_lang": "fr", "entries": entries, "entries_format": "tsv"}
+        fields |= {f"dictionaries[{number}].{name}": value for name, value in pair.items()}
+    made = httpx.post(f"{address}/v3/glossaries", data=fields, headers=headers)
+    assert made.status_code == 201
+    assert [one["entry_count"] for one in made.json()["dictionaries"]] == [2, 1]
+    changed = httpx.patch(
+        f"{address}/v3/glossaries/{made.json()['glossary_id']}", data={"name": "new"}, headers=headers
+    )
+    assert changed.json()["name"] == "new"
+    assert httpx.delete(f"{address}/v3/glossaries/new", headers=headers).status_code == 204
+    wrong = httpx.post(
+        f"{address}/v3/glossaries", data={"name": "form", "dictionaries[0].entries": "a\tb"}, headers=headers
+    )
+    assert wrong.status_code == 400
+    assert "dictionaries.0.source_lang" in wrong.json()["message"]

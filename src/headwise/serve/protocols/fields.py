@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from typing import Any, TypeVar, get_origin
 
@@ -14,6 +15,7 @@ from headwise.serve.request_queue import ClientGone
 from headwise.serve.translation.limits import ServiceError
 
 _MOST_FIELDS = 1_000
+_ITEM = re.compile(r"(\w{1,60})\[(\d{1,4})\]\.(\w{1,60})", re.ASCII)
 _SHOWN = 60  # characters of a field's name, which the client chooses
 Fields = TypeVar("Fields", bound=BaseModel)
 T = TypeVar("T")
@@ -50,10 +52,12 @@ def describe(location: tuple[int | str, ...], message: str, others: int) -> str:
 
 
 def _from_pairs(pairs: FormData | QueryParams, model: type[BaseModel]) -> dict[str, Any]:
-    """Return the fields of a form or an address; those of a list occur several times."""
+    """Return the fields of a form or an address; those of a list occur several times, or as `key[0].name`."""
     values: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         key = field.alias or name
+        if items := _items(pairs, key):
+            values[key] = items
         if key not in pairs:
             continue
         several = get_origin(field.annotation) is list
@@ -61,6 +65,16 @@ def _from_pairs(pairs: FormData | QueryParams, model: type[BaseModel]) -> dict[s
         if found:
             values[key] = found if several else found[-1]
     return values
+
+
+def _items(pairs: FormData | QueryParams, key: str) -> list[dict[str, str]]:
+    """Return the objects of a list whose fields are `key[0].name`, in the order of their numbers."""
+    found: dict[int, dict[str, str]] = {}
+    for name, value in pairs.multi_items():
+        match = _ITEM.fullmatch(name)
+        if match and match[1] == key and isinstance(value, str):
+            found.setdefault(int(match[2]), {})[match[3]] = value
+    return [found[number] for number in sorted(found)]
 
 
 async def uploaded(request: Request, name: str = "file") -> tuple[str, bytes]:

@@ -6,6 +6,7 @@
     PUT, DELETE        /v3/glossaries/ID/dictionaries     replace or remove the dictionary of two languages
     GET                /v2/glossary-language-pairs        the pairs of languages
 
+Fields are in JSON or, as DeepL's client for Node.js sends them, in a form, with `dictionaries[0].entries` and so on.
 A glossary of version 2 is one with a single dictionary. Further tab-separated columns of an entry are other forms of
 its translation, which DeepL doesn't have.
 """
@@ -236,7 +237,7 @@ def _add_version_3(router: APIRouter, context: Context) -> None:
         path,
         response_model=MultilingualAnswer,
         status_code=201,
-        openapi_extra=body(CreateAllFields, "application/json"),
+        openapi_extra=body(CreateAllFields, *_FORMS),
         summary="Create a glossary",
     )
     async def create(request: Request) -> Response:
@@ -257,7 +258,7 @@ def _add_version_3(router: APIRouter, context: Context) -> None:
     @router.patch(
         path + "/{identifier}",
         response_model=MultilingualAnswer,
-        openapi_extra=body(ChangeFields, "application/json"),
+        openapi_extra=body(ChangeFields, *_FORMS),
         summary="Change a glossary's name, and merge entries into it",
     )
     async def change(request: Request, identifier: str) -> Response:
@@ -308,7 +309,7 @@ def _add_dictionaries(router: APIRouter, context: Context, path: str) -> None:
     @router.put(
         path + "/{identifier}/dictionaries",
         response_model=DictionaryAnswer,
-        openapi_extra=body(ReplaceFields, "application/json"),
+        openapi_extra=body(ReplaceFields, *_FORMS),
         summary="Replace the entries of two languages",
     )
     async def replace(request: Request, identifier: str) -> Response:

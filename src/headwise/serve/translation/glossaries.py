@@ -111,7 +111,10 @@ class GlossaryStore:
             rows = self._database.execute(
                 "SELECT id, name, created FROM glossaries WHERE owner = ? ORDER BY created, id", (owner,)
             ).fetchall()
-            return [KeptGlossary(row[0], row[1], row[2], self._dictionaries(row[0])) for row in rows]
+            return [
+                KeptGlossary(identifier, name, created, self._dictionaries(identifier))
+                for identifier, name, created in rows
+            ]
 
     def find(self, owner: str, identifier: str) -> KeptGlossary:
         """Return an owner's glossary by its id or its name; raises `ServiceError` (404)."""
@@ -223,7 +226,8 @@ class GlossaryStore:
         ).fetchone()
         if row is None:
             raise ServiceError(404, "glossary: expected the id or the name of a kept glossary, found another")
-        return KeptGlossary(row[0], row[1], row[2], self._dictionaries(row[0]))
+        found, name, created = row
+        return KeptGlossary(found, name, created, self._dictionaries(found))
 
     def _dictionaries(self, identifier: str) -> tuple[Dictionary, ...]:
         rows = self._database.execute(
