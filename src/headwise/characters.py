@@ -1,4 +1,4 @@
-"""Check that text can be encoded in UTF-8: strings from JSON and file names can hold lone surrogates."""
+"""Characters: scripts without spaces, and lone surrogates, which JSON and file names can hold but UTF-8 can't."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 
 from headwise.errors import DataError
 
+# Scripts written without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese, full-width forms.
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from headwise.characters import UNSPACED
+
 # Split points in order of preference: after a sentence, after a clause, between words, between characters.
 _SPLIT_POINTS = (
     re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？｡])"),
     re.compile(r"(?<=[,;:–—])\s+|(?<=[、，；：])"),
     re.compile(r"\s+"),
     re.compile(r"(?<=.)(?=.)", re.DOTALL),
-)
-
-# Scripts written without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese, full-width forms.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
 )
 
 
@@ -32,7 +29,7 @@ def join_texts(parts: list[str]) -> str:
     """Join translated parts with a space, or without one where the script has no spaces between words."""
     joined = ""
     for part in filter(None, parts):
-        space = joined and not (_UNSPACED.match(joined[-1]) or _UNSPACED.match(part[0]))
+        space = joined and not (UNSPACED.match(joined[-1]) or UNSPACED.match(part[0]))
         joined += (" " if space else "") + part
     return joined
 

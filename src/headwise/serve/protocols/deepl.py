@@ -24,9 +24,11 @@ from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.protocols.fields import uploaded
 from headwise.serve.protocols.libretranslate import file_response
+from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Job
+from headwise.text.markup.rules import TagRules
 
 QUOTA_EXCEEDED = 456  # DeepL's status
 MOST_TEXTS = 50
@@ -36,7 +38,6 @@ _MODES: dict[str, Mode] = {"0": "none", "1": "all", "nonewlines": "punctuation"}
 _FORMS = ("application/json", "application/x-www-form-urlencoded")
 # Fields that change a translation in ways that no run has learned.
 _REFUSED = {
-    "tag_handling": "this server translates text without markup only",
     "glossary_id": "this server has no glossaries",
     "glossary_ids": "this server has no glossaries",
     "style_id": "this server has no style rules",
@@ -66,7 +67,6 @@ class _Refusing(_Fields):
     source_lang: Language | None = None
     target_lang: Language
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = "default"
-    tag_handling: str | None = None
     glossary_id: str | None = None
     glossary_ids: list[str] | str | None = None
     style_id: str | None = None
@@ -84,7 +84,7 @@ class _Refusing(_Fields):
             )
 
 
-class TranslateFields(_Refusing):
+class TranslateFields(_Refusing, TagFields):
     """Texts to translate."""
 
     text: list[str] = Field(min_length=1, max_length=MOST_TEXTS)
@@ -92,6 +92,13 @@ class TranslateFields(_Refusing):
     split_sentences: Literal["0", "1", "nonewlines"] = "1"
     preserve_formatting: bool = Field(False, description="White space is always preserved.")
     show_billed_characters: bool = False
+    tag_handling: Literal["html", "xml"] | None = Field(
+        None, description="What the texts are; else plain text."
+    )
+
+    def tags(self) -> TagRules | None:
+        """Return how tags are handled."""
+        return None if self.tag_handling is None else self.rules(self.tag_handling)
 
 
 class DocumentFields(_Refusing):
@@ -175,8 +182,11 @@ def routes(context: Context) -> APIRouter:
         fields = await context.fields(request, TranslateFields)
         client = _client(context, request, fields)
         fields.check()
-        mode = _MODES[fields.split_sentences]
-        job = Job(fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name)
+        mode, tags = _MODES[fields.split_sentences], fields.tags()
+        mode = mode if tags is None else within(mode)
+        job = Job(
+            fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name, tags=tags
+        )
         found = await context.translate(request, client, job, exceeded=QUOTA_EXCEEDED)
         translations: list[dict[str, Any]] = []
         for text, one in zip(fields.text, found, strict=True):

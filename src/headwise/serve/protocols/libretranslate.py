@@ -28,6 +28,7 @@ from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.documents import FORMATS
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Job, Translated
+from headwise.text.markup.rules import TagRules
 
 _FORMS = ("application/json", "application/x-www-form-urlencoded")
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
@@ -130,10 +131,6 @@ def routes(context: Context) -> APIRouter:
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
         if not fields.q:
             raise ServiceError(400, "q: expected a text or a list of texts, found none")
-        if fields.format == "html":
-            raise ServiceError(
-                400, "format: expected text, found html, which this server can't translate yet"
-            )
         if fields.alternatives > context.limits.alternatives:
             raise ServiceError(
                 400,
@@ -143,8 +140,10 @@ def routes(context: Context) -> APIRouter:
             texts,
             fields.target,
             None if fields.source == "auto" else fields.source,
+            mode="punctuation" if fields.format == "html" else "all",
             options={"n_best": fields.alternatives + 1} if fields.alternatives else {},
             client=client.name,
+            tags=TagRules() if fields.format == "html" else None,
         )
         found = await context.translate(request, client, job)
         answer = _answer(found, fields)

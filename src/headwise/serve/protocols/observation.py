@@ -16,7 +16,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from starlette.datastructures import MutableHeaders
@@ -73,11 +73,17 @@ class _Schedulers(Collector):
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return the gauges."""
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauges, and the counters of the service."""
         accepted = GaugeMetricFamily("headwise_sentences_accepted", "Sentences accepted and not finished.")
         accepted.add_metric([], self._service.accepted)
         yield accepted
+        pieces = CounterMetricFamily(
+            "headwise_protected_pieces", "Protected pieces by what became of them.", labels=["outcome"]
+        )
+        pieces.add_metric(["kept"], self._service.pieces_kept)
+        pieces.add_metric(["repaired"], self._service.pieces_repaired)
+        yield pieces
         loads = [(model.name, model.scheduler.load) for model in self._service.models.all]
         for name, text, read in (
             ("waiting_sentences", "Sentences that wait.", lambda load: load.waiting),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,11 +25,15 @@ from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import error_answers
+from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.requests import MOST_BEAM
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Event, Job, Translated
+from headwise.text.markup.rules import TagRules
+from headwise.text.markup.sentence import Piece
 
+_REPAIRED = "the translation lacked it; it was put where the alignment says"
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
 Name = Annotated[str, Field(max_length=200, description="A model's name, in place of the languages.")]
 
@@ -60,7 +64,7 @@ class _Search(_Request):
         return {name: value for name in ("beam", "alpha") if (value := getattr(self, name)) is not None}
 
 
-class TranslateRequest(_Search):
+class TranslateRequest(_Search, TagFields):
     """Translate texts."""
 
     texts: list[str] = Field(examples=[["A man rides a horse."]])
@@ -68,6 +72,16 @@ class TranslateRequest(_Search):
     scores: bool = Field(False, description="Add the sentences' outputs with their log-probabilities.")
     alignments: bool = Field(False, description="Add the sentences' outputs with their word alignments.")
     prefixes: list[str] | None = Field(None, description="For each text how its translation begins.")
+    format: Literal["text", "html", "xml"] = Field("text", description="What the texts are.")
+    protect: bool = Field(True, description="Keep URLs, placeholders and the like as they are.")
+
+    def tags(self) -> TagRules | None:
+        """Return how tags are handled; raises `ServiceError` (400) for a document with a prefix."""
+        if self.format == "text":
+            return None
+        if self.prefixes is not None:
+            raise ServiceError(400, f"prefixes: expected none with format {self.format}, found some")
+        return self.rules(self.format)
 
 
 class StreamRequest(_Search):
@@ -102,6 +116,14 @@ class SentenceAnswer(BaseModel):
     outputs: list[OutputAnswer]
 
 
+class WarningAnswer(BaseModel):
+    """A piece that the model lost, and that was put where the alignment says."""
+
+    kind: str
+    text: str
+    sentence: str
+
+
 class TranslationAnswer(BaseModel):
     """The translation of a text; `pivot` is the language between two models, `confidence` that of the detection."""
 
@@ -112,6 +134,7 @@ class TranslationAnswer(BaseModel):
     models: list[str]
     pivot: str | None
     sentences: list[SentenceAnswer] | None = None
+    warnings: list[WarningAnswer] | None = None
 
 
 class TranslateAnswer(BaseModel):
@@ -157,11 +180,13 @@ def routes(context: Context) -> APIRouter:
             body.target_or_none(),
             body.source,
             body.model,
-            body.split,
+            body.split if body.format == "text" else within(body.split),
             options,
             body.prefixes,
             body.alignments,
             client.name,
+            body.tags(),
+            body.protect,
         )
         if body.prefixes is not None:
             if len(body.prefixes) != len(body.texts):
@@ -275,9 +300,15 @@ def _translation(found: Translated, details: bool) -> dict[str, Any]:
         "models": [model.name for model in found.models],
         "pivot": found.pivot,
     }
+    if found.repaired:
+        answer["warnings"] = [_warning(piece) for piece in found.repaired]
     if details:
         answer["sentences"] = [_sentence(sentence) for sentence in found.sentences]
     return answer
+
+
+def _warning(piece: Piece) -> dict[str, str]:
+    return {"kind": piece.kind, "text": piece.text, "sentence": _REPAIRED}
 
 
 def _sentence(sentence: Translation) -> dict[str, Any]:
