@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 pytest.importorskip("deepl")
 
 import deepl
+import docx
 import httpx
+import polib
 from lxml import etree
 
 from headwise.decoding.translator import Translator
@@ -71,7 +74,8 @@ def test_tags_around_sentences_stay_bit_exact(client: Any, address: str, german:
 
 
 def test_tags_inside_a_sentence_are_balanced(client: Any, address: str) -> None:
-    source = "A <b>man <i>rides</i></b> a <a href='?a&amp;b'>brown horse</a> <img src='x'/> along <x>the</x> <c>beach</c>."
+    source = "A <b>man <i>rides</i></b> a <a href='?a&amp;b'>brown horse</a> <img src='x'/> along "
+    source = f"{source}<x>the</x> <c>beach</c>."
     settings: list[dict[str, Any]] = [
         {},
         {"ignore_tags": "c,d", "outline_detection": False},
@@ -139,3 +143,42 @@ def test_hostile_documents_are_refused(address: str, fields: dict[str, Any], sen
     answer = ours(address, **fields)
     assert answer.status_code == 400
     assert sentence in answer.json()["error"]
+
+
+def word_file() -> bytes:
+    document = docx.Document()
+    document.add_paragraph(ENGLISH[0])
+    document.add_paragraph("Two ").add_run("dogs").bold = True
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def test_documents_through_deepls_client(client: Any, german: list[str]) -> None:
+    def translated(name: str, content: bytes) -> bytes:
+        out = io.BytesIO()
+        client.translate_document(content, out, filename=name, source_lang="EN", target_lang="DE")
+        return out.getvalue()
+
+    page = f"<p class = a>{ENGLISH[0]}</p>\r\n<script>Words</script>"
+    assert translated("a.html", page.encode()).decode() == page.replace(ENGLISH[0], german[0])
+    cues = f"1\n00:00:01,000 --> 00:00:02,000\n{ENGLISH[1]}\n\n"
+    assert translated("a.srt", cues.encode()).decode() == cues.replace(ENGLISH[1], german[1])
+    catalogue = f'# C\nmsgid "{ENGLISH[2]}"\nmsgstr ""\n\nmsgid "B"\nmsgstr "C"\n'
+    filled = polib.pofile(translated("a.po", catalogue.encode()).decode())
+    assert [entry.msgstr for entry in filled] == [german[2], "C"]
+    result = docx.Document(io.BytesIO(translated("a.docx", word_file())))
+    assert result.paragraphs[0].text == german[0]
+    assert any(run.bold for run in result.paragraphs[1].runs)
+    with pytest.raises(deepl.DeepLException, match=r"expected a .docx file, found a damaged"):
+        translated("a.docx", word_file()[:500])
+
+
+def test_a_document_through_libretranslates_protocol(address: str, german: list[str]) -> None:
+    files = {"file": ("a.docx", word_file())}
+    sent = httpx.post(f"{address}/translate_file", files=files, data={"source": "en", "target": "de"})
+    answer = httpx.get(sent.json()["translatedFileUrl"])
+    assert answer.headers["content-type"].startswith("application/vnd.openxmlformats")
+    assert docx.Document(io.BytesIO(answer.content)).paragraphs[0].text == german[0]
+    settings = httpx.get(f"{address}/frontend/settings").json()
+    assert {".html", ".docx", ".srt", ".po"} <= set(settings["supportedFilesFormat"])

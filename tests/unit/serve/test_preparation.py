@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import random
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ import pytest
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[serve]'")
 
+import docx
 import html5lib
 import numpy as np
 from hypothesis import given, settings
@@ -19,10 +21,12 @@ from lxml import etree
 
 from headwise.errors import DataError
 from headwise.serve.translation.preparation import read
+from headwise.text.markup.files import read_file
 from headwise.text.markup.placement import placed, source_words, target_words
 from headwise.text.markup.protected import locate
 from headwise.text.markup.rules import TagRules
 from headwise.text.markup.sentence import Sentence
+from headwise.text.markup.word import without_empty_runs
 from headwise.text.markup.words import words
 
 HTML, XML = TagRules(), TagRules("xml")
@@ -299,3 +303,62 @@ def test_words() -> None:
         "naïve",
         ".",
     ]
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_a_word_file_keeps_its_formatting() -> None:
+    document = docx.Document()
+    document.add_heading("Two dogs", 1)
+    paragraph = document.add_paragraph("A ")
+    paragraph.add_run("man").bold = True
+    paragraph.add_run(" rides & runs. He is ")
+    paragraph.add_run("very fast").italic = True
+    paragraph.add_run(".")
+    paragraph.add_run().add_break()
+    paragraph.add_run("Next line\tafter a tab.")
+    document.add_paragraph("123")
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "One cell", "Another cell"
+    document.sections[0].header.paragraphs[0].text = "A header"
+    out = io.BytesIO()
+    document.save(out)
+    file = read_file("a.docx", out.getvalue())
+    written = file.write([through(text, file.tags, str.upper) for text in file.texts])
+    result = docx.Document(io.BytesIO(written))
+    assert [one.text for one in result.paragraphs] == [
+        "TWO DOGS",
+        "A MAN RIDES & RUNS. HE IS VERY FAST.\nNEXT LINE\tAFTER A TAB.",
+        "123",
+    ]
+    runs = [(run.text, run.bold, run.italic) for run in result.paragraphs[1].runs if run.text.strip()]
+    assert ("MAN", True, None) in runs
+    assert ("VERY FAST", None, True) in runs
+    assert all(not bold and not italic for text, bold, italic in runs if text not in ("MAN", "VERY FAST"))
+    assert result.paragraphs[0].style.name == "Heading 1"
+    assert [cell.text for cell in result.tables[0].row_cells(0)] == ["ONE CELL", "ANOTHER CELL"]
+    assert result.sections[0].header.paragraphs[0].text == "A HEADER"
+
+
+def test_a_link_in_a_word_file_stays_around_its_text() -> None:
+    run = "<w:r><w:t>{}</w:t></w:r>"
+    part = (
+        f'<w:document xmlns:w="w" xmlns:r="r"><w:body><w:p><w:pPr/>{run.format("See ")}<w:hyperlink r:id="1">'
+    )
+    part += (
+        f"{run.format('this page')}</w:hyperlink><w:proofErr/>{run.format(' now &lt;')}<w:bookmarkEnd/></w:p>"
+    )
+    part += "</w:body></w:document>"
+    result = without_empty_runs(through(part, TagRules("word"), str.upper))
+    tree = etree.fromstring(result)
+    assert [one.text for one in tree.iter("{w}t")] == ["SEE ", "THIS PAGE", " NOW <"]
+    assert "".join(tree.find(".//{w}hyperlink").itertext()) == "THIS PAGE"
+    assert through(part, TagRules("word")).count("<w:bookmarkEnd/>") == 1
+
+
+def test_subtitles_have_no_references() -> None:
+    rules = TagRules("subtitles")
+    assert (
+        through("Two <i>dogs</i> & {\\an8}cats < 5", rules, str.upper) == "TWO <i>DOGS</i> & {\\an8}CATS < 5"
+    )

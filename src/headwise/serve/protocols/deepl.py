@@ -28,6 +28,7 @@ from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Job
+from headwise.text.markup.files import FORMATS
 from headwise.text.markup.rules import TagRules
 
 QUOTA_EXCEEDED = 456  # DeepL's status
@@ -235,11 +236,11 @@ def routes(context: Context) -> APIRouter:
         name = fields.filename or name
         if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
             raise ServiceError(400, "output_format: expected the format of the file, found another")
-        text = context.documents.read(name, content)
-        job = Job([text], fields.target_lang, fields.source_lang, client=client.name)
+        file = context.documents.read(name, content)
+        job = Job(file.texts, fields.target_lang, fields.source_lang, client=client.name)
         context.check_languages(job)
-        context.charge(request, client, [text], exceeded=QUOTA_EXCEEDED)
-        identifier, document = context.documents.start(name, text, job)
+        context.charge(request, client, [file.counted], exceeded=QUOTA_EXCEEDED)
+        identifier, document = context.documents.start(name, file, job)
         return JSONResponse({"document_id": identifier, "document_key": document.key})
 
     @router.post(
@@ -262,7 +263,7 @@ def routes(context: Context) -> APIRouter:
     @router.post(
         "/document/{identifier}/result",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}},
+        responses={200: {"content": {kind: {} for kind in FORMATS.values()}}},
         openapi_extra=body(KeyFields, *_FORMS),
         summary="Download a translated document, once",
     )

@@ -12,6 +12,7 @@ from headwise.text.markup.icu import MOST_DEPTH, Argument, find_arguments
 from headwise.text.markup.protected import find_pieces, separates
 from headwise.text.markup.rules import TagRules
 from headwise.text.markup.sentence import Mark, Piece, Sentence
+from headwise.text.markup.word import parse_word
 from headwise.text.markup.words import Range
 
 _MASK = "x"  # a letter, which ends no sentence
@@ -84,7 +85,8 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
     Raises `DataError` as `headwise.text.markup.blocks.parse`.
     """
     if rules is not None:
-        return Document(tuple(parse(text, rules)), mode, protect)
+        blocks = parse_word(text) if rules.format == "word" else parse(text, rules)
+        return Document(tuple(blocks), mode, protect)
     return Document((Block([Run(text, list(text))], lines=True, markup=False),), mode, protect)
 
 

@@ -149,8 +149,7 @@ class Service:
             return await self._translate(job)
 
     async def translate_document(self, job: Job) -> list[Translated]:
-        """Translate as `translate` does, within the deadline of documents."""
-        self.limits.check(job.texts)
+        """Translate as `translate` does, within the deadline of documents; their texts were checked before."""
         async with Deadline(self.limits.document_seconds):
             return await self._translate(job)
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from headwise.text.markup.html import VOID, html_tokens
 from headwise.text.markup.rules import BLOCKS, TagRules
 from headwise.text.markup.sentence import Item, Mark, Piece, Sentence
+from headwise.text.markup.subtitles import subtitle_tokens
 from headwise.text.markup.tokens import Token, check_depth, decoded
 from headwise.text.markup.words import Range
 from headwise.text.markup.xml import xml_tokens
 
+_TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens}
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it
 # Elements whose end tags may be left out, and the elements that end them then.
 _ENDED_BY = {
@@ -101,8 +103,8 @@ def parse(source: str, rules: TagRules) -> list[str | Block]:
 
     Raises `DataError` for XML that isn't well-formed, and for elements that are nested too deeply.
     """
-    tokens = html_tokens(source) if rules.format == "html" else xml_tokens(source)
-    reader = _Reader(rules.splitters(tokens))
+    tokens = _TOKENS[rules.format](source)
+    reader = _Reader(rules.splitters(tokens), markup=rules.format != "subtitles")
     position = 0
     while position < len(tokens):
         token = tokens[position]
@@ -119,17 +121,19 @@ def parse(source: str, rules: TagRules) -> list[str | Block]:
 class _Reader:
     """Collects tokens to blocks."""
 
-    def __init__(self, splitters: frozenset[str]) -> None:
-        self._splitters = splitters
+    def __init__(self, splitters: frozenset[str], *, markup: bool) -> None:
+        self._splitters, self._markup = splitters, markup
         self._parts: list[str | Block] = []
-        self._block = Block()
+        self._block = Block(markup=markup)
         self._tags: list[tuple[int, str]] = []  # the open elements of the block: item, name
         self._elements = self._unopened = self._preformatted = 0
 
     def read(self, token: Token) -> None:
         """Add a token that isn't ignored."""
         if token.kind == "text":
-            self._block.items.append(Run(*decoded(token.raw)))
+            self._block.items.append(
+                Run(*(decoded(token.raw) if self._markup else (token.raw, list(token.raw))))
+            )
         elif token.name in self._splitters:
             self._separate(token.raw)
             if token.name == "pre":
@@ -184,7 +188,7 @@ class _Reader:
             self._parts.append(self._block)
         if raw:
             self._parts.append(raw)
-        self._block, self._tags, self._unopened = Block(lines=self._block.lines), [], 0
+        self._block, self._tags, self._unopened = Block([], self._block.lines, self._markup), [], 0
 
 
 def _end(tokens: Sequence[Token], start: int, html: bool) -> int:

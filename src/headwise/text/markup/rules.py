@@ -8,7 +8,7 @@ from typing import Literal
 
 from headwise.text.markup.tokens import Token
 
-Format = Literal["html", "xml"]
+Format = Literal["html", "xml", "word", "subtitles"]
 
 _BLOCK_NAMES = """address article aside audio blockquote body br button canvas caption center col colgroup dd details
 dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html
@@ -25,7 +25,7 @@ class TagRules:
     """How tags are handled, in the words of DeepL's protocol.
 
     Attributes:
-        format: what the source is.
+        format: what the source is: HTML, XML, a part of a .docx file, or a cue of subtitles.
         ignore: names of elements whose content isn't translated, besides those that no document means to be.
         splitting: names of elements that always separate sentences.
         non_splitting: names of elements that never do.
@@ -42,7 +42,7 @@ class TagRules:
         """Whether the content of an element isn't translated."""
         if token.name in self.ignore or token.name in IGNORED or token.attributes.get("translate") == "no":
             return True
-        if self.format == "xml":
+        if self.format != "html":
             return False
         return token.name in _NEVER or "notranslate" in token.attributes.get("class", "").split()
 
@@ -50,7 +50,7 @@ class TagRules:
         """Return the names of the elements that separate sentences in a document."""
         if self.format == "html":
             found = BLOCKS
-        elif self.outline:
+        elif self.format == "xml" and self.outline:
             found = _outline(tokens)
         else:
             found = frozenset()
