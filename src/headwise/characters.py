@@ -1,4 +1,4 @@
-"""Checks of characters: text from JSON and file names can hold lone surrogates, which UTF-8 can't encode."""
+"""Characters: scripts without spaces, and lone surrogates, which JSON and file names can hold but UTF-8 can't."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import re
 
 from headwise.errors import DataError
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
 # Scripts written without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese, full-width forms.
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def unwritable(text: str) -> str | None:

@@ -116,7 +116,8 @@ def test_a_form_as_in_its_documentation(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"tag_handling": "html"}, "tag_handling: expected none"),
+        ({"tag_handling": "xml"}, "xml: expected well-formed XML, found at line 1, column 6: mismatched tag"),
+        ({"tag_handling": "word"}, "tag_handling: input should be 'html' or 'xml'"),
         ({"glossary": "7"}, "glossary: this server keeps no glossaries"),
         ({"formality": "more"}, "formality: expected default, prefer_more or prefer_less, found more"),
         ({"target_lang": "JA"}, "target: expected one of de, en, found 'JA'"),
@@ -124,7 +125,7 @@ def test_a_form_as_in_its_documentation(
 )
 def test_what_isnt_done_is_refused(client: Any, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(deepl.DeepLException, match=sentence):
-        client.translate_text("a", **{"source_lang": "EN", "target_lang": "DE", **options})
+        client.translate_text("<a>", **{"source_lang": "EN", "target_lang": "DE", **options})
 
 
 def test_too_many_texts(client: Any) -> None:

@@ -93,7 +93,11 @@ def test_a_common_language_between_two_models(address: str, runs: list[Path], tr
         ({"source": "en", "target": "de"}, 400, "q: field required"),
         ({"q": "a", "source": "xx", "target": "de"}, 400, "source: expected one of de, en, found 'xx'"),
         ({"q": "a", "source": "en", "target": "xx"}, 400, "target: expected one of de, fr, found 'xx'"),
-        ({"q": "a", "source": "en", "target": "de", "format": "html"}, 400, "format: expected text"),
+        (
+            {"q": "a", "source": "en", "target": "de", "format": "pdf"},
+            400,
+            "format: input should be 'text' or 'html'",
+        ),
         ({"q": "a", "source": "en", "target": "de", "alternatives": "many"}, 400, "alternatives: "),
         ({"q": "a" * 3_001, "source": "en", "target": "de"}, 413, "at most 3,000 characters, found 3,001"),
         ({"q": ["a"] * 11, "source": "en", "target": "de"}, 413, "at most 10 texts, found 11"),

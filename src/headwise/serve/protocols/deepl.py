@@ -25,9 +25,12 @@ from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.protocols.fields import uploaded
 from headwise.serve.protocols.libretranslate import file_response
+from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Job
+from headwise.text.markup.files import FORMATS
+from headwise.text.markup.rules import TagRules
 
 QUOTA_EXCEEDED = 456  # DeepL's status
 MOST_TEXTS = 50
@@ -36,7 +39,6 @@ _MODES: dict[str, Mode] = {"0": "none", "1": "all", "nonewlines": "punctuation"}
 _FORMS = ("application/json", "application/x-www-form-urlencoded")
 # Fields that change a translation in ways that no run has learned.
 _REFUSED = {
-    "tag_handling": "this server translates text without markup only",
     "glossary_ids": "this server uses one glossary at a time, that of glossary_id",
     "style_id": "this server has no style rules",
     "custom_instructions": "this server's models follow no instructions",
@@ -65,7 +67,6 @@ class _Refusing(_Fields):
     source_lang: Language | None = None
     target_lang: Language
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = "default"
-    tag_handling: str | None = None
     glossary_id: str | None = None
     glossary_ids: list[str] | str | None = None
     style_id: str | None = None
@@ -83,7 +84,7 @@ class _Refusing(_Fields):
             )
 
 
-class TranslateFields(_Refusing):
+class TranslateFields(_Refusing, TagFields):
     """Texts to translate."""
 
     text: list[str] = Field(min_length=1, max_length=MOST_TEXTS)
@@ -91,6 +92,13 @@ class TranslateFields(_Refusing):
     split_sentences: Literal["0", "1", "nonewlines"] = "1"
     preserve_formatting: bool = Field(False, description="White space is always preserved.")
     show_billed_characters: bool = False
+    tag_handling: Literal["html", "xml"] | None = Field(
+        None, description="What the texts are; else plain text."
+    )
+
+    def tags(self) -> TagRules | None:
+        """Return how tags are handled."""
+        return None if self.tag_handling is None else self.rules(self.tag_handling)
 
 
 class DocumentFields(_Refusing):
@@ -174,8 +182,11 @@ def routes(context: Context) -> APIRouter:
         fields = await context.fields(request, TranslateFields)
         client = _client(context, request, fields)
         fields.check()
-        mode = _MODES[fields.split_sentences]
-        job = Job(fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name)
+        mode, tags = _MODES[fields.split_sentences], fields.tags()
+        mode = mode if tags is None else within(mode)
+        job = Job(
+            fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name, tags=tags
+        )
         if fields.glossary_id is not None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         found = await context.translate(request, client, job, exceeded=QUOTA_EXCEEDED)
@@ -226,13 +237,13 @@ def routes(context: Context) -> APIRouter:
         name = fields.filename or name
         if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
             raise ServiceError(400, "output_format: expected the format of the file, found another")
-        text = context.documents.read(name, content)
-        job = Job([text], fields.target_lang, fields.source_lang, client=client.name)
+        file = context.documents.read(name, content)
+        job = Job(file.texts, fields.target_lang, fields.source_lang, client=client.name)
         if fields.glossary_id is not None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)
-        context.charge(request, client, [text], exceeded=QUOTA_EXCEEDED)
-        identifier, document = context.documents.start(name, text, job)
+        context.charge(request, client, [file.counted], exceeded=QUOTA_EXCEEDED)
+        identifier, document = context.documents.start(name, file, job)
         return JSONResponse({"document_id": identifier, "document_key": document.key})
 
     @router.post(
@@ -255,7 +266,7 @@ def routes(context: Context) -> APIRouter:
     @router.post(
         "/document/{identifier}/result",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}},
+        responses={200: {"content": {kind: {} for kind in FORMATS.values()}}},
         openapi_extra=body(KeyFields, *_FORMS),
         summary="Download a translated document, once",
     )

@@ -13,6 +13,7 @@ Fields are in JSON or in a form; an error is `{"error": "one sentence"}`.
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -25,9 +26,10 @@ from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.protocols.fields import uploaded
 from headwise.serve.translation.detection import Detected, detect
-from headwise.serve.translation.documents import FORMATS
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Job, Translated
+from headwise.text.markup.files import FORMATS
+from headwise.text.markup.rules import TagRules
 
 _FORMS = ("application/json", "application/x-www-form-urlencoded")
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
@@ -130,10 +132,6 @@ def routes(context: Context) -> APIRouter:
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
         if not fields.q:
             raise ServiceError(400, "q: expected a text or a list of texts, found none")
-        if fields.format == "html":
-            raise ServiceError(
-                400, "format: expected text, found html, which this server can't translate yet"
-            )
         if fields.alternatives > context.limits.alternatives:
             raise ServiceError(
                 400,
@@ -143,8 +141,10 @@ def routes(context: Context) -> APIRouter:
             texts,
             fields.target,
             None if fields.source == "auto" else fields.source,
+            mode="punctuation" if fields.format == "html" else "all",
             options={"n_best": fields.alternatives + 1} if fields.alternatives else {},
             client=client.name,
+            tags=TagRules() if fields.format == "html" else None,
         )
         found = await context.translate(request, client, job)
         answer = _answer(found, fields)
@@ -216,12 +216,12 @@ def routes(context: Context) -> APIRouter:
         fields = await context.fields(request, FileFields)
         client = context.access.client(request, fields.api_key)
         name, content = await uploaded(request)
-        text = context.documents.read(name, content)
+        file = context.documents.read(name, content)
         source = None if fields.source == "auto" else fields.source
-        job = Job([text], fields.target, source, client=client.name)
+        job = Job(file.texts, fields.target, source, client=client.name)
         context.check_languages(job)
-        context.charge(request, client, [text])
-        identifier, document = context.documents.start(name, text, job)
+        context.charge(request, client, [file.counted])
+        identifier, document = context.documents.start(name, file, job)
         assert document.task is not None
         try:
             await context.while_connected(request, _finished(document.task))
@@ -238,7 +238,7 @@ def routes(context: Context) -> APIRouter:
     @router.get(
         "/download_file/{name}",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}, **error_answers("error", 404)},
+        responses={200: {"content": {kind: {} for kind in FORMATS.values()}}, **error_answers("error", 404)},
         summary="Download a translated file",
     )
     async def download_file(name: str) -> Response:
@@ -257,10 +257,11 @@ async def _finished(task: Any) -> None:
 
 def file_response(name: str, content: bytes) -> Response:
     """Return a file to be saved under a name."""
+    kind = FORMATS.get(PurePath(name).suffix.lower(), "text/plain")
     ascii_name = name.encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
     return Response(
         content,
-        media_type="text/plain; charset=utf-8",
+        media_type=kind if kind == FORMATS[".docx"] else f"{kind}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{ascii_name}"'},
     )
 

@@ -74,7 +74,7 @@ class _Schedulers(Collector):
         self._service = service
 
     def collect(self) -> Iterable[Metric]:
-        """Return the gauges, and the counter of second searches."""
+        """Return the gauges, and the counters of the service."""
         again = CounterMetricFamily(
             "headwise_sentences_searched_again",
             "Sentences whose output repeated itself or ran on: mended by the second search, or kept.",
@@ -87,6 +87,12 @@ class _Schedulers(Collector):
         accepted = GaugeMetricFamily("headwise_sentences_accepted", "Sentences accepted and not finished.")
         accepted.add_metric([], self._service.accepted)
         yield accepted
+        pieces = CounterMetricFamily(
+            "headwise_protected_pieces", "Protected pieces by what became of them.", labels=["outcome"]
+        )
+        pieces.add_metric(["kept"], self._service.pieces_kept)
+        pieces.add_metric(["repaired"], self._service.pieces_repaired)
+        yield pieces
         loads = [(model.name, model.scheduler.load) for model in self._service.models.all]
         for name, text, read in (
             ("waiting_sentences", "Sentences that wait.", lambda load: load.waiting),

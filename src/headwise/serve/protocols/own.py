@@ -14,7 +14,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,11 +26,13 @@ from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import error_answers
+from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.requests import MOST_BEAM
 from headwise.serve.translation.glossaries import MOST_NAME
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Event, Job, Translated
+from headwise.text.markup.rules import TagRules
 from headwise.text.reading.glossary import Entry, Glossary
 
 MOST_INLINE = 1_000  # entries of a request's own glossary
@@ -102,7 +104,7 @@ class _Search(_Request):
         }
 
 
-class TranslateRequest(_Search):
+class TranslateRequest(_Search, TagFields):
     """Translate texts."""
 
     texts: list[str] = Field(examples=[["A man rides a horse."]])
@@ -110,6 +112,16 @@ class TranslateRequest(_Search):
     scores: bool = Field(False, description="Add the sentences' outputs with their log-probabilities.")
     alignments: bool = Field(False, description="Add the sentences' outputs with their word alignments.")
     prefixes: list[str] | None = Field(None, description="For each text how its translation begins.")
+    format: Literal["text", "html", "xml"] = Field("text", description="What the texts are.")
+    protect: bool = Field(True, description="Keep URLs, placeholders and the like as they are.")
+
+    def tags(self) -> TagRules | None:
+        """Return how tags are handled; raises `ServiceError` (400) for a document with a prefix."""
+        if self.format == "text":
+            return None
+        if self.prefixes is not None:
+            raise ServiceError(400, f"prefixes: expected none with format {self.format}, found some")
+        return self.rules(self.format)
 
 
 class StreamRequest(_Search):
@@ -200,11 +212,13 @@ def routes(context: Context) -> APIRouter:
             body.target_or_none(),
             body.source,
             body.model,
-            body.split,
+            body.split if body.format == "text" else within(body.split),
             options,
             body.prefixes,
             body.alignments,
             client.name,
+            tags=body.tags(),
+            protect=body.protect,
         )
         job = _with_glossary(context, client, job, body)
         if body.prefixes is not None:

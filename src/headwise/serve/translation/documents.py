@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from headwise.characters import unwritable
-from headwise.errors import HeadwiseError
+from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.limits import ServiceError
+from headwise.serve.translation.preparation import read
 from headwise.serve.translation.service import Job, Service
+from headwise.text.markup.files import FileTexts, read_file
 
-FORMATS = {".txt": "text/plain"}
-_BOM = "\ufeff"
 _LONGEST_NAME = 100  # characters
 
 
@@ -55,29 +55,23 @@ class Documents:
         self._service = service
         self._documents: dict[str, Document] = {}
 
-    def read(self, name: str, content: bytes) -> str:
-        """Return the text of an uploaded file; raises `ServiceError` (400, 413)."""
-        suffix = PurePath(name).suffix.lower()
-        if suffix not in FORMATS:
-            known = " or ".join(FORMATS)
-            raise ServiceError(400, f"file: expected a name that ends with {known}, found {suffix[:10]!r}")
+    def read(self, name: str, content: bytes) -> FileTexts:
+        """Return the texts of an uploaded file; raises `ServiceError` (400, 413)."""
         try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ServiceError(
-                400, f"file: expected text in UTF-8, found another byte at {error.start:,}"
-            ) from None
-        self._service.limits.check([text])
-        return text
+            file = read_file(name, content)
+        except DataError as error:
+            raise ServiceError(400, str(error)) from None
+        self._service.limits.check([file.counted])
+        return file
 
-    def start(self, name: str, text: str, job: Job) -> tuple[str, Document]:
-        """Translate a text in the background; return the document's id and itself. Raises `ServiceError` (429)."""
+    def start(self, name: str, file: FileTexts, job: Job) -> tuple[str, Document]:
+        """Translate a file in the background; return the document's id and itself. Raises `ServiceError` (429)."""
         self._remove_old()
         if len(self._documents) >= self._service.limits.documents:
             raise ServiceError(429, "the server has no room for another document", retry_after=10)
-        document = Document(secrets.token_hex(32), _safe(name), len(text), time.monotonic())
+        document = Document(secrets.token_hex(32), _safe(name), len(file.counted), time.monotonic())
         identifier = secrets.token_hex(16)
-        document.task = asyncio.ensure_future(self._work(document, text, job))
+        document.task = asyncio.ensure_future(self._work(document, file, job))
         self._documents[identifier] = document
         return identifier, document
 
@@ -99,26 +93,34 @@ class Documents:
             if document.task is not None:
                 document.task.cancel()
 
-    async def _work(self, document: Document, text: str, job: Job) -> None:
-        mark = _BOM if text.startswith(_BOM) else ""
-        job = replace(job, texts=[text.removeprefix(_BOM)])
+    async def _work(self, document: Document, file: FileTexts, job: Job) -> None:
+        mode = "all" if file.lines else "punctuation"
+        job = replace(job, texts=file.texts, tags=file.tags, mode=mode)
         end = document.began + self._service.limits.document_seconds
         try:
             while True:
                 try:
-                    (found,) = await self._service.translate_document(job)
+                    job = await asyncio.to_thread(self._with_language, job)
+                    found = await self._service.translate_document(job)
                     break
                 except ServiceError as error:  # a document waits until the server is less busy
                     if error.status != 429 or time.monotonic() > end:
                         raise
                     await asyncio.sleep(error.retry_after or 1)
-            document.content = (mark + found.text).encode()
+            document.content = await asyncio.to_thread(file.write, [one.text for one in found])
         except (ServiceError, HeadwiseError) as error:
             document.error = str(error)
             document.error_status = error.status if isinstance(error, ServiceError) else 400
         finally:
             if document.content is None and document.error is None:
                 document.error = "the translation was interrupted"
+
+    def _with_language(self, job: Job) -> Job:
+        """Return the job with the language of all of the document's texts together, where none is given."""
+        if job.source is not None or job.model is not None:
+            return job
+        text = "\n".join(read(one, job.mode, job.tags, protect=False).text for one in job.texts)
+        return replace(job, source=self._service.source_of(job, text)[0])
 
     def _remove_old(self) -> None:
         """Remove what was kept long enough."""

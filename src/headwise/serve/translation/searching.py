@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
@@ -16,10 +15,8 @@ from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Translation
 from headwise.decoding.sentences import EncodedSentences
 from headwise.serve.translation.models import Model
+from headwise.serve.translation.waiting import away
 from headwise.text.reading.glossary import Glossary
-
-_SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,18 @@ class Search:
     glossary_texts: Sequence[str] | None = None
 
 
-async def translate(model: Model, sentences: Sequence[str], search: Search) -> list[Translation]:
-    """Return the translations of sentences; raises as `Translator.encode` and `Scheduler.submit`."""
+@dataclass(frozen=True)
+class Searched:
+    """What a model found for some sentences."""
+
+    model: Model
+    encoded: EncodedSentences
+    hypotheses: list[list[Hypothesis]]
+    translations: list[Translation]
+
+
+async def translate(model: Model, sentences: Sequence[str], search: Search) -> Searched:
+    """Translate sentences; raises as `Translator.encode` and `Scheduler.submit`."""
     translator = model.translator
     encoded = await away(
         sentences,
@@ -61,18 +68,13 @@ async def translate(model: Model, sentences: Sequence[str], search: Search) -> l
     if search.options.guard:
         await _guard(model, encoded, hypotheses, search.client)
     if not search.alignments:
-        return await away(sentences, lambda: translator.translations(encoded, hypotheses))
-    async with model.reading:
-        return await run_in_threadpool(
-            lambda: model.reader.translations(encoded, hypotheses, alignments=True)
-        )
-
-
-async def away(texts: Sequence[str], work: Callable[[], T]) -> T:
-    """Do work on texts: in another thread, so that other requests go on meanwhile, unless it takes less than that."""
-    if sum(map(len, texts)) <= _SHORT:
-        return work()
-    return await run_in_threadpool(work)
+        found = await away(sentences, lambda: translator.translations(encoded, hypotheses))
+    else:
+        async with model.reading:
+            found = await run_in_threadpool(
+                lambda: model.reader.translations(encoded, hypotheses, alignments=True)
+            )
+    return Searched(model, encoded, hypotheses, found)
 
 
 async def _hypotheses(

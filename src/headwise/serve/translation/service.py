@@ -12,11 +12,11 @@ import asyncio
 import math
 import time
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
@@ -24,12 +24,16 @@ from headwise.decoding.outputs import Output, Translation
 from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
-from headwise.serve.translation.searching import Search, away, translate
-from headwise.serve.translation.segments import Mode, Segments, segment
+from headwise.serve.translation.preparation import Prepared, read
+from headwise.serve.translation.rendering import Rendered, lost, render
+from headwise.serve.translation.searching import Search, Searched, translate
+from headwise.serve.translation.segments import Mode
+from headwise.serve.translation.waiting import Deadline, all_of, away
+from headwise.text.markup.rules import TagRules
+from headwise.text.markup.sentence import Piece, Sentence
 from headwise.text.reading.glossary import Glossary
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
-T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]  # its kind and its data
 
 
@@ -48,6 +52,8 @@ class Job:
         alignments: whether the outputs have word alignments.
         client: whose request it is: clients share the scheduler fairly.
         glossary: terms whose translations must be in the texts' translations.
+        tags: how the tags of documents are handled; None for texts without tags.
+        protect: whether URLs, placeholders and the like must arrive as they are.
     """
 
     texts: list[str]
@@ -60,6 +66,8 @@ class Job:
     alignments: bool = False
     client: str = ""
     glossary: Glossary | None = None
+    tags: TagRules | None = None
+    protect: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class Translated:
         detected: what was detected; None where the language was given.
         models: the models that were used, in order.
         sentences: the sentences with all their outputs, by the last of the models.
+        repaired: the protected pieces that the models lost, and that were put in by alignment.
     """
 
     text: str
@@ -81,11 +90,13 @@ class Translated:
     detected: Detected | None
     models: list[Model]
     sentences: list[Translation]
+    repaired: list[Piece] = field(default_factory=list)
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what the translation lacks, without doubles."""
-        return list(dict.fromkeys(warning for each in self.sentences for warning in each.warnings))
+        """Sentences about what the translation lacks or lacked, without doubles."""
+        found = [warning for each in self.sentences for warning in each.warnings]
+        return list(dict.fromkeys([*found, *map(lost, self.repaired)]))
 
     @property
     def pivot(self) -> str | None:
@@ -100,7 +111,7 @@ class _Plan:
     source: str
     detected: Detected | None
     models: list[Model]
-    segments: Segments
+    prepared: Prepared
 
 
 class Service:
@@ -111,6 +122,7 @@ class Service:
         self.models, self.limits, self.guard = models, limits or ServiceLimits(), guard
         self._accepted = 0  # sentences that are submitted and not finished
         self._waits: weakref.WeakKeyDictionary[Model, tuple[float, float]] = weakref.WeakKeyDictionary()
+        self.pieces_kept = self.pieces_repaired = 0  # protected pieces, since the start
         self.closing = False
 
     @property
@@ -143,13 +155,12 @@ class Service:
         Raises `ServiceError` for a request that is refused or too late, and `HeadwiseError` for a wrong option.
         """
         self.limits.check(job.texts)
-        async with _Deadline(self.limits.seconds):
+        async with Deadline(self.limits.seconds):
             return await self._translate(job)
 
     async def translate_document(self, job: Job) -> list[Translated]:
-        """Translate as `translate` does, within the deadline of documents."""
-        self.limits.check(job.texts)
-        async with _Deadline(self.limits.document_seconds):
+        """Translate as `translate` does, within the deadline of documents; their texts were checked before."""
+        async with Deadline(self.limits.document_seconds):
             return await self._translate(job)
 
     async def stream(self, job: Job) -> AsyncGenerator[Event, None]:
@@ -162,22 +173,23 @@ class Service:
         end = time.monotonic() + self.limits.seconds
         (text,) = job.texts
         plan = await away(job.texts, lambda: self._plan(job, text))
-        sentences = plan.segments.sentences
+        sentences = plan.prepared.all_sentences
         translated: list[str] = []
         with self._accepting([plan]):
             tasks = [
-                asyncio.ensure_future(self._through(plan.models, [sentence], job, None))
+                asyncio.ensure_future(self._render(plan.models, [sentence], job, None))
                 for sentence in sentences
             ]
             try:
                 for number, task in enumerate(tasks):
-                    async with _Deadline(end - time.monotonic()):
-                        (translation,) = await task
-                    translated.append(translation.text)
-                    event = {"number": number, "source": sentences[number], "text": translation.text}
-                    yield "sentence", event | {"warnings": list(translation.warnings)}
+                    async with Deadline(end - time.monotonic()):
+                        (rendered,) = await task
+                    translated.append(rendered.texts[0])
+                    event = {"number": number, "source": sentences[number].text, "text": rendered.texts[0]}
+                    warnings = [*rendered.translation.warnings, *map(lost, rendered.repaired)]
+                    yield "sentence", event | {"warnings": warnings}
                 pivot = plan.models[0].target if len(plan.models) > 1 else None
-                whole = {"text": plan.segments.join(translated), "source": plan.source}
+                whole = {"text": plan.prepared.join(translated), "source": plan.source}
                 yield "end", {**whole, "models": [model.name for model in plan.models], "pivot": pivot}
             finally:
                 for task in tasks:
@@ -198,7 +210,7 @@ class Service:
                 raise ServiceError(
                     400, f"sources: expected texts that the model reads whole, found text {number} too long"
                 )
-        async with _Deadline(self.limits.seconds), model.reading:
+        async with Deadline(self.limits.seconds), model.reading:
             return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
 
     async def close(self) -> None:
@@ -215,31 +227,40 @@ class Service:
         for index, plan in enumerate(plans):
             groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
         with self._accepting(plans):
-            translated = await _all(
+            translated = await all_of(
                 [
                     self._group(
-                        job, plans[indices[0]].models, [plans[index].segments for index in indices], indices
+                        job, plans[indices[0]].models, [plans[index].prepared for index in indices], indices
                     )
                     for indices in groups.values()
                 ]
             )
         results: dict[int, Translated] = {}
         for indices, translations in zip(groups.values(), translated, strict=True):
-            for index, sentences in zip(indices, translations, strict=True):
+            for index, rendered in zip(indices, translations, strict=True):
                 plan = plans[index]
-                text, *others = _joined(plan.segments, sentences)
-                results[index] = Translated(text, others, plan.source, plan.detected, plan.models, sentences)
+                text, *others = _joined(plan.prepared, rendered)
+                results[index] = Translated(
+                    text,
+                    others,
+                    plan.source,
+                    plan.detected,
+                    plan.models,
+                    [sentence.translation for sentence in rendered],
+                    [piece for sentence in rendered for piece in sentence.repaired],
+                )
         return [results[index] for index in range(len(job.texts))]
 
     def _plan(self, job: Job, text: str) -> _Plan:
         """Find a text's language, models and sentences; raises `ServiceError` (400)."""
-        source, detected = self.source_of(job, text)
-        return _Plan(source, detected, self.route_of(job, source), segment(text, source, job.mode))
+        document = read(text, job.mode, job.tags, protect=job.protect)
+        source, detected = self.source_of(job, text if job.tags is None else document.text)
+        return _Plan(source, detected, self.route_of(job, source), document.prepare(source))
 
     @contextmanager
     def _accepting(self, plans: Sequence[_Plan]) -> Iterator[None]:
         """Count the sentences of a request until they are finished; raises `ServiceError` (429, 503)."""
-        sentences = sum(len(plan.segments.sentences) for plan in plans)
+        sentences = sum(len(plan.prepared.all_sentences) for plan in plans)
         self._check_queue([model for plan in plans for model in plan.models], sentences)
         self._accepted += sentences
         try:
@@ -248,36 +269,63 @@ class Service:
             self._accepted -= sentences
 
     async def _group(
-        self, job: Job, models: list[Model], segmented: list[Segments], indices: list[int]
-    ) -> list[list[Translation]]:
+        self, job: Job, models: list[Model], prepared: list[Prepared], indices: list[int]
+    ) -> list[list[Rendered]]:
         """Translate the sentences of texts that take the same way; return those of each text."""
-        sentences = [sentence for segments in segmented for sentence in segments.sentences]
+        sentences = [sentence for one in prepared for sentence in one.all_sentences]
         prefixes = None
         if job.prefixes is not None:  # the first sentence of a text gets its prefix
             prefixes = [
                 job.prefixes[index] if number == 0 else ""
-                for index, segments in zip(indices, segmented, strict=True)
-                for number in range(len(segments.sentences))
+                for index, one in zip(indices, prepared, strict=True)
+                for number in range(len(one.all_sentences))
             ]
-        translations = iter(await self._through(models, sentences, job, prefixes))
-        return [[next(translations) for _ in segments.sentences] for segments in segmented]
+        rendered = iter(await self._render(models, sentences, job, prefixes))
+        return [[next(rendered) for _ in one.all_sentences] for one in prepared]
+
+    async def _render(
+        self, models: list[Model], sentences: list[Sentence], job: Job, prefixes: list[str] | None
+    ) -> list[Rendered]:
+        """Translate sentences with their tags and pieces, and count what became of the pieces."""
+
+        async def search(
+            texts: list[str], numbers: Sequence[int], chain: list[Searched]
+        ) -> list[Translation]:
+            some = None if prefixes is None else [prefixes[number] for number in numbers]
+            return await self._through(models, texts, job, some, chain)
+
+        rendered = await render(sentences, search)
+        self.pieces_repaired += sum(len(one.repaired) for one in rendered)
+        self.pieces_kept += sum(one.kept for one in rendered)
+        return rendered
 
     async def _through(
-        self, models: list[Model], sentences: Sequence[str], job: Job, prefixes: list[str] | None
+        self,
+        models: list[Model],
+        sentences: Sequence[str],
+        job: Job,
+        prefixes: list[str] | None,
+        chain: list[Searched],
     ) -> list[Translation]:
-        """Translate sentences by each of the models in turn; the last one gets the job's options and prefixes."""
+        """Translate sentences by each of the models in turn; the last one gets the job's options and prefixes.
+
+        What each of them found is added to `chain`.
+        """
         first = sentences
         for model in models[:-1]:
             options = model.translator.options_with(n_best=1, guard=self.guard)
             found = await translate(model, sentences, Search(options, job.client))
-            sentences = [translation.text for translation in found]
+            chain.append(found)
+            sentences = [translation.text for translation in found.translations]
         last = models[-1]
         changes = dict(job.options)
         if "n_best" in changes:  # as many need as wide a beam
             changes.setdefault("beam", max(last.translator.options.beam, changes["n_best"]))
         options = last.translator.options_with(None, **{"guard": self.guard} | changes)
         search = Search(options, job.client, prefixes, job.alignments, job.glossary, first)
-        return await translate(last, sentences, search)
+        found = await translate(last, sentences, search)
+        chain.append(found)
+        return found.translations
 
     def _check_queue(self, models: Sequence[Model], sentences: int) -> None:
         """Raise `ServiceError` where the server ends (503) or too much waits for some more sentences (429)."""
@@ -302,47 +350,17 @@ class Service:
         return seconds
 
 
-class _Deadline:
-    """Context manager that raises `ServiceError` (504) in its block after some seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(max(0.0, seconds))
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *error: object) -> bool | None:
-        try:
-            return await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
-        except TimeoutError:
-            raise ServiceError(
-                504, "the translation took longer than the server's deadline; send less text at once"
-            ) from None
-
-
 def _seconds_waiting(model: Model) -> float:
     """Return an estimate of the seconds until what waits for a model is translated."""
     load = model.scheduler.load
     return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
 
 
-def _joined(segments: Segments, sentences: Sequence[Translation]) -> list[str]:
+def _joined(prepared: Prepared, sentences: Sequence[Rendered]) -> list[str]:
     """Return the text's translations, rank by rank, without doubles; a sentence with fewer outputs repeats its last."""
-    ranks = max((len(sentence.outputs) for sentence in sentences), default=1)
+    ranks = max((len(sentence.texts) for sentence in sentences), default=1)
     texts = [
-        segments.join([one.outputs[min(rank, len(one.outputs) - 1)].text for one in sentences])
+        prepared.join([one.texts[min(rank, len(one.texts) - 1)] for one in sentences])
         for rank in range(ranks)
     ]
     return list(dict.fromkeys(texts))
-
-
-async def _all(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await coroutines at once; if one fails, cancel the others."""
-    if len(parts) == 1:  # needs no task
-        return [await parts[0]]
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -1,0 +1,191 @@
+"""From a text or a document to the sentences that are translated, with their tags and protected pieces, and back."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headwise.serve.translation.segments import Mode, Segments, segment
+from headwise.text.markup.blocks import Block, Run, parse
+from headwise.text.markup.icu import MOST_DEPTH, Argument, find_arguments
+from headwise.text.markup.protected import find_pieces, separates
+from headwise.text.markup.rules import TagRules
+from headwise.text.markup.sentence import Mark, Piece, Sentence
+from headwise.text.markup.word import parse_word
+from headwise.text.markup.words import Range
+
+_MASK = "x"  # a letter, which ends no sentence
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A text's sentences, and what stands before, between and after them: one more than there are sentences.
+
+    `messages` are the texts inside ICU arguments, by the source that stands for each in a sentence.
+    """
+
+    sentences: tuple[Sentence, ...]
+    between: tuple[str, ...]
+    messages: Mapping[str, Message] = field(default_factory=dict)
+
+    def join(self, translations: Sequence[str]) -> str:
+        """Return the text with translations in place of the sentences, first those of the messages, then its own."""
+        position = 0
+        filled: dict[str, str] = {}
+        for mark, message in self.messages.items():
+            parts = [message.literals[0]]
+            for part, literal in zip(message.parts, message.literals[1:], strict=True):
+                count = len(part.all_sentences)
+                parts += [part.join(translations[position : position + count]), literal]
+                position += count
+            filled[mark] = "".join(parts)
+        own = translations[position:]
+        text = Segments(tuple(sentence.text for sentence in self.sentences), self.between).join(own)
+        for mark, source in filled.items():
+            text = text.replace(mark, source)
+        return text
+
+    @property
+    def all_sentences(self) -> list[Sentence]:
+        """The sentences in the order in which `join` takes their translations."""
+        inner = [part.all_sentences for message in self.messages.values() for part in message.parts]
+        return [*(sentence for sentences in inner for sentence in sentences), *self.sentences]
+
+
+@dataclass(frozen=True)
+class Message:
+    """An ICU argument: its sub-messages, and the source before, between and after them."""
+
+    parts: tuple[Prepared, ...]
+    literals: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text that is parsed, but not yet split into sentences: that needs its language."""
+
+    blocks: tuple[str | Block, ...]
+    mode: Mode
+    protect: bool
+
+    @property
+    def text(self) -> str:
+        """The text without tags."""
+        return "\n".join(block.text for block in self.blocks if isinstance(block, Block))
+
+    def prepare(self, language: str) -> Prepared:
+        """Split it into sentences."""
+        return _joined([_block(block, language, self.mode, self.protect) for block in self.blocks])
+
+
+def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protect: bool = True) -> Document:
+    """Parse a text: a document if there are `rules`; with `protect`, find the pieces that must not change.
+
+    Raises `DataError` as `headwise.text.markup.blocks.parse`.
+    """
+    if rules is not None:
+        blocks = parse_word(text) if rules.format == "word" else parse(text, rules)
+        return Document(tuple(blocks), mode, protect)
+    return Document((Block([Run(text, list(text))], lines=True, markup=False),), mode, protect)
+
+
+def _joined(parts: Sequence[Prepared]) -> Prepared:
+    sentences: list[Sentence] = []
+    between = [""]
+    messages: dict[str, Message] = {}
+    for part in parts:
+        between[-1] += part.between[0]
+        between += part.between[1:]
+        sentences += part.sentences
+        messages.update(part.messages)
+    return Prepared(tuple(sentences), tuple(between), messages)
+
+
+def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: int = 0) -> Prepared:
+    if isinstance(block, str):
+        return Prepared((), (block,))
+    if not any(map(str.isalpha, block.text)):
+        return Prepared((), ("".join(_source(item) for item in block.items),))
+    messages: dict[str, Message] = {}
+    if protect:
+        items: list[Run | Mark | Piece] = []
+        for item in block.items:
+            if isinstance(item, Run):
+                items += _protected(item, block, language, mode, messages, depth)
+            else:
+                items.append(item)
+        block = replace(block, items=items)
+    if not messages and all(isinstance(item, Run) for item in block.items) and not block.markup:
+        segments = segment(block.text, language, mode)  # nothing to place or to keep
+        return Prepared(tuple(Sentence((one,)) for one in segments.sentences), segments.between)
+    sentences, between = block.split(
+        _ranges(block, language, "all" if block.lines and block.markup else mode)
+    )
+    return Prepared(tuple(sentences), tuple(between), messages)
+
+
+def _source(item: Run | Mark | Piece) -> str:
+    return "".join(item.sources) if isinstance(item, Run) else item.raw
+
+
+def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
+    """Return where the sentences of a block are: those with letters outside pieces."""
+    text = block.text
+    masked, plain = list(text), list(text)
+    position = 0
+    for item in block.items:
+        length = 0 if isinstance(item, Mark) else len(item.text)
+        if isinstance(item, Piece):
+            plain[position : position + length] = " " * length
+            if separates(item.kind):
+                masked[position : position + length] = _MASK * length
+        position += length
+    segments = segment("".join(masked), language, mode)
+    ranges: list[Range] = []
+    position = 0
+    for sentence, before in zip(segments.sentences, segments.between, strict=False):
+        position += len(before)
+        if any(map(str.isalpha, plain[position : position + len(sentence)])):
+            ranges.append((position, position + len(sentence)))
+        position += len(sentence)
+    return ranges
+
+
+def _protected(
+    run: Run, block: Block, language: str, mode: Mode, messages: dict[str, Message], depth: int
+) -> list[Run | Piece]:
+    """Return a run with its pieces; the ICU arguments among them are added to `messages`."""
+    arguments = {one.start: one for one in find_arguments(run.text)} if depth < MOST_DEPTH else {}
+    pieces = [(one.start, one.end, "icu") for one in arguments.values()]
+    items: list[Run | Piece] = []
+    position = 0
+    every = sorted([*pieces, *find_pieces(run.text)], key=lambda one: (one[0], -one[1]))
+    if depth:
+        hashes = [(at, at + 1, "format") for at, character in enumerate(run.text) if character == "#"]
+        every = sorted([*every, *hashes], key=lambda one: (one[0], -one[1]))
+    for start, end, kind in every:
+        if start < position:
+            continue  # inside the one before
+        items.append(Run(run.text[position:start], run.sources[position:start]))
+        raw = "".join(run.sources[start:end])
+        if kind == "icu":
+            raw = f"\0{secrets.token_hex(8)}\0"
+            messages[raw] = _message(arguments[start], run, block, language, mode, depth + 1)
+        items.append(Piece(run.text[start:end], raw, kind, hidden=kind in ("icu", "emoji")))
+        position = end
+    items.append(Run(run.text[position:], run.sources[position:]))
+    return [item for item in items if item.text]
+
+
+def _message(argument: Argument, run: Run, block: Block, language: str, mode: Mode, depth: int) -> Message:
+    literals: list[str] = []
+    parts: list[Prepared] = []
+    position = argument.start
+    for start, end in argument.messages:
+        literals.append("".join(run.sources[position:start]))
+        inner = Block([Run(run.text[start:end], run.sources[start:end])], block.lines, block.markup)
+        parts.append(_block(inner, language, mode, True, depth))
+        position = end
+    literals.append("".join(run.sources[position : argument.end]))
+    return Message(tuple(parts), tuple(literals))

@@ -1,0 +1,51 @@
+"""Waiting for work: until a deadline, in another thread, or for several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from headwise.serve.translation.limits import ServiceError
+
+_SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
+T = TypeVar("T")
+
+
+class Deadline:
+    """Context manager that raises `ServiceError` (504) in its block after some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(max(0.0, seconds))
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *error: object) -> bool | None:
+        try:
+            return await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
+        except TimeoutError:
+            raise ServiceError(
+                504, "the translation took longer than the server's deadline; send less text at once"
+            ) from None
+
+
+async def away(texts: Sequence[str], work: Callable[[], T]) -> T:
+    """Do work on texts: in another thread, so that other requests go on meanwhile, unless it takes less than that."""
+    if sum(map(len, texts)) <= _SHORT:
+        return work()
+    return await run_in_threadpool(work)
+
+
+async def all_of(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await coroutines at once; if one fails, cancel the others."""
+    if len(parts) == 1:  # needs no task
+        return [await parts[0]]
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,255 @@
+"""Blocks of a document: the texts between tags that separate sentences, and all that lies between them.
+
+    source → tokens → blocks → sentences → translations → source
+
+Nothing but sentences is written anew: what lies between and around them is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headwise.text.markup.html import VOID, html_tokens
+from headwise.text.markup.rules import BLOCKS, TagRules
+from headwise.text.markup.sentence import Item, Mark, Piece, Sentence
+from headwise.text.markup.subtitles import subtitle_tokens
+from headwise.text.markup.tokens import Token, check_depth, decoded
+from headwise.text.markup.words import Range
+from headwise.text.markup.xml import xml_tokens
+
+_TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens}
+_MOST_UNOPENED = 64  # end tags of a block for elements that began before it
+# Elements whose end tags may be left out, and the elements that end them then.
+_ENDED_BY = {
+    "p": BLOCKS - {"br", "button", "canvas", "audio", "video", "picture", "select"},
+    "li": frozenset({"li"}),
+    "dt": frozenset({"dt", "dd"}),
+    "dd": frozenset({"dt", "dd"}),
+    "option": frozenset({"option", "optgroup"}),
+    "tr": frozenset({"tr", "tbody", "tfoot"}),
+    "td": frozenset({"td", "th", "tr", "tbody", "tfoot"}),
+    "th": frozenset({"td", "th", "tr", "tbody", "tfoot"}),
+}
+
+
+@dataclass
+class Run:
+    """Characters and their sources."""
+
+    text: str
+    sources: list[str]
+
+
+@dataclass
+class Block:
+    """A text with marks and pieces.
+
+    `lines` says whether its line ends separate sentences, as in `<pre>`, and `markup` whether it is of a document.
+    """
+
+    items: list[Run | Mark | Piece] = field(default_factory=list)
+    lines: bool = False
+    markup: bool = True
+
+    @property
+    def text(self) -> str:
+        """The text, every white space character as a space unless lines count."""
+        text = "".join(item.text for item in self.items if isinstance(item, Run | Piece))
+        return text if self.lines else "".join(" " if c.isspace() else c for c in text)
+
+    def split(self, ranges: Sequence[Range]) -> tuple[list[Sentence], list[str]]:
+        """Return the sentences in ranges of the text, and the sources before, between and after them.
+
+        The ranges are disjoint, in order and without white space at their ends.
+        """
+        flat = self._flat()
+        places = {
+            (item.kind, item.element): position
+            for position, item, _ in flat
+            if isinstance(item, Mark) and item.element
+        }
+        sentences: list[Sentence] = []
+        between: list[str] = []
+        done = 0
+        for start, end in ranges:
+            first, last = _inner(flat, places, start, end, done)
+            between.append("".join(source for _, _, source in flat[done:first]))
+            sentences.append(Sentence(_items(flat[first:last]), self.markup))
+            done = last
+        between.append("".join(source for _, _, source in flat[done:]))
+        return sentences, between
+
+    def _flat(self) -> list[_Unit]:
+        """Return the items with their positions; text character by character."""
+        flat: list[_Unit] = []
+        position = 0
+        for item in self.items:
+            if isinstance(item, Run):
+                for character, source in zip(item.text, item.sources, strict=True):
+                    flat.append((position, character, source))
+                    position += 1
+            else:
+                flat.append((position, item, item.raw))
+                position += len(item.text) if isinstance(item, Piece) else 0
+        return flat
+
+
+_Unit = tuple[int, "str | Mark | Piece", str]  # position, what it is, its source
+
+
+def parse(source: str, rules: TagRules) -> list[str | Block]:
+    """Return the blocks of a document, and between them what has no text to translate.
+
+    Raises `DataError` for XML that isn't well-formed, and for elements that are nested too deeply.
+    """
+    tokens = _TOKENS[rules.format](source)
+    reader = _Reader(rules.splitters(tokens), markup=rules.format != "subtitles")
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.kind in ("open", "point") and token.name and rules.ignored(token):
+            end = position + 1 if token.kind == "point" else _end(tokens, position, rules.format == "html")
+            reader.ignored(tokens[position:end])
+            position = end
+        else:
+            reader.read(token)
+            position += 1
+    return reader.finish()
+
+
+class _Reader:
+    """Collects tokens to blocks."""
+
+    def __init__(self, splitters: frozenset[str], *, markup: bool) -> None:
+        self._splitters, self._markup = splitters, markup
+        self._parts: list[str | Block] = []
+        self._block = Block(markup=markup)
+        self._tags: list[tuple[int, str]] = []  # the open elements of the block: item, name
+        self._elements = self._unopened = self._preformatted = 0
+
+    def read(self, token: Token) -> None:
+        """Add a token that isn't ignored."""
+        if token.kind == "text":
+            self._block.items.append(
+                Run(*(decoded(token.raw) if self._markup else (token.raw, list(token.raw))))
+            )
+        elif token.name in self._splitters:
+            self._separate(token.raw)
+            if token.name == "pre":
+                self._preformatted = max(0, self._preformatted + (1 if token.kind == "open" else -1))
+                self._block.lines = self._preformatted > 0
+        elif token.kind == "point":
+            self._block.items.append(Mark("point", token.raw))
+        elif token.kind == "open":
+            self._tags.append((len(self._block.items), token.name))
+            check_depth(len(self._tags), "html")
+            self._block.items.append(Mark("open", token.raw))
+        else:
+            self._close(token)
+
+    def ignored(self, tokens: Sequence[Token]) -> None:
+        """Add an element that isn't translated."""
+        raw = "".join(token.raw for token in tokens)
+        text = "".join(decoded(token.raw)[0] for token in tokens if token.kind == "text")
+        text = " ".join(text.split())
+        if tokens[0].name in self._splitters:
+            self._separate(raw)
+        elif text:
+            self._block.items.append(Piece(text, raw))
+        else:
+            self._block.items.append(Mark("point", raw))
+
+    def finish(self) -> list[str | Block]:
+        """Return the parts."""
+        self._separate("")
+        return self._parts
+
+    def _close(self, token: Token) -> None:
+        """Add an end tag; the elements inside that aren't closed, and end tags without a beginning, become points."""
+        items = self._block.items
+        if not any(name == token.name for _, name in self._tags):
+            self._unopened += 1
+            inside = self._tags or self._unopened > _MOST_UNOPENED
+            items.append(Mark("point" if inside else "close", token.raw))
+            return
+        while self._tags:
+            place, name = self._tags.pop()
+            mark = items[place]
+            if name == token.name:
+                self._elements += 1
+                items[place] = Mark("open", mark.raw, self._elements)  # type: ignore[union-attr]
+                items.append(Mark("close", token.raw, self._elements))
+                return
+            items[place] = Mark("point", mark.raw)  # type: ignore[union-attr]
+
+    def _separate(self, raw: str) -> None:
+        if self._block.items:
+            self._parts.append(self._block)
+        if raw:
+            self._parts.append(raw)
+        self._block, self._tags, self._unopened = Block([], self._block.lines, self._markup), [], 0
+
+
+def _end(tokens: Sequence[Token], start: int, html: bool) -> int:
+    """Return the number of the token after the element that begins at one."""
+    root = tokens[start].name
+    stack = [root]
+    for number in range(start + 1, len(tokens)):
+        token = tokens[number]
+        if token.kind == "open":
+            if html and len(stack) == 1 and token.name in _ENDED_BY.get(root, ()):
+                return number
+            stack.append(token.name)
+            check_depth(len(stack), "html")
+        elif token.kind == "close":
+            if token.name in stack:
+                while stack.pop() != token.name:
+                    pass
+                if not stack:
+                    return number + 1
+            elif root in _ENDED_BY and token.name not in VOID:
+                return number
+    return len(tokens)
+
+
+def _inner(
+    flat: Sequence[_Unit], places: Mapping[tuple[str, int], int], start: int, end: int, first: int
+) -> tuple[int, int]:
+    """Return the units of a sentence: its characters, and the tags at its ends whose other tag is further inside.
+
+    `places` are the positions of the tags of elements; the sentence doesn't begin before the unit `first`.
+    """
+    while flat[first][0] < start or isinstance(flat[first][1], Mark):
+        position, item, _ = flat[first]
+        opens = position == start and isinstance(item, Mark) and item.kind == "open" and item.element > 0
+        if opens and start < places["close", item.element] < end:  # type: ignore[union-attr]
+            break
+        first += 1
+    last = first
+    while last < len(flat) and flat[last][0] < end:
+        last += 1
+    extended = last
+    while extended < len(flat) and flat[extended][0] == end and isinstance(flat[extended][1], Mark):
+        item = flat[extended][1]
+        extended += 1
+        closes = isinstance(item, Mark) and item.kind == "close" and item.element > 0
+        if closes and start < places["open", item.element] < end:  # type: ignore[union-attr]
+            last = extended
+    return first, last
+
+
+def _items(units: Sequence[_Unit]) -> tuple[Item, ...]:
+    """Return units as the items of a sentence: characters joined, white space as single spaces."""
+    items: list[Item] = []
+    for _, item, _ in units:
+        if not isinstance(item, str):
+            items.append(item)
+            continue
+        item = " " if item.isspace() else item
+        if items and isinstance(items[-1], str):
+            if item != " " or not items[-1].endswith(" "):
+                items[-1] += item
+        else:
+            items.append(item)
+    return tuple(items)

@@ -1,0 +1,339 @@
+"""Where the tags of a sentence go in its translation.
+
+The weights of a word alignment say how much of each target word comes from inside an element. The element gets the
+interval of target words with the largest sum of (that share − 1/2), and at least one word. An element's children get
+intervals inside its own, disjoint ones, so that the tags are always balanced and every element stays in its parent.
+What has no words (an image, a piece that was taken out) goes between the words to which its neighbours are aligned.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.text.markup.sentence import Mark, Piece, Sentence
+from headwise.text.markup.tokens import escaped
+from headwise.text.markup.words import Range, words
+
+_SHARE = 0.5
+_MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
+_MOST_STEPS = 2_000_000
+_FOLLOWS = ".,;:!?…)]}»”’%"  # without a space before it
+_CERTAIN = 1000.0  # the factor of words that are known to come from a piece
+Weights = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A piece in a translation: where it is, and its number among the sentence's pieces."""
+
+    start: int
+    end: int
+    piece: int
+
+
+@dataclass
+class _Node:
+    """An element or a point: its tags, its place in the source and the words that it gets in the target.
+
+    `start` and `end` count source words. Of an element that begins before the sentence or ends after it, `opening` or
+    `closing` is None.
+    """
+
+    start: int
+    end: int
+    opening: Mark | None
+    closing: Mark | None
+    glued: bool
+    children: list[_Node] = field(default_factory=list)
+    first: int = 0  # target words
+    last: int = 0
+
+    @property
+    def point(self) -> bool:
+        """Whether it isn't an element."""
+        return self.opening is not None and self.opening.kind == "point"
+
+    @property
+    def cut(self) -> bool:
+        """Whether it is an element that begins before the sentence or ends after it."""
+        return not self.point and (self.opening is None or self.closing is None)
+
+    def bars(self, place: int) -> bool:
+        """Whether what stands at a place between target words would be inside it."""
+        return (self.opening is None or self.first < place) and (
+            place < self.last or (self.closing is None and place > self.first)
+        )
+
+
+def source_words(sentence: Sentence) -> list[Range]:
+    """Return the ranges of the words of a sentence's text; a piece is one word."""
+    return words(sentence.text, sentence.piece_ranges())
+
+
+def target_words(translation: str, found: Sequence[Found]) -> list[Range]:
+    """Return the ranges of the words of a translation; a piece is one word."""
+    return words(translation, [(one.start, one.end) for one in found])
+
+
+def diagonal(target: int, source: int) -> Weights:
+    """Return the weights of an alignment along the diagonal, shape (target, source), for want of a better one."""
+    weights = np.zeros((target, source), dtype=np.float32)
+    for row in range(target):
+        weights[row, row * source // target if target else 0] = 1.0
+    return weights
+
+
+def placed(
+    sentence: Sentence, translation: str, found: Sequence[Found] = (), weights: Weights | None = None
+) -> str:
+    """Return a translation with the sentence's marks and the sources of its pieces.
+
+    `found` says where pieces are in the translation, in order. `weights` are those of the alignment, shape (target
+    words, source words), with words as `target_words` and `source_words` find them; without them the diagonal is used.
+    """
+    write = escaped if sentence.markup else str
+    source = source_words(sentence)
+    target = target_words(translation, found)
+    insertions: list[tuple[int, str]] = []
+    if sentence.has_marks:
+        root = _tree(sentence, source)
+        root.first, root.last = 0, len(target)
+        if len(source) * len(target) > _MOST_WEIGHTS:
+            _spread(root)
+        else:
+            weights = diagonal(len(target), len(source)) if weights is None else weights
+            _Placement(_with_pieces(weights, source, target, sentence, found)).place(root)
+        _insert(root, target, translation, (0, len(translation)), insertions)
+    pieces = sentence.pieces
+    raws = {one.start: _written(pieces[one.piece], translation[one.start : one.end], write) for one in found}
+    ends = {one.start: one.end for one in found}
+    parts: list[str] = []
+    position = 0
+    for offset, raw in [*_merge(insertions, sorted(raws)), (len(translation), "")]:
+        parts.append(write(translation[position:offset]))
+        position = offset
+        if raw is None:
+            parts.append(raws[offset])
+            position = ends[offset]
+        else:
+            parts.append(raw)
+    return "".join(parts)
+
+
+def _written(piece: Piece, found: str, write: Callable[[str], str]) -> str:
+    """Return what stands for a piece in the translation: its source, or a number as the translation has it."""
+    return write(found) if piece.kind == "number" else piece.raw
+
+
+def _merge(insertions: list[tuple[int, str]], pieces: list[int]) -> list[tuple[int, str | None]]:
+    """Return insertions and the starts of pieces (None) by their offset; tags before a piece come first."""
+    merged = [(offset, 0, number, raw) for number, (offset, raw) in enumerate(insertions)]
+    every: list[tuple[int, int, int, str | None]] = [*merged, *((offset, 1, 0, None) for offset in pieces)]
+    return [(offset, raw) for offset, _, _, raw in sorted(every, key=lambda one: one[:3])]
+
+
+def _with_pieces(
+    weights: Weights, source: list[Range], target: list[Range], sentence: Sentence, found: Sequence[Found]
+) -> Weights:
+    """Return the weights where the words that are known to be pieces come from these with certainty."""
+    weights = weights.copy()
+    by_start = {start: word for word, (start, _) in enumerate(source)}
+    rows = {start: word for word, (start, _) in enumerate(target)}
+    ranges = sentence.piece_ranges()
+    for one in found:
+        if (start := ranges[one.piece][0]) in by_start and one.start in rows:
+            weights[rows[one.start]] = 0
+            weights[rows[one.start], by_start[start]] = _CERTAIN
+    return weights
+
+
+def _tree(sentence: Sentence, source: list[Range]) -> _Node:
+    """Return the elements of a sentence as a tree; the root is the sentence."""
+    starts, ends = [start for start, _ in source], [end for _, end in source]
+    text, position = sentence.text, 0
+    root = _Node(0, len(source), None, None, False)
+    stack = [root]
+
+    def word_at() -> int:
+        return bisect_right(ends, position)
+
+    for item in sentence.items:
+        if isinstance(item, str | Piece):
+            position += len(item if isinstance(item, str) else item.text)
+            continue
+        glued = (
+            item.spaces[0] is not True if item.spaces else position > 0 and not text[position - 1].isspace()
+        )
+        node = _Node(word_at(), word_at(), None, None, glued)
+        if item.kind == "point":
+            node.opening = item
+            stack[-1].children.append(node)
+        elif item.kind == "open":
+            node.opening, node.end = item, len(source)
+            stack[-1].children.append(node)
+            stack.append(node)
+        elif len(stack) > 1:
+            node = stack.pop()
+            node.closing, node.end = item, bisect_left(starts, position)
+            node.end = max(node.end, node.start)
+        else:  # it began before the sentence: it contains all so far
+            node.start, node.end, node.closing = 0, bisect_left(starts, position), item
+            node.children, root.children = root.children, [node]
+    return root
+
+
+class _Placement:
+    """Places the nodes of one sentence, by the weights of its alignment, shape (target words, source words)."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self._totals = weights.sum(1) + 1e-9
+        self._factors = np.where(self._totals > 1.5, _CERTAIN, 1.0)
+
+    def place(self, node: _Node) -> None:
+        """Give a node's children, and theirs, their intervals inside the node's."""
+        if len(node.children) ** 2 * (node.last - node.first) > _MOST_STEPS:
+            _spread(node)
+            return
+        free = np.ones(node.last - node.first, dtype=bool)
+        waiting: list[_Node] = []
+        placed: list[_Node] = []
+        for child in node.children:
+            if child.end == child.start:
+                continue
+            if child.cut:
+                self._take(node, child, free)
+                placed.append(child)
+            else:
+                waiting.append(child)
+        while waiting and free.any():
+            _, number = max((self._best(node, child, free)[0], -n) for n, child in enumerate(waiting))
+            self._take(node, waiting[-number], free)
+            placed.append(waiting.pop(-number))
+        done = set(map(id, placed))
+        for child in node.children:
+            if id(child) not in done:
+                self._put(node, child, placed)
+        order = {id(child): number for number, child in enumerate(node.children)}
+        node.children.sort(key=lambda child: (child.first, child.last, order[id(child)]))
+        for child in node.children:
+            self.place(child)
+
+    def _scores(self, node: _Node, child: _Node) -> NDArray[np.floating]:
+        rows = slice(node.first, node.last)
+        inside = self._weights[rows, child.start : child.end].sum(1) / self._totals[rows]
+        return (inside - _SHARE) * self._factors[rows]
+
+    def _best(self, node: _Node, child: _Node, free: NDArray[np.bool_]) -> tuple[float, int, int]:
+        """Return the largest sum of scores of an interval of free words, and the interval: empty if none is free."""
+        scores = self._scores(node, child)
+        best = (-np.inf, 0, 0)
+        total, start = 0.0, 0
+        for position, score in enumerate(scores):
+            if not free[position]:
+                total, start = 0.0, position + 1
+                continue
+            if child.opening is None and start > 0:
+                break  # it must contain the first word
+            if total < 0 and child.opening is not None:
+                total, start = 0.0, position
+            total += float(score)
+            at_end = position == len(scores) - 1
+            if total > best[0] and (child.closing is not None or at_end):
+                best = (total, start, position + 1)
+        if child.closing is None:
+            best = self._suffix(scores, free)
+        return best
+
+    @staticmethod
+    def _suffix(scores: NDArray[np.floating], free: NDArray[np.bool_]) -> tuple[float, int, int]:
+        """Return the best interval that ends with the last word."""
+        best, total, length = (-np.inf, len(scores), len(scores)), 0.0, len(scores)
+        for position in range(length - 1, -1, -1):
+            if not free[position]:
+                break
+            total += float(scores[position])
+            if total > best[0]:
+                best = (total, position, length)
+        return best
+
+    def _take(self, node: _Node, child: _Node, free: NDArray[np.bool_]) -> None:
+        _, start, end = self._best(node, child, free)
+        free[start:end] = False
+        child.first, child.last = node.first + start, node.first + end
+
+    def _put(self, node: _Node, child: _Node, placed: Sequence[_Node]) -> None:
+        """Put a node without words between two words, outside its siblings."""
+        if child.cut:
+            child.first = child.last = node.first if child.opening is None else node.last
+            return
+        before, after = child.start - 1, child.start
+        best = (-np.inf, node.last)
+        length = self._weights.shape[1]
+        for place in range(node.first, node.last + 1):
+            if any(one.bars(place) for one in placed):
+                continue
+            score = 0.0
+            for row, column, edge in ((place - 1, before, 0), (place, after, len(self._weights))):
+                if 0 <= column < length:
+                    if 0 <= row < len(self._weights):
+                        score += float(self._weights[row, column] / self._totals[row])
+                elif row in (-1, len(self._weights)) and place == edge:
+                    score += 1.0
+            if score > best[0]:
+                best = (score, place)
+        child.first = child.last = best[1]
+
+
+def _spread(node: _Node) -> None:
+    """Give a node's children, and theirs, the intervals that they have in the source, in proportion."""
+    length = max(1, node.end - node.start)
+
+    def place(word: int) -> int:
+        return node.first + (word - node.start) * (node.last - node.first) // length
+
+    for child in node.children:
+        child.first, child.last = place(child.start), place(child.end)
+        if child.cut:
+            child.first = node.first if child.opening is None else child.first
+            child.last = node.last if child.closing is None else child.last
+        _spread(child)
+
+
+def _insert(
+    node: _Node, target: list[Range], translation: str, limits: Range, insertions: list[tuple[int, str]]
+) -> None:
+    """Add the offset and source of every mark below a node, in order."""
+    position, stop = limits
+    for child in node.children:
+        if child.last > child.first:
+            start, end = target[child.first][0], target[child.last - 1][1]
+        else:
+            before = target[child.first - 1][1] if child.first else 0
+            after = target[child.first][0] if child.first < len(target) else len(translation)
+            start = end = before if child.glued else after
+        start = position if child.opening is None else min(max(start, position), stop)
+        end = stop if child.cut and child.closing is None else min(max(end, start), stop)
+        if child.opening is not None:
+            insertions.append((start, _spaced(child.opening, translation, start)))
+        _insert(child, target, translation, (start, end), insertions)
+        if child.closing is not None:
+            insertions.append((end, child.closing.raw))
+        position = end
+
+
+def _spaced(mark: Mark, translation: str, offset: int) -> str:
+    """Return the source of a mark, with the spaces around a piece that was taken out, where there are none."""
+    if mark.spaces is None:
+        return mark.raw
+    before, after = translation[offset - 1 : offset] if offset else "", translation[offset : offset + 1]
+    first, second = mark.spaces
+    left = before != "" and not before.isspace() and (first is True or (first is False and before.isalnum()))
+    right = after != "" and not after.isspace() and after not in _FOLLOWS
+    right = right and (second is True or (second is False and after.isalnum()))
+    return " " * left + mark.raw + " " * right

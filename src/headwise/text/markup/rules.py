@@ -1,0 +1,84 @@
+"""Which elements separate sentences, which stand inside them, and which aren't translated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from headwise.text.markup.tokens import Token
+
+Format = Literal["html", "xml", "word", "subtitles"]
+
+_BLOCK_NAMES = """address article aside audio blockquote body br button canvas caption center col colgroup dd details
+dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html
+legend li main menu nav noscript ol optgroup option p picture pre search section select summary table tbody td template
+textarea tfoot th thead title tr ul video"""
+_NEVER_NAMES = "code iframe kbd math noembed noframes object samp script style svg template textarea var xmp"
+BLOCKS = frozenset(_BLOCK_NAMES.split())
+_NEVER = frozenset(_NEVER_NAMES.split())
+IGNORED = frozenset({"x"})  # what DeepL's and XLIFF's documents call a placeholder
+
+
+@dataclass(frozen=True)
+class TagRules:
+    """How tags are handled, in the words of DeepL's protocol.
+
+    Attributes:
+        format: what the source is: HTML, XML, a part of a .docx file, or a cue of subtitles.
+        ignore: names of elements whose content isn't translated, besides those that no document means to be.
+        splitting: names of elements that always separate sentences.
+        non_splitting: names of elements that never do.
+        outline: XML: find the elements that separate sentences by where they occur; otherwise only `splitting` do.
+    """
+
+    format: Format = "html"
+    ignore: frozenset[str] = frozenset()
+    splitting: frozenset[str] = frozenset()
+    non_splitting: frozenset[str] = frozenset()
+    outline: bool = True
+
+    def ignored(self, token: Token) -> bool:
+        """Whether the content of an element isn't translated."""
+        if token.name in self.ignore or token.name in IGNORED or token.attributes.get("translate") == "no":
+            return True
+        if self.format != "html":
+            return False
+        return token.name in _NEVER or "notranslate" in token.attributes.get("class", "").split()
+
+    def splitters(self, tokens: Sequence[Token]) -> frozenset[str]:
+        """Return the names of the elements that separate sentences in a document."""
+        if self.format == "html":
+            found = BLOCKS
+        elif self.format == "xml" and self.outline:
+            found = _outline(tokens)
+        else:
+            found = frozenset()
+        return (found - self.non_splitting) | self.splitting
+
+
+def _outline(tokens: Sequence[Token]) -> frozenset[str]:
+    """Return the names of the elements that never stand beside text: those that do are parts of sentences."""
+    names: set[str] = set()
+    inline: set[str] = set()
+    stack: list[tuple[set[str], bool]] = [
+        (set(), False)
+    ]  # names of the children, whether there is text beside them
+
+    def leave() -> None:
+        children, beside = stack.pop()
+        if beside:
+            inline.update(children)
+
+    for token in tokens:
+        if token.kind == "text" and any(map(str.isalpha, token.raw)):
+            stack[-1] = stack[-1][0], True
+        elif token.kind == "close":
+            leave()
+        elif token.name:
+            names.add(token.name)
+            stack[-1][0].add(token.name)
+            if token.kind == "open":
+                stack.append((set(), False))
+    leave()
+    return frozenset(names - inline)

@@ -1,0 +1,199 @@
+"""Paragraphs of WordprocessingML, the text of .docx files (ISO/IEC 29500-1, section 17).
+
+A paragraph is a sequence of runs, each with its formatting. The formatting of most of the text is taken for that of the
+whole paragraph; the other runs are elements inside it, which are placed as tags are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwise.text.markup.blocks import Block, Run
+from headwise.text.markup.sentence import Mark
+from headwise.text.markup.tokens import Token, decoded
+from headwise.text.markup.xml import xml_tokens
+
+_DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
+_AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})
+_OPEN, _CLOSE = '<w:t xml:space="preserve">', "</w:t>"
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Text of a run, with the source that begins a run of its formatting."""
+
+    raw: str
+    run: str
+
+
+@dataclass(frozen=True)
+class _Tag:
+    """The tag of an element around runs."""
+
+    raw: str
+    opens: bool
+
+
+_Part = _Text | _Tag | str  # a string stands between runs as it is
+
+
+def parse_word(source: str) -> list[str | Block]:
+    """Return the paragraphs' texts as blocks, and all between them; raises `DataError` as `xml_tokens`."""
+    tokens = xml_tokens(source)
+    parts: list[str | Block] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        parts.append(token.raw)
+        position += 1
+        if token.kind == "open" and token.name == "w:p":
+            end = _end_of_text(tokens, position)
+            parts += _paragraph(tokens[position:end])
+            position = end
+    return parts
+
+
+def _end_of_text(tokens: Sequence[Token], start: int) -> int:
+    """Return where a paragraph ends, or another begins inside it (in a text box)."""
+    for position in range(start, len(tokens)):
+        if tokens[position].name == "w:p" and tokens[position].kind in ("open", "close"):
+            return position
+    return len(tokens)
+
+
+def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
+    raw = "".join(token.raw for token in tokens)
+    try:
+        found = _parts(tokens)
+    except _Unusual:
+        return [raw]
+    lengths: Counter[str] = Counter()
+    for part in found:
+        if isinstance(part, _Text):
+            lengths[part.run] += len(part.raw)
+    text = "".join(decoded(part.raw)[0] for part in found if isinstance(part, _Text))
+    if not any(map(str.isalpha, text)):
+        return [raw]
+    return _blocks(found, lengths.most_common(1)[0][0] + _OPEN)
+
+
+class _Unusual(Exception):
+    """A paragraph whose elements aren't nested as expected, such as the beginning of a text box."""
+
+
+def _parts(tokens: Sequence[Token]) -> list[_Part]:
+    """Return the texts of a paragraph's runs, and what is between them."""
+    found: list[_Part] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.kind == "open" and token.name == "w:r":
+            end = _end(tokens, position)
+            found += _run(tokens[position:end])
+            position = end
+        elif token.name in _AROUND and token.kind in ("open", "close"):
+            found.append(_Tag(token.raw, token.kind == "open"))
+            position += 1
+        elif token.kind == "open":
+            end = _end(tokens, position)
+            found.append("".join(one.raw for one in tokens[position:end]))
+            position = end
+        elif token.kind == "close":
+            raise _Unusual
+        else:
+            found += [] if token.name in _DROPPED else [token.raw]
+            position += 1
+    return found
+
+
+def _run(tokens: Sequence[Token]) -> list[_Part]:
+    """Return the texts of a run; what else it has gets a run of its own."""
+    beginning = tokens[0].raw
+    position = 1
+    if tokens[1].name == "w:rPr":
+        end = 2 if tokens[1].kind == "point" else _end(tokens, 1)
+        beginning += "".join(token.raw for token in tokens[1:end])
+        position = end
+    found: list[_Part] = []
+    while position < len(tokens) - 1:
+        token = tokens[position]
+        end = position + 1 if token.kind != "open" else _end(tokens, position)
+        raw = "".join(one.raw for one in tokens[position:end])
+        if token.name == "w:t" and token.kind == "open":
+            found.append(_Text("".join(one.raw for one in tokens[position + 1 : end - 1]), beginning))
+        elif raw.strip() and token.name != "w:lastRenderedPageBreak":
+            found.append(f"{beginning}{raw}</w:r>")
+        position = end
+    return found
+
+
+def _end(tokens: Sequence[Token], start: int) -> int:
+    """Return the number of the token after the element that begins at one."""
+    depth = 0
+    for position in range(start, len(tokens)):
+        depth += {"open": 1, "close": -1}.get(tokens[position].kind, 0)
+        if depth == 0:
+            return position + 1
+    raise _Unusual
+
+
+def _blocks(parts: Sequence[_Part], base: str) -> list[str | Block]:
+    """Return a paragraph's texts as blocks: line breaks, tabs and pictures separate them."""
+    before, after = base, f"{_CLOSE}</w:r>"
+    blocks: list[str | Block] = []
+    block = Block()
+    element = 0
+    opened: list[tuple[Block, int]] = []
+    for part in parts:
+        if isinstance(part, _Text):
+            run = Run(*decoded(part.raw))
+            if not run.text:
+                continue
+            if part.run + _OPEN == base:
+                block.items.append(run)
+            else:
+                element += 1
+                opening, closing = f"{after}{part.run}{_OPEN}", f"{after}{before}"
+                block.items += [Mark("open", opening, element), run, Mark("close", closing, element)]
+        elif isinstance(part, str):
+            if "<w:br" in part or "<w:tab" in part or "<w:drawing" in part:
+                blocks += [before, block, after, part]
+                block = Block()
+            else:
+                block.items.append(Mark("point", f"{after}{part}{before}"))
+        elif part.opens:
+            element += 1
+            opened.append((block, element))
+            block.items.append(Mark("open", f"{after}{part.raw}{before}", element))
+        else:
+            start, number = opened.pop() if opened else (block, 0)
+            same = start is block
+            if not same:  # it began before a line break
+                _unpair(start, number)
+            block.items.append(Mark("close", f"{after}{part.raw}{before}", number if same else 0))
+    return [*blocks, before, block, after]
+
+
+def _unpair(block: Block, number: int) -> None:
+    block.items = [
+        Mark("open", item.raw) if isinstance(item, Mark) and item.element == number else item
+        for item in block.items
+    ]
+
+
+def without_empty_runs(source: str) -> str:
+    """Return a part's source without the runs that have no text, which `parse_word` leaves between others."""
+    result: list[str] = []
+    position = 0
+    mark = f"{_OPEN}{_CLOSE}</w:r>"
+    while (end := source.find(mark, position)) >= 0:
+        start = max(source.rfind("<w:r>", position, end), source.rfind("<w:r ", position, end))
+        inside = source[start:end]
+        if start < 0 or "<w:t" in inside.replace("<w:tab", ""):
+            result.append(source[position : end + len(mark)])
+        else:
+            result.append(source[position:start])
+        position = end + len(mark)
+    return "".join([*result, source[position:]])

@@ -1,0 +1,364 @@
+"""Documents through preparation and placement, against independent parsers: the same tree comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import time
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[serve]'")
+
+import docx
+import html5lib
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from headwise.errors import DataError
+from headwise.serve.translation.preparation import read
+from headwise.text.markup.files import read_file
+from headwise.text.markup.placement import placed, source_words, target_words
+from headwise.text.markup.protected import locate
+from headwise.text.markup.rules import TagRules
+from headwise.text.markup.sentence import Sentence
+from headwise.text.markup.word import without_empty_runs
+from headwise.text.markup.words import words
+
+HTML, XML = TagRules(), TagRules("xml")
+
+
+def through(
+    source: str, rules: TagRules | None, translate=lambda text: text, weigh=lambda rows, columns: None
+) -> str:
+    """Translate a document by a function of sentences, with the weights of another one."""
+    prepared = read(source, "punctuation" if rules else "all", rules).prepare("en")
+    return prepared.join([_one(sentence, translate, weigh) for sentence in prepared.all_sentences])
+
+
+def _one(sentence: Sentence, translate, weigh) -> str:
+    sentence = sentence.without([n for n, piece in enumerate(sentence.pieces) if piece.hidden])
+    text = translate(sentence.text)
+    found, missing = locate(sentence, text)
+    if missing:
+        sentence = sentence.without(range(len(sentence.pieces)))
+        text, found = translate(sentence.text), []
+    weights = weigh(len(target_words(text, found)), len(source_words(sentence)))
+    return placed(sentence, text, found, weights)
+
+
+# ------------------------------------------------------------------------------------------------ any tree
+
+_NAMES = ["p", "b", "i", "a", "x", "code", "note"]
+_WORDS = st.lists(
+    st.sampled_from(["one", "Two", "and.", "é &", "a<b", "{name}", "5 km", "https://a.b/c."]),
+    min_size=1,
+    max_size=4,
+)
+_TEXT = st.one_of(st.just(" "), _WORDS.map(lambda some: f" {' '.join(some)} "))  # no tags inside words
+
+
+@st.composite
+def elements(draw: st.DrawFn, depth: int = 3) -> etree._Element:
+    element = etree.Element(draw(st.sampled_from(_NAMES)))
+    for name in draw(st.lists(st.sampled_from(["id", "href"]), unique=True, max_size=2)):
+        element.set(name, draw(st.sampled_from(["1", 'a"b', "<&>"])))
+    element.text = draw(_TEXT)
+    for _ in range(draw(st.integers(0, 3 if depth else 0))):
+        child = draw(elements(depth - 1))
+        child.tail = draw(_TEXT)
+        element.append(child)
+    return element
+
+
+def described(element: etree._Element) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return element.tag, tuple(sorted(element.attrib.items()))
+
+
+def paths(root: etree._Element) -> Counter[tuple[object, ...]]:
+    """Every element with all that it lies in, without the order of siblings."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for element in root.iter(etree.Element):
+        found[tuple(described(one) for one in [element, *element.iterancestors()])] += 1
+    return found
+
+
+def order(root: etree._Element) -> list[object]:
+    return [described(element) for element in root.iter(etree.Element)]
+
+
+@given(elements(), st.integers(0, 2**32 - 1))
+@settings(max_examples=80, deadline=None)
+def test_any_tree_has_its_elements_in_their_parents(tree: etree._Element, seed: int) -> None:
+    generator = random.Random(seed)
+
+    def shuffled(text: str) -> str:
+        some = text.split()
+        generator.shuffle(some)
+        return " ".join(some[generator.randint(0, 2) :] + generator.sample(["new", "words", "&", "<"], 2))
+
+    def weights(rows: int, columns: int) -> np.ndarray:
+        values = np.random.default_rng(seed).random((rows, columns)).astype(np.float32) ** 4
+        return values / np.maximum(values.sum(1, keepdims=True), 1e-9)
+
+    source = etree.tostring(tree, encoding="unicode", with_tail=False)
+    for rules in (XML, TagRules("xml", outline=False), TagRules("xml", ignore=frozenset({"b"}))):
+        result = etree.fromstring(through(source, rules, shuffled, weights))
+        assert paths(result) == paths(tree)
+
+
+@given(elements())
+@settings(max_examples=80, deadline=None)
+def test_any_tree_is_the_same_with_an_alignment_that_keeps_the_order(tree: etree._Element) -> None:
+    source = etree.tostring(tree, encoding="unicode", with_tail=False)
+    result = etree.fromstring(through(source, XML))
+    assert order(result) == order(tree)
+    assert "".join("".join(result.itertext()).split()) == "".join("".join(tree.itertext()).split())
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "<b>",
+                "</b>",
+                "<i>",
+                "</i>",
+                "<p>",
+                "</p>",
+                "<br>",
+                "<!-- c -->",
+                "word ",
+                "one. ",
+                "&amp;",
+                "<a x=1>",
+            ]
+        ),
+        max_size=25,
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_any_html_keeps_its_tags(parts: list[str]) -> None:
+    source = "".join(parts)
+    result = through(source, HTML, lambda text: f"new {text} words")
+    for tag in ("<b>", "</b>", "<i>", "</i>", "<p>", "</p>", "<br>", "<!-- c -->", "<a x=1>"):
+        assert result.count(tag) == source.count(tag)
+    assert "".join(through(source, HTML).split()) == "".join(source.split())
+
+
+# ------------------------------------------------------------------------------------------------ documents
+
+PAGE = """<!DOCTYPE html>
+<html lang=en><head><meta charset="utf-8"><title>A <page> of text</title>
+<style>p > b { color: red }</style><script>if (a < b) { document.write("<p>Text.</p>") }</script></head>
+<body class='x'  id = y>
+  <h1>Two dogs</h1>
+  <!-- A comment. It stays. -->
+  <p>A <b>man</b> rides
+     a <a href="?a=1&amp;b=2" title="A title">brown <i>horse</i></a>&nbsp;&mdash; fast. <em>It runs. It jumps</em> high.
+  <p>Run <code>rm -rf</code> and <span translate="no">Acme <b>Corp</b></span> or <kbd>Enter</kbd>!
+  <ul><li>One<li class="notranslate">Two words<li>Three</ul>
+  <pre>line one
+  line two</pre>
+  <img src="a.png" alt="A picture"><hr/>123 &copy; 4,5
+</body></html>
+"""
+
+
+def test_a_page_is_bit_exact_where_nothing_changes() -> None:
+    same = through(PAGE, HTML)
+    assert (
+        same.split()
+        == PAGE.replace("&nbsp;", "\xa0").replace("&mdash;", "—").replace("<page>", "&lt;page&gt;").split()
+    )
+    nothing = (
+        "<p class = 'a'>12 &nbsp; <b>3&#46;</b>\r\n<!-- Words. --><script>words()</script><img alt=Words>"
+    )
+    assert through(nothing, HTML, str.upper) == nothing
+    unchanged = '<?xml version="1.0"?>\n<a b = "c"  ><![CDATA[Words]]><d/></a >\n'
+    assert through(unchanged, XML, str.upper) == unchanged
+
+
+def test_a_page_has_the_same_tree_and_only_its_sentences_change() -> None:
+    result = through(PAGE, HTML, str.upper)
+    before, after = (
+        html5lib.parse(one, treebuilder="lxml", namespaceHTMLElements=False) for one in (PAGE, result)
+    )
+    assert order(after.getroot()) == order(before.getroot())
+    assert [one.text for one in after.getroot().iter(etree.Comment)] == [" A comment. It stays. "]
+    for kept in (
+        "rm -rf",
+        "Acme <b>Corp</b>",
+        "<kbd>Enter</kbd>",
+        "Two words",
+        'alt="A picture"',
+        'title="A title"',
+    ):
+        assert kept in result
+    for changed in (
+        "<h1>TWO DOGS</h1>",
+        "<b>MAN</b>",
+        ">BROWN <i>HORSE</i></a>",
+        "<em>IT RUNS. IT JUMPS</em>",
+    ):
+        assert changed in result
+    assert "<pre>LINE ONE\n  LINE TWO</pre>" in result
+    assert "A &lt;PAGE&gt; OF TEXT</title>" in result
+
+
+@pytest.mark.parametrize(
+    ("source", "rules", "sentences"),
+    [
+        ("<t>One <b>two</b></t><t>three</t>", XML, ["One two", "three"]),
+        ("<t>One <b>two</b></t><t>three</t>", TagRules("xml", outline=False), ["One twothree"]),
+        ("<t>One <b>two</b></t>", TagRules("xml", splitting=frozenset({"b"})), ["One", "two"]),
+        ("<t>One</t><t>two</t>", TagRules("xml", non_splitting=frozenset({"t"})), ["Onetwo"]),
+        ("<t>One <c>two</c> three</t>", TagRules("xml", ignore=frozenset({"c"})), ["One two three"]),
+        ("<p>One <br>two", HTML, ["One", "two"]),
+        ("<p>One <br>two", TagRules(non_splitting=frozenset({"br"})), ["One two"]),
+        ("<p>One <b>two</b>", TagRules(splitting=frozenset({"b"})), ["One", "two"]),
+        ("<code>one</code> <p translate=no>two", HTML, []),
+    ],
+)
+def test_what_separates_sentences(source: str, rules: TagRules, sentences: list[str]) -> None:
+    assert [one.text for one in read(source, "punctuation", rules).prepare("en").sentences] == sentences
+
+
+def test_tags_go_where_the_weights_say() -> None:
+    weights = np.zeros((4, 4), dtype=np.float32)
+    for row, column in enumerate((2, 3, 0, 1)):
+        weights[row, column] = 1
+    result = through(
+        "<b>one two</b> <i>three <img></i> four", HTML, lambda _: "drei vier eins zwei", lambda *_: weights
+    )
+    assert (
+        result == "<i>drei <img></i>vier <b>eins zwei</b>"
+        or result == "<i>drei<img></i> vier <b>eins zwei</b>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "translate", "expected"),
+    [
+        ("See https://a.b/c.d now.", str, "See https://a.b/c.d now."),
+        ("See https://a.b/c.d now.", lambda _: "Siehe jetzt.", "Siehe https://a.b/c.d jetzt."),
+        ("Walk 3.5 km now.", lambda _: "Geh 3,5 km jetzt.", "Geh 3,5 km jetzt."),
+        ("A 😀 dog.", lambda text: text.upper(), "A 😀 DOG."),
+        ("{n, plural, =0 {no dogs} other {# dogs}}", str.upper, "{n, plural, =0 {NO DOGS} other {# DOGS}}"),
+        (
+            "I saw {n, select, a {one {n, plural, other {# cat}}} other {two}}.",
+            str.upper,
+            "I SAW {n, select, a {ONE {n, plural, other {# CAT}}} other {TWO}}.",
+        ),
+        ("https://a.b", str.upper, "https://a.b"),
+        ("%s of {x} and ${y}", lambda _: "von und", None),
+    ],
+)
+def test_pieces_arrive(source: str, translate, expected: str | None) -> None:
+    result = through(source, None, translate)
+    if expected is None:
+        assert Counter(result.split()) == Counter(["von", "und", "%s", "{x}", "${y}"])
+    else:
+        assert result == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "times"),
+    [
+        ("<b>", 10_000),
+        ("<b>x</b> ", 5_000),
+        ("</b>x", 10_000),
+        ("<i>x<b></i>", 4_000),
+        ("x <img> ", 5_000),
+        ("<li translate=no>", 3_000),
+        ("{a, plural, x {", 3_000),
+        ("<p>One. ", 5_000),
+        ("{x} ", 10_000),
+    ],
+)
+def test_hostile_documents_are_bounded(part: str, times: int) -> None:
+    source = part * times
+    began = time.process_time()
+    with contextlib.suppress(DataError):  # nested too deeply
+        assert len(through(source, HTML)) >= len(source) * 0.7
+    assert time.process_time() - began < 8
+
+
+def test_words() -> None:
+    text = "It's 日本 a_b, naïve."
+    assert [text[start:end] for start, end in words(text)] == [
+        "It",
+        "'",
+        "s",
+        "日",
+        "本",
+        "a",
+        "_",
+        "b",
+        ",",
+        "naïve",
+        ".",
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_a_word_file_keeps_its_formatting() -> None:
+    document = docx.Document()
+    document.add_heading("Two dogs", 1)
+    paragraph = document.add_paragraph("A ")
+    paragraph.add_run("man").bold = True
+    paragraph.add_run(" rides & runs. He is ")
+    paragraph.add_run("very fast").italic = True
+    paragraph.add_run(".")
+    paragraph.add_run().add_break()
+    paragraph.add_run("Next line\tafter a tab.")
+    document.add_paragraph("123")
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "One cell", "Another cell"
+    document.sections[0].header.paragraphs[0].text = "A header"
+    out = io.BytesIO()
+    document.save(out)
+    file = read_file("a.docx", out.getvalue())
+    written = file.write([through(text, file.tags, str.upper) for text in file.texts])
+    result = docx.Document(io.BytesIO(written))
+    assert [one.text for one in result.paragraphs] == [
+        "TWO DOGS",
+        "A MAN RIDES & RUNS. HE IS VERY FAST.\nNEXT LINE\tAFTER A TAB.",
+        "123",
+    ]
+    runs = [(run.text, run.bold, run.italic) for run in result.paragraphs[1].runs if run.text.strip()]
+    assert ("MAN", True, None) in runs
+    assert ("VERY FAST", None, True) in runs
+    assert all(not bold and not italic for text, bold, italic in runs if text not in ("MAN", "VERY FAST"))
+    assert result.paragraphs[0].style.name == "Heading 1"
+    assert [cell.text for cell in result.tables[0].row_cells(0)] == ["ONE CELL", "ANOTHER CELL"]
+    assert result.sections[0].header.paragraphs[0].text == "A HEADER"
+
+
+def test_a_link_in_a_word_file_stays_around_its_text() -> None:
+    run = "<w:r><w:t>{}</w:t></w:r>"
+    part = (
+        f'<w:document xmlns:w="w" xmlns:r="r"><w:body><w:p><w:pPr/>{run.format("See ")}<w:hyperlink r:id="1">'
+    )
+    part += (
+        f"{run.format('this page')}</w:hyperlink><w:proofErr/>{run.format(' now &lt;')}<w:bookmarkEnd/></w:p>"
+    )
+    part += "</w:body></w:document>"
+    result = without_empty_runs(through(part, TagRules("word"), str.upper))
+    tree = etree.fromstring(result)
+    assert [one.text for one in tree.iter("{w}t")] == ["SEE ", "THIS PAGE", " NOW <"]
+    assert "".join(tree.find(".//{w}hyperlink").itertext()) == "THIS PAGE"
+    assert through(part, TagRules("word")).count("<w:bookmarkEnd/>") == 1
+
+
+def test_subtitles_have_no_references() -> None:
+    rules = TagRules("subtitles")
+    assert (
+        through("Two <i>dogs</i> & {\\an8}cats < 5", rules, str.upper) == "TWO <i>DOGS</i> & {\\an8}CATS < 5"
+    )

@@ -1,0 +1,160 @@
+"""Files of several formats against the libraries that others read them with."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import docx
+import polib
+import pytest
+
+from headwise.errors import DataError
+from headwise.text.markup.catalogue import parse_catalogue
+from headwise.text.markup.files import read_file
+from headwise.text.markup.subtitles import parse_subtitles, wrapped
+
+PO = r"""# A translator
+msgid ""
+msgstr ""
+"Project-Id-Version: x\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+
+#. A comment
+#: a.c:1
+#, c-format
+msgctxt "menu"
+msgid "Open \"%s\"\t\\ file"
+msgstr ""
+
+#| msgid "old"
+msgid "Done"
+msgstr "Fertig"
+
+msgid ""
+"Two\n"
+"lines"
+msgstr ""
+
+msgid "%d dog"
+msgid_plural "%d dogs"
+msgstr[0] ""
+msgstr[1] ""
+
+#~ msgid "gone"
+#~ msgstr ""
+"""
+SRT = "1\r\n00:00:01,000 --> 00:00:02,500\r\nTwo dogs are <i>playing</i>\r\nin the snow & rain.\r\n\r\n"
+SRT += "2\r\n00:00:03,000 --> 00:00:04,000\r\n- Yes.\r\n- No, {\\an8}never.\r\n\r\n"
+
+
+def test_a_catalogue_is_filled(tmp_path: Path) -> None:
+    catalogue = parse_catalogue(PO)
+    assert catalogue.texts == ['Open "%s"\t\\ file', "Two\nlines", "%d dog", "%d dogs"]
+    translations = ['Öffne "%s"\t\\ Datei', "Zwei\nZeilen", "%d Hund", "%d Hunde"]
+    filled = catalogue.write(translations)
+    known, before = polib.pofile(filled), polib.pofile(PO)
+    assert known.metadata == before.metadata
+    assert [(e.msgid, e.msgctxt, e.comment, e.occurrences, e.flags) for e in known] == [
+        (e.msgid, e.msgctxt, e.comment, e.occurrences, e.flags) for e in before
+    ]
+    values = [e.msgstr or e.msgstr_plural for e in known if not e.obsolete]
+    assert values == [translations[0], "Fertig", translations[1], {0: "%d Hund", 1: "%d Hunde"}]
+    assert set(PO.splitlines()) - set(filled.splitlines()) == {'msgstr[0] ""', 'msgstr[1] ""'}
+    assert parse_catalogue(filled).texts == []
+    assert parse_catalogue(filled).write([]) == filled
+
+
+@pytest.mark.parametrize("text", ["a", '"\\\n\t', "a\nb\n", "\n", "é\\n", 'x"\n\\', "\\n\n\\\\n"])
+def test_a_message_is_written_as_polib_reads_it(text: str) -> None:
+    source = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "a"\nmsgstr ""\n'
+    filled = parse_catalogue(source).write([text])
+    assert polib.pofile(filled)[0].msgstr == text
+    entry = polib.POEntry(msgid=text, msgstr="")
+    if text.strip():
+        assert parse_catalogue(str(entry)).texts == [text]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.po", b"msgid 'a'\n", "line 1: expected a keyword of gettext and a string"),
+        ("a.po", b'"a"\n', "line 1: expected a keyword of gettext, found a string"),
+        ("a.po", b'msgid "a"\nmsgstr ""\nmsgstr ""\n', "line 3: expected one msgstr in a message"),
+        ("a.srt", b"x\n", "line 1: expected the number of a cue"),
+        ("a.srt", b"1\nx\n", "line 2: expected times such as"),
+        ("a.docx", b"PK\3\4", "file: expected a .docx file, found a damaged"),
+        ("a.docx", b"", "file: expected a .docx file, found a damaged"),
+        ("a.html", b"\xff", "file: expected text in UTF-8, found another byte at 0"),
+        (
+            "a.pdf",
+            b"",
+            "expected a name that ends with .txt, .html, .htm, .xml, .docx, .srt or .po, found '.pdf'",
+        ),
+    ],
+)
+def test_a_damaged_file_is_refused(name: str, content: bytes, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        read_file(name, content)
+
+
+def archive(parts: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (archive({"word/document.xml": b" " * (9 * 2**20)}), "expected text of at most 8,388,608 bytes"),
+        (archive({f"x{n}": b"" for n in range(2_001)}), "expected at most 2,000 parts"),
+        (archive({"a.xml": b""}), "expected a .docx file with one word/document.xml"),
+        (archive({"word/document.xml": b"\xff"}), "expected text in UTF-8"),
+    ],
+)
+def test_a_hostile_archive_is_refused(content: bytes, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        read_file("a.docx", content)
+
+
+def test_an_archive_whose_header_lies_is_refused() -> None:
+    content = bytearray(archive({"word/document.xml": b"<a/>" + b" " * 2**20}))
+    place = content.rindex(b"PK\1\2") + 24  # the size in the central directory
+    content[place : place + 4] = (10).to_bytes(4, "little")
+    with pytest.raises(DataError):
+        read_file("a.docx", bytes(content))
+
+
+def test_subtitles_keep_times_lines_and_ends() -> None:
+    file = parse_subtitles(SRT)
+    assert file.texts == ["Two dogs are <i>playing</i> in the snow & rain.", "- Yes.", "- No, {\\an8}never."]
+    assert file.write(file.texts) == SRT
+    written = file.write(["Zwei Hunde <i class=x>spielen gern</i> draußen", "- Ja.", "- Nein."])
+    assert written.splitlines()[2:4] == ["Zwei Hunde <i class=x>spielen", "gern</i> draußen"]
+    assert written.count("\r\n") == SRT.count("\r\n") == written.count("\n")
+    assert parse_subtitles(
+        "\ufeff1\n00:00:01,000 --> 00:00:02,000\n\n2\n0:00:01,0 --> 0:00:02,0\na"
+    ).texts == ["a"]
+
+
+def test_lines_of_subtitles_are_balanced() -> None:
+    assert wrapped("one two three four", 2) == ["one two", "three four"]
+    assert wrapped("one", 3) == ["one"]
+    assert wrapped("a <font color='x y z'>b</font> c", 2)[0] in ("a", "a <font color='x y z'>b</font>")
+
+
+def test_a_word_file_has_the_parts_that_it_had() -> None:
+    document = docx.Document()
+    document.add_paragraph("One.")
+    out = io.BytesIO()
+    document.save(out)
+    file = read_file("a.docx", out.getvalue())
+    assert file.counted == "One."
+    same = file.write(file.texts)
+    with zipfile.ZipFile(out) as before, zipfile.ZipFile(io.BytesIO(same)) as after:
+        assert after.namelist() == before.namelist()
+        assert all(after.read(name) == before.read(name) for name in before.namelist())
