@@ -85,6 +85,7 @@ class Terms:
         self.ends: list[list[int]] = [[]]  # terms of which a form ends at the node
         shortest = [min(map(len, term.forms)) for term in self.terms]
         self.distances: list[list[int]] = [list(shortest)]
+        self._left: dict[State, int] = {}  # what `left` has returned; most candidates share a few states
         self._add_forms()
         self._link()
 
@@ -115,6 +116,12 @@ class Terms:
 
         Of terms that have begun only the one that saves most counts as begun, so that this is never too low.
         """
+        known = self._left.get(state)
+        if known is None:
+            known = self._left[state] = self._count_left(state)
+        return known
+
+    def _count_left(self, state: State) -> int:
         met = self.settled(state)
         sum_left = saved = 0
         for mask, whole, distance in zip(
