@@ -71,6 +71,7 @@ def test_a_file(tmp_path: Path) -> None:
         (b"a\tb\na\tc\n", "line 2: expected each source term once, found 'a' again, after .* line 1"),
         (b"a\t" + b"b" * 501 + b"\n", "line 1: expected terms of at most 500 characters, found 501"),
         (b"a" + b"\tb" * (MOST_FORMS + 1) + b"\n", "line 1: expected from 1 to 32 translations, found 33"),
+        (b"a " * 33 + b"\tb\n", "line 1: expected source terms of at most 32 words, found 33"),
         (b"a\t\xff\n", "line 1: expected UTF-8, found another byte at 3"),
         (b"a\t\xed\xa0\x80\n", "line 1: expected UTF-8"),
     ],

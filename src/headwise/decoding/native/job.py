@@ -23,7 +23,7 @@ from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
 from headwise.decoding.native import library as native
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import damaged_model_error
-from headwise.decoding.terms.automaton import Terms
+from headwise.decoding.terms.automaton import Arrays, Terms
 
 _MAX_OUTPUT = 2**31 - 1  # maximum output length in tokens, far above any real output
 _WAIT_MILLISECONDS = 50  # milliseconds until a Ctrl-C is handled, at most
@@ -123,7 +123,8 @@ class SearchJob:
             min(max(options.limit(len(source)), 1 + given + length), _MAX_OUTPUT)
             for source, length in zip(sources, lengths, strict=True)
         ]
-        term_arrays = None if terms is None else (native.TermArrays * len(terms))(*map(_term_arrays, terms))
+        arrays = [None if each is None else each.arrays() for each in terms or ()]
+        term_arrays = (native.TermArrays * len(arrays))(*map(_term_arrays, arrays))
         if not self._engine.config.source_end:
             sources = [source[:-1] or source for source in sources]
         offsets, most = _offsets(sources), np.asarray(limits, dtype=np.int32)
@@ -137,7 +138,7 @@ class SearchJob:
             self._native_options(options),
             *(list_ids.ctypes.data, len(list_ids)),
             None if list_offsets is None else list_offsets.ctypes.data,
-            None if term_arrays is None else ctypes.addressof(term_arrays),
+            ctypes.addressof(term_arrays) if arrays else None,
             *(client, ctypes.byref(first)),
         )
         self._count = first.value + len(sources)
@@ -227,11 +228,10 @@ class SearchJob:
         return results
 
 
-def _term_arrays(terms: Terms | None) -> native.TermArrays:
-    """Return pointers to the automaton's arrays, which `terms` keeps."""
-    if terms is None:
+def _term_arrays(arrays: Arrays | None) -> native.TermArrays:
+    """Return pointers to an automaton's arrays, valid while `arrays` exists."""
+    if arrays is None:
         return native.TermArrays()
-    arrays = terms.arrays
     return native.TermArrays(
         *(len(arrays.distances), len(arrays.masks), len(arrays.edge_tokens), len(arrays.ends)),
         *(arrays.edge_offsets.ctypes.data, arrays.edge_tokens.ctypes.data, arrays.edge_nodes.ctypes.data),

@@ -10,7 +10,7 @@
 namespace headwise {
 
 constexpr int MOST_TERMS = 64;    // of a sentence, repetitions included: a bit each
-constexpr int MOST_NODES = 1024;  // of their automaton
+constexpr int MOST_NODES = 256;   // of their automaton
 
 // Arrays of the caller, with their sizes; see `Arrays` in automaton.py. Without nodes there are no terms.
 struct TermArrays {

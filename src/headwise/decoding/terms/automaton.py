@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from headwise.errors import DataError
 
 MOST_TERMS = 64  # of a sentence, repetitions included: a bit each
-MOST_NODES = 1024
+MOST_NODES = 256  # so that the edges of a hostile glossary stay small: at most about 16,000
 
 State = tuple[int, int]  # bits of the terms that were counted, and the node
 START: State = (0, 0)
@@ -81,10 +80,12 @@ class Terms:
         for term in self.terms:
             self.masks.append(((1 << term.count) - 1) << shift)
             shift += term.count
-        self.edges: list[dict[int, int]] = [{}]  # by token, of each node
+        self._children: list[dict[int, int]] = [{}]  # by token, of each node of the trie
+        self._suffixes = [0]  # the longest end of each node's tokens that is a node, too
         self.ends: list[list[int]] = [[]]  # terms of which a form ends at the node
         shortest = [min(map(len, term.forms)) for term in self.terms]
         self.distances: list[list[int]] = [list(shortest)]
+        self._left: dict[State, int] = {}  # what `left` has returned; most candidates share a few states
         self._add_forms()
         self._link()
 
@@ -108,13 +109,30 @@ class Terms:
     def next(self, state: State, token: int, continues: bool) -> State:
         """Return the state after another token, which `continues` the last word or doesn't."""
         met = state[0] if continues else self.settled(state)
-        return met, self.edges[state[1]].get(token, 0)
+        node = state[1]
+        while node and token not in self._children[node]:
+            node = self._suffixes[node]
+        return met, self._children[node].get(token, 0)
+
+    def advancing(self, node: int) -> dict[int, int]:
+        """Return the tokens, ascending, with which a term begins or continues after a node, with the next nodes."""
+        merged = dict(self._children[node])
+        while node:
+            node = self._suffixes[node]
+            merged = self._children[node] | merged
+        return dict(sorted(merged.items()))
 
     def left(self, state: State) -> int:
         """Return how many tokens suffice to complete all terms: 0 where the hypothesis contains them.
 
         Of terms that have begun only the one that saves most counts as begun, so that this is never too low.
         """
+        known = self._left.get(state)
+        if known is None:
+            known = self._left[state] = self._count_left(state)
+        return known
+
+    def _count_left(self, state: State) -> int:
         met = self.settled(state)
         sum_left = saved = 0
         for mask, whole, distance in zip(
@@ -126,14 +144,13 @@ class Terms:
                 saved = max(saved, whole - distance)
         return sum_left - saved
 
-    @cached_property
     def arrays(self) -> Arrays:
-        """The automaton as arrays."""
-        ordered = [sorted(edges.items()) for edges in self.edges]
+        """Return the automaton as arrays."""
+        edges = [self.advancing(node) for node in range(len(self._children))]
         return Arrays(
-            _offsets([len(edges) for edges in ordered]),
-            np.array([token for edges in ordered for token, _ in edges], dtype=np.int32),
-            np.array([node for edges in ordered for _, node in edges], dtype=np.int32),
+            _offsets(list(map(len, edges))),
+            np.array([token for each in edges for token in each], dtype=np.int32),
+            np.array([node for each in edges for node in each.values()], dtype=np.int32),
             _offsets(list(map(len, self.ends))),
             np.array([term for ends in self.ends for term in ends], dtype=np.int32),
             np.array(self.masks, dtype=np.uint64),
@@ -149,28 +166,29 @@ class Terms:
                     if place:
                         distances = self.distances[node]
                         distances[number] = min(distances[number], len(form) - place)
-                    if token not in self.edges[node]:
-                        if len(self.edges) == MOST_NODES:
+                    if token not in self._children[node]:
+                        if len(self._children) == MOST_NODES:
                             raise DataError(
                                 f"terms: expected forms of at most {MOST_NODES} tokens together in a sentence"
                             )
-                        self.edges[node][token] = len(self.edges)
-                        self.edges.append({})
+                        self._children[node][token] = len(self._children)
+                        self._children.append({})
+                        self._suffixes.append(0)
                         self.ends.append([])
                         self.distances.append(list(self.distances[0]))
-                    node = self.edges[node][token]
+                    node = self._children[node][token]
                 self.ends[node].append(number)
 
     def _link(self) -> None:
-        """Add to every node what its longest end that is another node has: edges, ends and smaller distances."""
-        level = [(node, 0) for node in self.edges[0].values()]  # nodes with their suffix links
+        """Find the suffix links, and add to every node the ends and the smaller distances of the node it links to."""
+        level = list(self._children[0].values())
         while level:
             following = []
-            for node, suffix in level:
-                following += [
-                    (child, self.edges[suffix].get(token, 0)) for token, child in self.edges[node].items()
-                ]
-                self.edges[node] = self.edges[suffix] | self.edges[node]
+            for node in level:
+                suffix = self._suffixes[node]
+                for token, child in self._children[node].items():
+                    self._suffixes[child] = self.next((0, suffix), token, continues=True)[1]
+                    following.append(child)
                 self.ends[node] += [term for term in self.ends[suffix] if term not in self.ends[node]]
                 self.distances[node] = list(map(min, self.distances[node], self.distances[suffix]))
             level = following

@@ -133,7 +133,7 @@ class Placing:
         pairs = [
             (parent, token)
             for parent, tokens in enumerate(best.tolist())
-            for token in sorted({*tokens, *sentence.terms.edges[sentence.states[parent][1]]})
+            for token in sorted({*tokens, *sentence.terms.advancing(sentence.states[parent][1])})
         ]
         parents, tokens = torch.tensor(pairs, device=log_probs.device).T
         gains = log_probs[parents, tokens]
@@ -153,7 +153,7 @@ class Placing:
         terms = sentence.terms
         return [
             token
-            for token in terms.edges[state[1]]
+            for token in terms.advancing(state[1])
             if terms.left(terms.next(state, token, self._continues(token))) < left
         ]
 

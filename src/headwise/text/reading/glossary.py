@@ -19,6 +19,7 @@ from headwise.text.reading.lines import one_line, open_text, text_lines
 MOST_ENTRIES = 100_000
 MOST_FORMS = 32  # translations of an entry
 LONGEST = 500  # characters of a term
+MOST_WORDS = 32  # of a source term: a text is searched for every length at every word
 _SHOWN = 60  # characters of a term in a message
 _WORDS = re.compile(rf"{UNSPACED.pattern}|(?:(?!{UNSPACED.pattern})\w)+|[^\w\s]")
 
@@ -67,6 +68,10 @@ class Glossary:
         for number, entry in enumerate(self.entries):
             place = f"glossary entry {number + 1}" if places is None else places[number]
             key = self._key(_checked(entry, place).source)
+            if len(key) > MOST_WORDS:
+                raise DataError(
+                    f"{place}: expected source terms of at most {MOST_WORDS} words, found {len(key)}"
+                )
             if key in self._by_words:
                 raise DataError(
                     f"{place}: expected each source term once, found {entry.source[:_SHOWN]!r} again, "
