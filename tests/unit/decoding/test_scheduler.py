@@ -161,7 +161,7 @@ def test_cancelling_frees_the_rows_and_changes_no_other_result(model: Callable[[
     with Scheduler(model(), SYMBOLS) as scheduler:
         endless = [scheduler.submit(source, ENDLESS) for source in SOURCES[:5]]
         others = [scheduler.submit(source, OPTIONS[0]) for source in SOURCES[5:10]]
-        until(lambda: scheduler.load.running >= 4)
+        until(lambda: scheduler.load.running >= 1)  # a dynamic batch may begin before all are submitted
         for number, future in enumerate(endless):
             assert future.cancel()
             assert future.cancel()
