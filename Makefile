@@ -57,9 +57,9 @@ lint-page: node_modules
 picture: $(VENV)/dev
 	$(BIN)/python docs/draw_architecture.py
 
-# What the code of docs/learn prints and draws, inserted by running it.
+# What the code of docs/learn prints and draws, inserted by running it; with DEMO=runs/demo also what the demo's model says.
 learn: $(VENV)/dev
-	$(BIN)/python docs/run_chapters.py
+	$(BIN)/python docs/run_chapters.py $(DEMO)
 
 # The documentation as a site in build/site, with offline search; PORT=8000 for docs-serve.
 PORT ?= 8000

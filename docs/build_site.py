@@ -91,7 +91,7 @@ def _links(text: str, page: Path) -> str:
         text,
     )
     text = re.sub(r"\]\((?:\.\./)?benchmarks/README\.md", f"]({up}benchmarks.md", text)
-    text = re.sub(r"^```sh run$", "```sh", text, flags=re.MULTILINE)
+    text = re.sub(r"^```sh (?:run|recorded)$", "```sh", text, flags=re.MULTILINE)
     text = re.sub(r"^```(?:output|mermaid)$", "```text", text, flags=re.MULTILINE)
 
     def known(match: re.Match[str]) -> str:
