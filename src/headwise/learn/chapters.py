@@ -43,16 +43,14 @@ def with_outputs(text: str, name: str, folder: Path, demo: Path | None = None) -
     def run(match: re.Match[str]) -> str:
         line = text.count("\n", 0, match.start()) + 1
         code = match["code"]
-        if match["kind"] == "sh recorded" and demo is None:
+        if match["kind"] == "python":
+            printed = _python(code, namespace, name, line)
+        elif match["kind"] == "sh run":
+            printed = _shell(code, name, line)
+        elif demo is None:
             return match[0]
-        if match["kind"] == "sh recorded":
-            printed = _recorded(code, name, line, demo)
         else:
-            printed = (
-                _python(code, namespace, name, line)
-                if match["kind"] == "python"
-                else _shell(code, name, line)
-            )
+            printed = _recorded(code, name, line, demo)
         block = f"```{match['kind']}\n{code}```\n"
         return f"{block}\n```output\n{printed.rstrip()}\n```\n" if printed.strip() else block
 
