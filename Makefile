@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn screenshots format clean
+.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn docs docs-serve screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -57,9 +57,17 @@ lint-page: node_modules
 picture: $(VENV)/dev
 	$(BIN)/python docs/draw_architecture.py
 
-# What the code of docs/learn prints and draws, inserted by running it.
+# What the code of docs/learn prints and draws, inserted by running it; with DEMO=runs/demo also what the demo's model says.
 learn: $(VENV)/dev
-	$(BIN)/python docs/run_chapters.py
+	$(BIN)/python docs/run_chapters.py $(DEMO)
+
+# The documentation as a site in build/site, with offline search; PORT=8000 for docs-serve.
+PORT ?= 8000
+docs: $(VENV)/docs
+	$(BIN)/python docs/build_site.py
+
+docs-serve: $(VENV)/docs
+	$(BIN)/python docs/build_site.py $(PORT)
 
 screenshots: $(VENV)/dev
 	$(BIN)/python benchmarks/screenshots.py $(RUN)
@@ -80,6 +88,10 @@ $(VENV)/user: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwise needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/docs: $(VENV)/user
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/user

@@ -34,7 +34,7 @@ def shown_commands() -> list[tuple[str, str]]:
     commands = []
     for document in DOCUMENTS:
         for block in re.findall(
-            r"```(?:sh(?: run)?)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL
+            r"```(?:sh(?: run| recorded)?)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL
         ):
             for line in block.splitlines():
                 match = re.search(r"(?:^|\| |-m )(headwise \w.*)", line)

@@ -1,25 +1,29 @@
 """Chapters of docs/learn: Markdown whose code is run, with what it prints inserted below.
 
 A block that begins with ```python is run, all blocks of a chapter in one namespace; ```sh run is a command line of
-`headwise`, which is run. What a block prints stands in a block ```output below it. Blocks ```sh are not run: they need
-a trained model. Code that draws a picture writes it below the chapter's folder (`headwise.learn.pictures.save`).
+`headwise`, which is run. What a block prints stands in a block ```output below it. Blocks ```sh recorded need the
+demo's model: they are run where one is given, and keep what they printed then where none is. Blocks ```sh are not run.
+Code that draws a picture writes it below the chapter's folder (`headwise.learn.pictures.save`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from headwise.errors import DataError
 from headwise.files import write_text
 
 _BLOCK = re.compile(
-    r"^```(?P<kind>python|sh run)\n(?P<code>.*?)^```\n(?:\n```output\n.*?^```\n)?", re.DOTALL | re.MULTILINE
+    r"^```(?P<kind>python|sh run|sh recorded)\n(?P<code>.*?)^```\n(?:\n```output\n.*?^```\n)?",
+    re.DOTALL | re.MULTILINE,
 )
 _SECONDS = 120  # that one command may take
 
@@ -29,8 +33,8 @@ def chapters(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9][0-9]-*.md"))
 
 
-def with_outputs(text: str, name: str, folder: Path) -> str:
-    """Run the blocks of a chapter in `folder` and return its text with what they print.
+def with_outputs(text: str, name: str, folder: Path, demo: Path | None = None) -> str:
+    """Run the blocks of a chapter in `folder` and return its text with what they print; `demo` is the demo's run.
 
     Raises `DataError` naming the chapter and the line where a block fails.
     """
@@ -39,9 +43,14 @@ def with_outputs(text: str, name: str, folder: Path) -> str:
     def run(match: re.Match[str]) -> str:
         line = text.count("\n", 0, match.start()) + 1
         code = match["code"]
-        printed = (
-            _python(code, namespace, name, line) if match["kind"] == "python" else _shell(code, name, line)
-        )
+        if match["kind"] == "python":
+            printed = _python(code, namespace, name, line)
+        elif match["kind"] == "sh run":
+            printed = _shell(code, name, line)
+        elif demo is None:
+            return match[0]
+        else:
+            printed = _recorded(code, name, line, demo)
         block = f"```{match['kind']}\n{code}```\n"
         return f"{block}\n```output\n{printed.rstrip()}\n```\n" if printed.strip() else block
 
@@ -70,12 +79,31 @@ def _shell(code: str, name: str, line: int) -> str:
     return done.stdout
 
 
-def update(folder: Path) -> list[Path]:
+def _recorded(code: str, name: str, line: int, demo: Path) -> str:
+    """Run command lines in a folder in which the demo's run is `runs/demo`."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "runs").mkdir()
+        (Path(folder) / "runs" / "demo").symlink_to(demo.resolve())
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", code],
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise DataError(f"{name}, line {line}: {code.strip()} fails: {done.stderr.strip()}")
+    return done.stdout
+
+
+def update(folder: Path, demo: Path | None = None) -> list[Path]:
     """Run all chapters of a folder and write their new text; returns the files that changed."""
     changed = []
     for file in chapters(folder):
         text = file.read_text(encoding="utf-8")
-        new = with_outputs(text, file.name, folder)
+        new = with_outputs(text, file.name, folder, demo)
         if new != text:
             write_text(file, new)
             changed.append(file)

@@ -244,8 +244,8 @@ class Transformer:
     def greedy(self, source: Sequence[int], longest: int | None = None) -> list[int]:
         """Translate by the most probable token at each step, up to the end symbol or the limit `longest`.
 
-        The end symbol counts.
-        The default is the input's length + 50 (section 6.1, where a beam keeps the four best beginnings instead).
+        The limit counts the end symbol; its default is the input's length + 50 (section 6.1, where a beam search keeps
+        the four best beginnings instead).
         """
         memory, output = self.encode(source), [BEGIN]
         while len(output) < (len(source) + 50 if longest is None else longest):

@@ -51,6 +51,26 @@ def test_a_chapter_has_its_parts_in_order(file: Path) -> None:
     assert f"({file.name})" in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
+def test_every_recorded_block_has_its_output() -> None:
+    recorded = [
+        block
+        for file in CHAPTERS
+        for block in re.findall(
+            r"```sh recorded\n.*?^```\n\n(.{9})", file.read_text(), re.DOTALL | re.MULTILINE
+        )
+    ]
+    assert len(recorded) > 5
+    assert set(recorded) == {"```output"}
+
+
+def test_a_recorded_block_is_run_where_there_is_a_model_and_kept_where_there_is_none(tmp_path: Path) -> None:
+    text = "```sh recorded\nls runs/demo | head -1\n```\n\n```output\nold\n```\n"
+    assert with_outputs(text, "c.md", tmp_path) == text
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").touch()
+    assert with_outputs(text, "c.md", tmp_path, tmp_path / "run") == text.replace("old", "config.yaml")
+
+
 def test_every_picture_is_shown_with_its_description() -> None:
     shown = {
         name: alt

@@ -47,7 +47,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose training text had no German on its source side, and no horse."""
-    folder = make_run(tmp_path_factory.mktemp("runs") / "small")
+    folder = make_run(tmp_path_factory.mktemp("runs") / "small", max_length=200)
     subwords = Subwords.load(folder)
     pieces = {
         "source": subwords.encode_source_batch(ENGLISH[1:]),
@@ -78,6 +78,7 @@ def test_every_training_word_is_known_and_others_are_not(prepared: PreparedData,
         "rides\tx",
         "☃horse.",
         "🦄",
+        "runs",  # of known subwords
     )
     assert novelty.words("Der 漢", "target") == (
         "漢",
@@ -99,7 +100,7 @@ def test_with_dropped_merges_other_subwords_were_seen(tmp_path: Path) -> None:
     drawn = {i for _ in range(20) for row in segmenter.encode_batch(ENGLISH, random) for i in row}
     assert drawn - plain
     assert all(seen.pieces["source"][i] for i in drawn)
-    assert Novelty(prepared.subwords, seen).words("Der 漢 字 horse", "target") == ("漢", "字")
+    assert Novelty(prepared.subwords, seen).words("Der 漢 字 horse", "target") == ("漢", "字", "horse")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from headwise.models.counting import parameter_formula
 VERSION = "arXiv:1706.03762v7"
 VOCABULARY = 37_000  # section 5.1: about so many tokens
 _BASE = preset("base")
-_PARTS = ("embeddings", "attention", "feed-forward", "normalization")
+_PARTS: tuple[str, ...] = ("embeddings", "attention", "feed-forward", "normalization")
 
 
 def table1() -> Table:

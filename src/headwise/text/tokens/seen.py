@@ -1,9 +1,10 @@
-"""Record of the subwords that occur in the training text, and detection of words that a model never saw.
+"""Record of the subwords and words that occur in the training text, and detection of words that a model never saw.
 
 A vocabulary can hold subwords that the training text lacks: bytes that no rare character needed, or subwords learned
-from other text than the model was trained on. Their embeddings are still random. A run directory records the subwords
-of its training text, for both sides, in `seen.safetensors`; a run without that file (of an older version, or one
-initialized from another run's weights) detects only what its vocabulary can't encode at all.
+from other text than the model was trained on. Their embeddings are still random. And known subwords compose words that
+the text lacks. A run directory records the subwords and words of its training text, for both sides, in
+`seen.safetensors`; a run without that file (one initialized from another run's weights) detects only what its
+vocabulary can't encode at all, and a record without words (of an older version, or of a text with very many) subwords.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
 from headwise.parsing.json_text import parse_object
+from headwise.text.tokens.seen_words import MOST_WORDS, Spelling, word_hash, words_of
 from headwise.text.tokens.subwords import SPECIAL, UNK, Processor, Subwords
 
 FILE = "seen.safetensors"  # in a run directory
@@ -45,16 +47,19 @@ class Seen:
     Attributes:
         pieces: for each side, (vocabulary,) bool: whether the text has the subword.
         spelled: for each side, the characters that the text spells in bytes.
+        words: for each side with a record of them, the sorted hashes of the text's words (see `seen_words`).
     """
 
     pieces: dict[SideName, NDArray[np.bool_]]
     spelled: dict[SideName, frozenset[str]]
+    words: dict[SideName, NDArray[np.uint64]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Ragged, target: Ragged, subwords: Subwords, *, dropout: bool = False) -> Seen:
         """Collect the subwords of encoded text; with BPE-dropout, add those that its characters can compose."""
         pieces: dict[SideName, NDArray[np.bool_]] = {}
         spelled: dict[SideName, frozenset[str]] = {}
+        words: dict[SideName, NDArray[np.uint64]] = {}
         for side, table in zip(SIDES, (source, target), strict=True):
             processor = processor_of(subwords, side)
             size = processor.vocab_size()
@@ -63,19 +68,28 @@ class Seen:
                 seen |= np.bincount(table.values[start : start + _BLOCK], minlength=size)[:size] > 0
             pieces[side] = _with_composable(seen, processor) if dropout else seen
             spelled[side] = frozenset(_spelled(table.values, byte_values(processor)))
-        return cls(pieces, spelled)
+            hashes = words_of(table, Spelling(processor))
+            if hashes is not None:
+                words[side] = hashes
+        return cls(pieces, spelled, words)
 
     def joined(self, other: Seen) -> Seen:
         """Return the union of both, for ensembles."""
         return Seen(
             {side: self.pieces[side] | other.pieces[side] for side in SIDES},
             {side: self.spelled[side] | other.spelled[side] for side in SIDES},
+            {
+                side: np.union1d(self.words[side], other.words[side])
+                for side in self.words
+                if side in other.words
+            },
         )
 
     def save(self, path: Path, subwords: str) -> None:
         """Write the record; `subwords` is the digest of the subword model. Raises `TrainingError`."""
         spelled = {side: "".join(sorted(self.spelled[side])) for side in SIDES}
-        tensors = {side: np.packbits(self.pieces[side]) for side in SIDES}
+        tensors: dict[str, NDArray[Any]] = {side: np.packbits(self.pieces[side]) for side in SIDES}
+        tensors |= {f"{side}_words": hashes for side, hashes in self.words.items()}
         write_bytes(path, save(tensors, {"headwise": json.dumps({"subwords": subwords, "spelled": spelled})}))
 
     @staticmethod
@@ -94,6 +108,7 @@ class Seen:
             with safe_open(path, "np") as file:
                 record = parse_object(file.metadata()["headwise"], path)
                 bits = {side: file.get_tensor(side) for side in SIDES}
+                stored = {side: _read_words(file, f"{side}_words") for side in SIDES}
             spelled: dict[SideName, frozenset[str]] = {
                 side: frozenset(str(record["spelled"][side])) for side in SIDES
             }
@@ -115,7 +130,10 @@ class Seen:
                     f"found {bits[side].dtype} {bits[side].shape}"
                 )
             pieces[side] = np.unpackbits(bits[side], count=size).astype(bool)
-        return cls(pieces, spelled)
+        words: dict[SideName, NDArray[np.uint64]] = {
+            side: hashes for side in SIDES if (hashes := stored[side]) is not None
+        }
+        return cls(pieces, spelled, words)
 
 
 class Novelty:
@@ -131,18 +149,26 @@ class Novelty:
             self._new[side] = np.zeros(size, dtype=bool) if seen is None else ~seen.pieces[side]
             self._new[side][[*SPECIAL]] = False  # they occur in every sentence
             self._new[side][UNK] = True
+        self._spelling = {
+            side: Spelling(processor_of(subwords, side)) for side in (seen.words if seen else ())
+        }
 
     def pieces(self, ids: Sequence[int], side: SideName) -> list[bool]:
-        """Return for each id whether its subword, or the character whose bytes it belongs to, was never seen."""
+        """Return for each id whether its subword, or the word or character that it belongs to, was never seen."""
         new = self._new[side][np.asarray(ids, dtype=np.int64)].tolist() if len(ids) else []
         if self.seen is not None:
             for character, start, stop in _characters(ids, self._bytes[side]):
                 if character not in self.seen.spelled[side]:
                     new[start:stop] = [True] * (stop - start)
+            if side in self._spelling:
+                known = self.seen.words[side]
+                for start, stop, word in self._spelling[side].words(ids):
+                    if not _contains(known, word_hash(word)):
+                        new[start:stop] = [True] * (stop - start)
         return new
 
     def words(self, text: str, side: SideName) -> tuple[str, ...]:
-        """Return the words of a text that hold a subword or character the model never saw."""
+        """Return the words of a text that the model never saw, or that hold a subword or character it never saw."""
         processor = processor_of(self.subwords, side)
         if not any(self.pieces(processor.encode(text), side)):
             return ()
@@ -151,6 +177,24 @@ class Novelty:
         return tuple(
             word for word, word_ids in zip(words, ids, strict=True) if any(self.pieces(word_ids, side))
         )
+
+
+def _read_words(file: Any, name: str) -> NDArray[np.uint64] | None:
+    """Read a record of words, None where there is none; raises `ValueError` for what isn't one."""
+    if name not in file.keys():  # noqa: SIM118 - no dictionary
+        return None
+    shape = file.get_slice(name).get_shape()
+    if len(shape) != 1 or shape[0] > MOST_WORDS:
+        raise ValueError(f"{name} of shape {shape}")
+    hashes = file.get_tensor(name)
+    if hashes.dtype != np.uint64 or np.any(hashes[1:] <= hashes[:-1]):
+        raise ValueError(f"{name} of {hashes.dtype}, or not in order")
+    return hashes
+
+
+def _contains(hashes: NDArray[np.uint64], value: int) -> bool:
+    place = int(np.searchsorted(hashes, np.uint64(value)))
+    return place < len(hashes) and int(hashes[place]) == value
 
 
 def split_words(text: str) -> list[str]:

@@ -1,0 +1,62 @@
+"""The reference pages of the site, made from the code; and, with Sphinx, the whole site of `make docs`."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from headwise.cli.main import COMMANDS
+from headwise.config import Config
+from paths import DOCS, ROOT
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_reference", DOCS / "site_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def keys(tree: dict, prefix: str = "") -> set[str]:
+    found = set()
+    for name, value in tree.items():
+        found |= keys(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}"}
+    return found
+
+
+def test_every_key_of_the_configuration_has_its_row(reference: ModuleType) -> None:
+    rows = [line for line in reference.configuration().splitlines() if line.startswith("| `")]
+    cells = {line.split(" | ")[0].strip("| `"): line for line in rows}
+    assert set(cells) == keys(Config().model_dump(mode="json"))
+    assert "| whole number | `6` | N |" in cells["model.encoder_layers"]
+    assert (
+        "grouped-query attention" in cells["model.key_value_heads"]
+    )  # a comment inside a definition of several lines
+
+
+def test_every_command_has_its_options(reference: ModuleType) -> None:
+    page = reference.command_line()
+    for name in COMMANDS:
+        assert f"# headwise {name}" in page
+    assert "| `--length-penalty`" in page or "| `--alpha`" in page
+    assert "| `--beam` |" in page
+    assert page.count("```sh") > len(COMMANDS)  # their examples
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_warnings_and_loads_nothing_from_elsewhere() -> None:
+    pytest.importorskip("sphinx", reason="needs pip install 'headwise[docs]'")
+    done = subprocess.run(
+        [sys.executable, DOCS / "build_site.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    site = ROOT / "build" / "site"
+    assert (site / "learn" / "01-why-not-recurrence.html").exists()
+    assert "softmax" in (site / "searchindex.js").read_text(encoding="utf-8")
