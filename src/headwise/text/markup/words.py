@@ -55,7 +55,7 @@ def piece_ranges(text: str, pieces: Sequence[str], space: str = "▁") -> list[R
     position, reach = 0, _REACH
     for piece in pieces:
         surface = piece.replace(space, " ").strip()
-        while surface and position < len(text) and text[position].isspace():
+        while piece and position < len(text) and text[position].isspace():  # a space belongs to the next word
             position += 1
         ends = position + len(surface) + reach
         start = max((one.find(surface, position, ends) for one in readings if surface), default=-1)
