@@ -156,8 +156,8 @@ class _Reader:
         if tokens[0].name in self._splitters:
             self._separate(raw)
         elif text:
-            # Inside another element it must stay there, wherever the model would put its text.
-            self._block.items.append(Piece(text, raw, hidden=bool(self._tags)))
+            # It must stay outside its siblings and in its parent, wherever the model would put its text.
+            self._block.items.append(Piece(text, raw, hidden=True))
         else:
             self._block.items.append(Mark("point", raw))
 
