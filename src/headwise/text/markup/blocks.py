@@ -156,7 +156,8 @@ class _Reader:
         if tokens[0].name in self._splitters:
             self._separate(raw)
         elif text:
-            self._block.items.append(Piece(text, raw))
+            # It must stay outside its siblings and in its parent, wherever the model would put its text.
+            self._block.items.append(Piece(text, raw, hidden=True))
         else:
             self._block.items.append(Mark("point", raw))
 
