@@ -84,16 +84,19 @@ node_modules: package.json
 	npm install --silent --no-package-lock --no-fund --no-audit
 	touch $@
 
-$(VENV)/user: pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwise needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
+
+# Each of these compiles the native library, so none is made by way of another.
+$(VENV)/user: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-$(VENV)/docs: $(VENV)/user
+$(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	touch $@
+	touch $(VENV)/user $@
 
-$(VENV)/dev: $(VENV)/user
+$(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	touch $(VENV)/user $@

@@ -177,7 +177,7 @@ def translate_ids(translator: Translator, text: str) -> list[int]:
     """Return the source ids of a sentence; an empty list for an empty sentence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sequences = translator._encode_source(text, 1, split=False)
+        sequences = translator.encode([text], translator.options).sources
     return sequences[0] if sequences else []
 
 
