@@ -153,6 +153,7 @@ def test_a_mistake_is_told_once(toy: Toy, tmp_path: Path) -> None:
     assert diverged.err.count("the loss is ") == 1
 
 
+@pytest.mark.slow
 def test_the_number_is_chosen_by_a_trial_and_kept(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "training.threads=2", "--max-steps=1000000", "-o", run)

@@ -39,6 +39,7 @@ def _run(
     return done.stdout
 
 
+@pytest.mark.slow
 def test_no_command_imports_from_the_working_directory(planted: Path) -> None:
     config = """
 data: {source: [source], target: [target], dev_pairs: 10, workers: 2}

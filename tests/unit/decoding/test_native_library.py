@@ -214,7 +214,7 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
 
 
 def search_options(beam: int, n_best: int, *others: float, banned: int = 3) -> native.Options:
-    return native.Options(beam, n_best, *others, native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned))
+    return native.Options(beam, n_best, *others, 0, native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned))
 
 
 def job(engine: NativeTransformer, **changes: Any) -> None:

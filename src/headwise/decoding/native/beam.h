@@ -15,6 +15,7 @@ struct Options {
     int32_t beam, n_best, min_length;
     float alpha;
     double patience;
+    int32_t no_repeat_ngram;
     Banned banned;
 
     void check() const {
@@ -22,6 +23,7 @@ struct Options {
         expect_within(n_best, 1, beam, "outputs of a sentence");
         expect(min_length >= 0, "expected a shortest length of at least 0");
         expect(alpha >= 0 && patience >= 1, "expected alpha of at least 0 and patience of at least 1");
+        expect(no_repeat_ngram >= 0, "expected a size of n-grams of at least 0");
         expect_within(banned.count, 0, MOST_BANNED, "banned symbols");
     }
 };
@@ -42,6 +44,7 @@ class Beam {
         limit_ = limit, step_ = 0, finished_ = 0;
         terms_ = &terms, continuing_ = &continuing;
         states_.assign(1, Terms::State());
+        repeats_.assign(1, {});
         totals_.assign(1, 0.0f);
         history_.clear();
         best_.clear();
@@ -53,9 +56,10 @@ class Beam {
     // What is looked for among the next tokens of a live hypothesis.
     Wanted wanted(int place, const Options& options) const {
         const bool may_end = step_ >= options.min_length;
-        if (terms_->empty()) return {2 * options.beam, may_end, &options.banned, nullptr, 0};
+        const std::vector<int32_t>* repeats = &repeats_[options.no_repeat_ngram ? place : 0];
+        if (terms_->empty()) return {2 * options.beam, may_end, &options.banned, repeats, nullptr, 0};
         const Terms::State state = states_[place];
-        return {2 * options.beam, may_end && !terms_->left(state), &options.banned, terms_->tokens(state),
+        return {2 * options.beam, may_end && !terms_->left(state), &options.banned, repeats, terms_->tokens(state),
                 terms_->count(state)};
     }
 
@@ -68,6 +72,7 @@ class Beam {
         step_ = 1;
         history_.assign(width_, Past{0, token, 0.0f});
         parents_.assign(1, 0);
+        find_repeats(options.no_repeat_ngram);
     }
 
     // Continue every live hypothesis by its best tokens; returns whether the search continues.
@@ -87,6 +92,7 @@ class Beam {
                 offer(row.end_logit, eos);
             else
                 for (int c = 0; c < row.count; ++c) offer(row.choices[c].logit, row.choices[c].token);
+            if (!last && !row.count && bans_repeats(options)) offer(row.end_logit, eos);
         }
         const size_t wanted = std::min(candidates_.size(), size_t(2 * width_));
         std::partial_sort(candidates_.begin(), candidates_.begin() + wanted, candidates_.end(), before);
@@ -99,6 +105,7 @@ class Beam {
                 keep(chosen);
             }
         }
+        find_repeats(options.no_repeat_ngram);
         return undecided(options);
     }
 
@@ -140,6 +147,36 @@ class Beam {
         parents_.push_back(chosen.parent);
     }
 
+    bool bans_repeats(const Options& options) const {
+        return options.no_repeat_ngram && step_ >= options.no_repeat_ngram;
+    }
+
+    // For every live hypothesis: the tokens that would complete an n-gram of `size` tokens that it already contains.
+    void find_repeats(int size) {
+        if (!size) return;
+        repeats_.resize(std::max(1, live()));
+        for (int place = 0; place < live(); ++place) {
+            std::vector<int32_t>& repeats = repeats_[place];
+            repeats.clear();
+            if (step_ < size) continue;
+            trace(place);
+            const auto suffix = tokens_.end() - (size - 1);
+            for (auto gram = tokens_.begin(); gram + size <= tokens_.end(); ++gram)
+                if (std::equal(suffix, tokens_.end(), gram)) repeats.push_back(gram[size - 1]);
+            std::sort(repeats.begin(), repeats.end());
+        }
+    }
+
+    // Write the tokens of a live hypothesis to `tokens_`.
+    void trace(int place) {
+        tokens_.resize(step_);
+        for (int step = step_ - 1; step >= 0; --step) {
+            const Past& past = history_[size_t(step) * width_ + place];
+            tokens_[step] = past.token;
+            place = past.parent;
+        }
+    }
+
     bool advance_with_terms(const Best* rows, const Options& options, int32_t eos) {
         for (int place = 0; place < live(); ++place) offer_with_terms(place, rows[place], options, eos);
         std::sort(candidates_.begin(), candidates_.end(), before);
@@ -151,6 +188,7 @@ class Beam {
             keep(candidates_[c]);
             states_.push_back(candidates_[c].state);
         }
+        find_repeats(options.no_repeat_ngram);
         return undecided(options);
     }
 
@@ -169,7 +207,7 @@ class Beam {
         if (step_ + 1 >= limit_) return offer(row.end_logit, eos);
         const size_t first = candidates_.size();
         for (int n = 0; n < row.wanted.named; ++n)
-            if (!options.banned.has(row.wanted.tokens[n])) offer(row.named[n], row.wanted.tokens[n]);
+            if (row.wanted.may_follow(row.wanted.tokens[n])) offer(row.named[n], row.wanted.tokens[n]);
         if (left && left >= limit_ - step_ - 1) {
             const auto stays = [&](const Candidate& one) { return one.left >= left; };
             const auto advancing = std::stable_partition(candidates_.begin() + first, candidates_.end(),
@@ -180,7 +218,8 @@ class Beam {
         for (int c = 0; c < row.count; ++c)
             if (!std::binary_search(named, last, row.choices[c].token))
                 offer(row.choices[c].logit, row.choices[c].token);
-        if (candidates_.size() == first && step_ >= options.min_length) offer(row.end_logit, eos);
+        const bool may_end = step_ >= options.min_length || bans_repeats(options);
+        if (candidates_.size() == first && may_end) offer(row.end_logit, eos);
     }
 
     // Return the places of the candidates that stay live, in order: one of every bank in each round.
@@ -254,6 +293,8 @@ class Beam {
     const Continuing* continuing_ = nullptr;
     std::vector<Terms::State> states_;  // of the live hypotheses
     std::vector<int> ranks_;  // candidates of each bank
+    std::vector<std::vector<int32_t>> repeats_;  // of the live hypotheses; one that is empty where none are banned
+    std::vector<int32_t> tokens_;
     std::vector<float> totals_, best_;
     std::vector<int32_t> parents_;
     std::vector<Past> history_;  // (steps, width)

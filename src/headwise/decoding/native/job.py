@@ -149,6 +149,7 @@ class SearchJob:
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
         return native.Options(
             *(options.beam, options.n_best, options.min_length, options.alpha, options.patience),
+            min(options.no_repeat_ngram, _MAX_OUTPUT),
             native.Banned((ctypes.c_int32 * 3)(*banned), len(banned)),
         )
 

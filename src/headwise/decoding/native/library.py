@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 8  # version of the C interface, as in native.cpp
+VERSION = 9  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -48,6 +48,7 @@ class Options(ctypes.Structure):
         *((name, c_int32) for name in ("beam", "n_best", "min_length")),
         ("alpha", c_float),
         ("patience", c_double),
+        ("no_repeat_ngram", c_int32),
         ("banned", Banned),
     )
 

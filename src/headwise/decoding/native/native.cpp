@@ -35,7 +35,7 @@ using namespace headwise;
 extern "C" {
 
 // The version of this interface; it changes with every change of a function below.
-int32_t headwise_version() { return 8; }
+int32_t headwise_version() { return 9; }
 
 // Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {

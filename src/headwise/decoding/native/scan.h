@@ -38,14 +38,19 @@ struct Banned {
     bool has(int32_t token) const { return std::find(ids, ids + count, token) != ids + count; }
 };
 
-// What is looked for in one row: so many of the best tokens, the end symbol only where it is allowed, and the logits of
-// `named` tokens, ascending.
+// What is looked for in one row: so many of the best tokens, without those of `repeats`, which ascend; the end symbol
+// only where it is allowed; and the logits of `named` tokens, ascending.
 struct Wanted {
     int count;
     bool may_end;
     const Banned* banned;
+    const std::vector<int32_t>* repeats;
     const int32_t* tokens;
     int named;
+
+    bool may_follow(int32_t token) const {
+        return !banned->has(token) && !std::binary_search(repeats->begin(), repeats->end(), token);
+    }
 };
 
 // Running statistics of one row's logits: the best tokens and the log-softmax's sum.
@@ -126,7 +131,7 @@ class Scan {
             const float logit = values[place];
             most = std::max(most, logit);
             const int32_t token = tokens_ ? tokens_[column + place] : column + place;
-            if (logit > best.threshold && !best.wanted.banned->has(token) &&
+            if (logit > best.threshold && best.wanted.may_follow(token) &&
                 (token != symbols_.eos || best.wanted.may_end))
                 insert(best, {logit, token});
         }

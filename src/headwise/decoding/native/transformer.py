@@ -251,5 +251,4 @@ class NativeTransformer(Seq2Seq):
     ) -> Callable[..., list[list[Hypothesis]]] | None:
         """Return `search` where it supports the options; otherwise None, for a step-by-step search in PyTorch."""
         assert isinstance(options, SearchOptions)
-        supported = not (options.sample or options.no_repeat_ngram or options.beam > _MAX_BEAM)
-        return self.search if supported else None
+        return None if options.sample or options.beam > _MAX_BEAM else self.search
