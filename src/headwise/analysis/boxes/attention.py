@@ -83,9 +83,9 @@ def _keys_and_values(
         groups < config.heads
     )
     grids = (
-        Grid("x", floats(read), pieces),
-        Grid("k", _all_joined(attended.k), pieces),
-        Grid("v", _all_joined(attended.v), pieces),
+        Grid("x", floats(read), pieces, tokens=True),
+        Grid("k", _all_joined(attended.k), pieces, tokens=True),
+        Grid("v", _all_joined(attended.v), pieces, tokens=True),
     )
     return Step(
         "W^K, W^V",

@@ -34,7 +34,7 @@ def projection_steps(recorded: Recorded, position: int, pieces: Pieces) -> list[
             "z = h E^T" + ("" if bias is None else " + b"),
             f"The last hidden state is multiplied with each of {len(logits):,} rows of {owner}. These {len(best)} "
             "tokens have the largest logits.",
-            (h, Vector("z", floats(logits[best]), names)),
+            (h, Vector("z", floats(logits[best]), names, tokens=True)),
             facts={
                 "tokens": len(logits),
                 "mean logit": float(logits.mean()),
@@ -49,7 +49,7 @@ def projection_steps(recorded: Recorded, position: int, pieces: Pieces) -> list[
                 h,
                 Vector("e", floats(row)),
                 Vector("h_d e_d", floats(terms)),
-                Vector("z", floats(logits[best]), names),
+                Vector("z", floats(logits[best]), names, tokens=True),
             ),
             facts={"sum": float(terms.sum())} | ({} if bias is None else {"bias": bias}),
         ),
@@ -67,9 +67,9 @@ def softmax_steps(recorded: Recorded, position: int, pieces: Pieces, temperature
     probabilities = numerators / total
     entropy = float(torch.special.entr(probabilities).sum())
     token = recorded.target.ids[position]
-    z, divided = Vector("z", floats(logits[best]), names), Vector("z / T", floats(scaled[best]), names)
-    exponentials = Vector("exp", floats(numerators[best]), names)
-    p = Vector("P", floats(probabilities[best]), names)
+    z, divided = Vector("z", floats(logits[best]), names, tokens=True), Vector("z / T", floats(scaled[best]), names, tokens=True)
+    exponentials = Vector("exp", floats(numerators[best]), names, tokens=True)
+    p = Vector("P", floats(probabilities[best]), names, tokens=True)
     chosen = float(probabilities[token])
     return [
         Step(

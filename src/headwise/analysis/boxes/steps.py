@@ -14,7 +14,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Vector:
-    """A vector with a label; `names` are those of its entries where these aren't dimensions.
+    """A vector with a label; `names` are those of its entries where these aren't dimensions: `tokens`, or numbers.
 
     Labels and formulas are written with `_` and `^` before a subscript or superscript: one character, or several in
     braces, such as `W^Q` and `d_{model}`.
@@ -23,20 +23,25 @@ class Vector:
     label: str
     values: Floats  # (entries,)
     names: tuple[str, ...] | None = None
+    tokens: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields; the values stay an array."""
-        return {"label": self.label, "values": self.values, "names": self.names}
+        return {"label": self.label, "values": self.values, "names": self.names, "tokens": self.tokens}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A matrix with a name for each row; `marked` is the row that the step is about."""
+    """A matrix; its rows are `tokens` or have other names, its columns are tokens or dimensions.
+
+    `marked` is the row that the step is about.
+    """
 
     label: str
     values: Floats  # (rows, columns)
     rows: tuple[str, ...]
     columns: tuple[str, ...] | None = None  # None: dimensions, numbered from 1
+    tokens: bool = False
     marked: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -46,6 +51,7 @@ class Grid:
             "values": self.values,
             "rows": self.rows,
             "columns": self.columns,
+            "tokens": self.tokens,
             "marked": self.marked,
         }
 
