@@ -110,8 +110,8 @@ def _parameters(model: Transformer, place: Place) -> list[nn.Parameter]:
     if place.kind == "positions":
         return list(model.positions.parameters())
     if place.kind == "projection":
-        own = (model.output_weight, model.output_bias)
-        return [parameter for parameter in own if isinstance(parameter, nn.Parameter)]
+        own = {id(model.output_weight), id(model.output_bias)}
+        return [parameter for parameter in model.parameters() if id(parameter) in own]
     if place.kind in ("add-norm", "norm"):
         return list(model.get_submodule(place.norm).parameters())
     if place.kind in ("attention", "feed-forward"):

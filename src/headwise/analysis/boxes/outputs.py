@@ -67,7 +67,10 @@ def softmax_steps(recorded: Recorded, position: int, pieces: Pieces, temperature
     probabilities = numerators / total
     entropy = float(torch.special.entr(probabilities).sum())
     token = recorded.target.ids[position]
-    z, divided = Vector("z", floats(logits[best]), names, tokens=True), Vector("z / T", floats(scaled[best]), names, tokens=True)
+    z, divided = (
+        Vector("z", floats(logits[best]), names, tokens=True),
+        Vector("z / T", floats(scaled[best]), names, tokens=True),
+    )
     exponentials = Vector("exp", floats(numerators[best]), names, tokens=True)
     p = Vector("P", floats(probabilities[best]), names, tokens=True)
     chosen = float(probabilities[token])

@@ -134,4 +134,6 @@ def floats(values: Any) -> Floats:
 
 def listed(values: Floats) -> list[Any]:
     """Return nested lists; the infinite scores of masked keys become None."""
-    return np.where(np.isfinite(values), values, None).tolist()
+    shown = values.astype(object)
+    shown[~np.isfinite(values)] = None
+    return shown.tolist()
