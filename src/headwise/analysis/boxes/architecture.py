@@ -106,7 +106,7 @@ def _parameters(model: Transformer, place: Place) -> list[nn.Parameter]:
     """Return the parameters that a box uses; those of all boxes are all of the model."""
     if place.kind == "embedding":
         embedding = model.source_embedding if place.stack == "encoder" else model.target_embedding
-        return [embedding.weight]
+        return list(embedding.parameters())
     if place.kind == "positions":
         return list(model.positions.parameters())
     if place.kind == "projection":
