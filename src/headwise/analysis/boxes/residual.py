@@ -66,7 +66,7 @@ def norm_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
                 "mean": mean,
                 "variance": variance,
                 "ε": epsilon,
-                "mean after": float(normalized.mean()),
+                "mean after": round(float(normalized.mean()), 9) + 0.0,  # without the rounding errors
                 "variance after": float(normalized.var(correction=0)),
             },
         )

@@ -175,7 +175,9 @@ function stepView({ formula: written, sentence, vectors, grids, facts }) {
 /** A fact's number: whole, or with four decimals, or more if it is small. @param {number} value */
 function factual(value) {
   if (Number.isInteger(value)) return number(value, 0);
-  return Math.abs(value) < 1e-3 ? value.toPrecision(3).replace("-", "−") : number(value, 4);
+  return Math.abs(value) < 1e-3
+    ? String(Number(value.toPrecision(3))).replaceAll("-", "−")
+    : number(value, 4);
 }
 
 /**
