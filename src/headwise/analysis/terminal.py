@@ -65,7 +65,7 @@ def tree_lines(trace: Trace) -> list[str]:
         scores = f"  = {node.log_probability:.3f} / {node.length_penalty:.3f} = {node.score:.3f}"
         rank = "" if node.rank is None else f"  #{node.rank + 1}"
         suffix = f"{scores}{rank}" if node.finished else "" if extensions else "  (left the beam)"
-        lines.append(f"{'  ' * depth}{_plain(node.piece)} {node.token_log_probability:.2f}{suffix}")
+        lines.append(f"{'  ' * depth}{plain(node.piece)} {node.token_log_probability:.2f}{suffix}")
         child_depth = depth + (len(extensions) > 1)  # only where it branches
         stack += [(child, child_depth) for child in reversed(extensions)]
     return lines
@@ -101,17 +101,23 @@ def columns(text: str) -> int:
     )
 
 
+def plain(piece: str) -> str:
+    """Return a subword without `▁`, with control characters replaced, so that a terminal can't interpret them."""
+    text = piece.replace("▁", "") if piece.strip("▁") else piece
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
 def _confidence(trace: Trace) -> Iterator[str]:
     assert trace.forced is not None
     forced = trace.forced
-    pieces = [_plain(piece) for piece in forced.target.pieces]
+    pieces = [plain(piece) for piece in forced.target.pieces]
     width = max(map(columns, pieces), default=0)
     yield "probability of each token, and what else could have stood there"
     for token, piece, value, others in zip(
         forced.target.ids, pieces, forced.log_probabilities, forced.alternatives, strict=True
     ):
         likely = "  ".join(
-            f"{_plain(other.piece)} {math.exp(other.log_probability):.2f}"
+            f"{plain(other.piece)} {math.exp(other.log_probability):.2f}"
             for other in [other for other in others if other.id != token][:3]
         )
         yield f"  {padded(piece, width)}  {bar(math.exp(value), 12)} {math.exp(value):.2f}   {likely}"
@@ -136,7 +142,7 @@ def _word_attention(trace: Trace, word: str) -> Iterator[str]:
 
 def _connections(trace: Trace, part: Part, words: bool, strongest: int) -> Iterator[str]:
     grid = trace.grid(part, words=words)
-    rows, names = ([_plain(name) for name in side] for side in (grid.rows, grid.columns))
+    rows, names = ([plain(name) for name in side] for side in (grid.rows, grid.columns))
     for layer, heads in enumerate(grid.weights):
         for head, weights in enumerate(heads):
             connections = "   ".join(
@@ -154,9 +160,3 @@ def _largest(weights: NDArray[np.float32], count: int, first: int) -> Sequence[t
     best = weights.argmax(axis=1)
     rows = np.argsort(-weights.max(axis=1)[first:], kind="stable")[:count] + first
     return [(int(row), int(best[row])) for row in rows]
-
-
-def _plain(piece: str) -> str:
-    """Return a subword without `▁`, with control characters replaced, so that a terminal can't interpret them."""
-    text = piece.replace("▁", "") if piece.strip("▁") else piece
-    return "".join(character if character.isprintable() else "�" for character in text)

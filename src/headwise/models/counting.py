@@ -24,7 +24,7 @@ def forward_flops(model: ModelConfig, target_size: int, n: int, m: int) -> int:
         "recurrent": _recurrent,
         "convolutional": _convolutional,
     }[model.architecture]
-    return count_layers(model, n, m) + 2 * m * model.d_model * target_size
+    return count_layers(model, n, m) + projection_flops(model, target_size, m)
 
 
 def training_flops(config: Config, target_tokens: float, sentence: int) -> float:
@@ -41,10 +41,19 @@ def attention_flops(model: ModelConfig, queries: int, keys: int) -> int:
     return 2 * (projections + queries * keys * h * (d_k + d_v))
 
 
+def feed_forward_flops(model: ModelConfig, tokens: int) -> int:
+    """Return the operations of one feed-forward network: two products, three if it is gated."""
+    return 2 * (3 if model.gated else 2) * tokens * model.d_model * model.d_ff
+
+
+def projection_flops(model: ModelConfig, target_size: int, tokens: int) -> int:
+    """Return the operations of the projection of `tokens` hidden states to the vocabulary."""
+    return 2 * tokens * model.d_model * target_size
+
+
 def _transformer(model: ModelConfig, n: int, m: int) -> int:
-    feed_forward = 4 * model.d_model * model.d_ff  # per token
-    encoder = attention_flops(model, n, n) + n * feed_forward
-    decoder = attention_flops(model, m, m) + attention_flops(model, m, n) + m * feed_forward
+    encoder = attention_flops(model, n, n) + feed_forward_flops(model, n)
+    decoder = attention_flops(model, m, m) + attention_flops(model, m, n) + feed_forward_flops(model, m)
     return model.encoder_layers * encoder + model.decoder_layers * decoder
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from headwise.analysis.boxes.steps import listed
 from headwise.analysis.products import Products
 from headwise.analysis.trace import Forced, Trace, forced_json
 from headwise.serve.requests import Arrays
@@ -48,6 +49,17 @@ def products_json(products: Products, arrays: Arrays) -> dict[str, Any]:
     if arrays == "packed":
         result |= {name: packed(result[name]) for name in _PRODUCTS_ARRAYS}
     return result
+
+
+def boxes_json(content: Any, arrays: Arrays) -> Any:
+    """Return the content of `Box.to_json` or `Architecture.to_json` with its arrays as lists or packed."""
+    if isinstance(content, np.ndarray):
+        return packed(content) if arrays == "packed" else listed(content)
+    if isinstance(content, dict):
+        return {key: boxes_json(value, arrays) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [boxes_json(value, arrays) for value in content]
+    return content
 
 
 def _attention(forced: Forced) -> dict[str, Any]:

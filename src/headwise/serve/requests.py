@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwise import bounds
 from headwise.analysis.interventions import Intervention, Part, parse_interventions
 from headwise.errors import ConfigError
 
@@ -91,6 +92,21 @@ class ForceRequest(RunRequest):
 
     target: Text | Ids
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
+
+
+class BoxesRequest(RunRequest):
+    """Return the boxes of the model with one sentence's shapes and sizes."""
+
+    target: Text | Ids
+
+
+class BoxRequest(BoxesRequest):
+    """Return one box's computation at one position; layer and position count from 0."""
+
+    box: Annotated[str, Field(max_length=100)]
+    layer: Number | None = None
+    position: Number = 0
+    temperature: Annotated[float, Field(ge=bounds.COLDEST, le=bounds.HOTTEST)] = 1.0
 
 
 class ProductsRequest(RunRequest):

@@ -10,16 +10,21 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from headwise.analysis.boxes.architecture import architecture
+from headwise.analysis.boxes.explaining import explain_box
+from headwise.analysis.boxes.recording import record
 from headwise.analysis.products import products
 from headwise.serve.evidence import Evidence
 from headwise.serve.image_view import patches_json
-from headwise.serve.json_arrays import products_json, reading_json, trace_json
+from headwise.serve.json_arrays import boxes_json, products_json, reading_json, trace_json
 from headwise.serve.language_model import continued_json, next_json
 from headwise.serve.metrics import read_curves
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.request_queue import RequestQueue
 from headwise.serve.requests import (
     After,
+    BoxesRequest,
+    BoxRequest,
     ContinueRequest,
     ForceRequest,
     PatchesRequest,
@@ -83,6 +88,24 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
             tracer = runs[body.run].tracer
             computed = products(tracer, body.text, body.target, *cell, body.changes())
             return products_json(computed, body.arrays)
+
+        return await answer(request, body, work)
+
+    @router.post("/boxes")
+    async def boxes(request: Request, body: BoxesRequest) -> Response:
+        def work() -> dict[str, Any]:
+            recorded = record(runs[body.run].tracer, body.text, body.target, body.changes())
+            return boxes_json(architecture(recorded).to_json(), body.arrays)
+
+        return await answer(request, body, work)
+
+    @router.post("/box")
+    async def one_box(request: Request, body: BoxRequest) -> Response:
+        def work() -> dict[str, Any]:
+            where = (body.target, body.box, body.layer, body.position)
+            options = {"temperature": body.temperature, "interventions": body.changes()}
+            found = explain_box(runs[body.run].tracer, body.text, *where, **options)
+            return boxes_json(found.to_json(), body.arrays)
 
         return await answer(request, body, work)
 

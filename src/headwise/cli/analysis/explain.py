@@ -46,6 +46,30 @@ def command(
     head: Annotated[
         str | None, typer.Option(help="One head for a .png, as LAYER.HEAD from 1.", show_default="all")
     ] = None,
+    boxes: Annotated[
+        bool, typer.Option("--boxes", help="List the model's boxes, with their parameters and operations.")
+    ] = False,
+    box: Annotated[
+        str | None,
+        typer.Option(help="Print the steps inside a box of the model, such as encoder.feed-forward."),
+    ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option(min=1, max=bounds.LAYERS, help="Of the box, from 1.", show_default="1"),
+    ] = None,
+    position: Annotated[
+        int | None,
+        typer.Option(min=1, max=bounds.LENGTH, help="The box's token, from 1.", show_default="1"),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=bounds.COLDEST,
+            max=bounds.HOTTEST,
+            help="Of --box softmax: divides the logits.",
+            show_default="1",
+        ),
+    ] = None,
     beam: Beam = None,
     alpha: Alpha = None,
     device: Device = "auto",
@@ -55,17 +79,24 @@ def command(
     Example: headwise explain runs/de --text "A man rides a horse." --word 3 --words
 
     Example: headwise explain runs/de --text "A man rides a horse." -o attention.html
+
+    Example: headwise explain runs/de --text "A man rides a horse." --box encoder.feed-forward --layer 2 --position 3
     """
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.tracer import Tracer
+    from headwise.cli.analysis.boxes import BoxOptions, check_unused, show
     from headwise.decoding.translator import Translator
 
     if out is not None and out.suffix not in (".png", ".html", ".json"):
         raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
+    check_unused(boxes, box, layer, position, temperature)
     overrides = {key: value for key, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
     tracer = Tracer(Translator.load(run, device=device))
     interventions = parse_interventions(do or [])
     trace = tracer.trace(text, interventions, hypothesis=hypothesis - 1, target=target, **overrides)
+    if boxes or box is not None:
+        show(tracer, text, trace, BoxOptions(box, layer, position or 1, temperature or 1.0), out)
+        return
     if out is None:
         from headwise.analysis.terminal import describe, tree_lines
 

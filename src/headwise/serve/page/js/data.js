@@ -53,6 +53,10 @@ export class Data {
   chosen = new Slot();
   /** @type {Slot<import("./types.js").Products>} */
   cell = new Slot();
+  /** The boxes of the model. @type {Slot<import("./types.js").Boxes>} */
+  boxes = new Slot();
+  /** The selected box. @type {Slot<import("./types.js").Box>} */
+  box = new Slot();
   /** @type {Slot<import("./roles.js").Evidence>} */
   evidence = new Slot();
   /** A language model's next-token distribution. @type {Slot<import("./types.js").NextToken>} */
@@ -71,7 +75,11 @@ export class Data {
     this.run.on(() => this.#askModel(0));
     this.trace.on(() => this.#askReading());
     this.base.on(() => this.#askReading());
-    this.chosen.on(() => this.#askCell());
+    this.chosen.on(() => {
+      this.#askCell();
+      this.#askBoxes();
+    });
+    this.boxes.on(() => this.#askBox());
   }
 
   /** All slots; a failed one can be retried. */
@@ -83,6 +91,8 @@ export class Data {
       this.under,
       this.chosen,
       this.cell,
+      this.boxes,
+      this.box,
       this.evidence,
       this.curves,
       this.next,
@@ -139,6 +149,7 @@ export class Data {
       this.#askModel(typed ? TYPING : 0);
     }
     if (["node", "part", "layer", "head", "query"].some((key) => changed.has(key))) this.#askReading();
+    if (["box", "boxLayer", "position", "temperature"].some((key) => changed.has(key))) this.#askBox();
   }
 
   /**
@@ -185,6 +196,7 @@ export class Data {
       });
     } else this.under.clear();
     this.#askCell();
+    this.#askBoxes();
   }
 
   /** Request the computation of the cell that the microscope shows. */
@@ -207,6 +219,44 @@ export class Data {
     );
   }
 
+  /** Request the boxes of the model with the shown translation. */
+  #askBoxes() {
+    const { reading } = this;
+    if (!reading || !hasBoxes(this.run.value)) {
+      this.boxes.clear();
+      this.box.clear();
+      return;
+    }
+    if (this.trace.status !== "ready" || (this.store.state.node !== null && this.chosen.status !== "ready"))
+      return;
+    this.boxes.ask("boxes", { ...this.#common(), target: reading.target.ids }, 30);
+  }
+
+  /** The box that is looked into: the selected one, or the first. */
+  get selected() {
+    const { box, boxLayer } = this.store.state;
+    const boxes = this.boxes.value?.boxes ?? [];
+    const named = boxes.filter(({ name }) => name === box);
+    return named.find(({ layer }) => layer === null || layer === boxLayer) ?? named[0] ?? boxes[0] ?? null;
+  }
+
+  /** Request the computation of the selected box. */
+  #askBox() {
+    const { reading, selected } = this;
+    const pieces = this.boxes.value?.pieces;
+    if (this.boxes.status !== "ready" || !reading || !selected || !pieces) return;
+    const { position, temperature } = this.store.state;
+    const question = {
+      ...this.#common(),
+      target: reading.target.ids,
+      box: selected.name,
+      layer: selected.layer,
+      position: Math.min(position, pieces[selected.stack].length - 1),
+      ...(selected.kind === "softmax" ? { temperature } : {}),
+    };
+    this.box.ask("box", question, 30);
+  }
+
   /** The body of a request to a language model. */
   drawing() {
     const { run, text, temperature, topk, topp } = this.store.state;
@@ -218,6 +268,11 @@ export class Data {
     const { run, text, changes } = this.store.state;
     return { run, text, interventions: changes };
   }
+}
+
+/** Whether a run's computation can be shown box by box. @param {import("./types.js").Run | null} run */
+export function hasBoxes(run) {
+  return run?.can.translate === true && run.architecture === "transformer";
 }
 
 /** Settings as the body of a request. @param {Settings} settings */

@@ -70,14 +70,18 @@ function append(element, children) {
 }
 
 /**
- * The nodes of a typeset formula: `W^Q` with a superscript, `q_d` with a subscript.
+ * The nodes of a typeset formula: `W^Q` with a superscript, `q_d` with a subscript, `d_{model}` with a longer one.
  * @param {string} text
  * @returns {(Node | string)[]}
  */
 export function formula(text) {
   return text
-    .split(/([_^]\w)/)
-    .map((part) => (/^[_^]/.test(part) ? h(part[0] === "_" ? "sub" : "sup", {}, part[1]) : part));
+    .split(/([_^](?:\w|\{[^}]*\}))/)
+    .map((part) =>
+      /^[_^]/.test(part)
+        ? h(part[0] === "_" ? "sub" : "sup", {}, part.slice(1).replace(/^\{|\}$/g, ""))
+        : part,
+    );
 }
 
 /**

@@ -69,15 +69,11 @@ export function sharesOf({ shares, grid }, word) {
 }
 
 /**
- * A map scaled so that its largest absolute value is 1, for display.
+ * The largest absolute value of a map, which gets the deepest shade.
  * @param {Tensor} map
  */
-export function scaled({ shape, data }) {
-  const most = Math.max(1e-12, ...data.map(Math.abs));
-  return new Tensor(
-    shape,
-    data.map((value) => value / most),
-  );
+export function largest({ data }) {
+  return Math.max(1e-12, ...data.map(Math.abs));
 }
 
 /** @param {Float32Array} values */

@@ -5,9 +5,11 @@ import { allRuns, Data } from "./data.js";
 import { button, fill, h, select } from "./dom.js";
 import { repaint } from "./heat.js";
 import { keysDialog, listen } from "./keys.js";
+import { architecturePanel } from "./panels/architecture.js";
 import { beamPanel } from "./panels/beam.js";
 import { evidencePanel } from "./panels/evidence.js";
 import { hasAttention, headsPanel, silence } from "./panels/heads.js";
+import { insidePanel } from "./panels/inside.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
 import { learnPanel } from "./panels/learn.js";
@@ -27,6 +29,8 @@ const PANELS = [
   ribbonPanel,
   headsPanel,
   microscopePanel,
+  architecturePanel,
+  insidePanel,
   beamPanel,
   interventionsPanel,
   evidencePanel,

@@ -1,7 +1,7 @@
 /** A large heat map of one head's weights with its tokens, and a cursor moved by arrow keys, pointer and touch. */
 
 import { fill, h } from "./dom.js";
-import { paint } from "./heat.js";
+import { colorBar, paint } from "./heat.js";
 import { number } from "./text.js";
 
 /**
@@ -10,8 +10,12 @@ import { number } from "./text.js";
  * @property {string[]} rows
  * @property {string[]} columns
  * @property {(row: number, column: number) => boolean} seen
- * @property {((row: number, column: number) => string)} [text]  written in the cell
+ * @property {((row: number, column: number) => string)} [text]  written in the cell; otherwise the weight, where it fits
+ * @property {number} [most]  the value with the deepest shade, 1 unless given
  */
+
+const FITS = 20; // CSS pixels of a cell's side into which a number fits
+const MOST_NUMBERS = 900; // cells with numbers
 
 /**
  * The element of the heat map, and the functions that update it.
@@ -40,7 +44,8 @@ export function matrixView({ move, pin }) {
   );
   const rows = h("ol", { class: "rows", "aria-hidden": "true" });
   const columns = h("ol", { class: "columns", "aria-hidden": "true" });
-  const root = h("div", { class: "matrix" }, columns, rows, cells);
+  const bar = colorBar();
+  const root = h("div", { class: "matrix" }, columns, rows, cells, bar.root);
   /** @type {Matrix | null} */
   let shown = null;
   let [row, column] = [0, 0];
@@ -94,6 +99,30 @@ export function matrixView({ move, pin }) {
     pin(row, column);
   });
 
+  /** Write the numbers into the cells, if they fit. */
+  const write = () => {
+    if (!shown) return;
+    const { text = weightText, weights } = shown;
+    const [height, width] = weights.shape;
+    const fits = shown.text || (height * width <= MOST_NUMBERS && cells.clientWidth / width >= FITS);
+    const indices = fits ? [...Array(height * width).keys()] : [];
+    fill(texts, ...indices.map((i) => h("span", {}, text(Math.floor(i / width), i % width))));
+  };
+  /**
+   * The weight with two decimals and without its leading zero, or one decimal where weights exceed 1.
+   * @param {number} r
+   * @param {number} c
+   */
+  const weightText = (r, c) => {
+    if (!shown?.seen(r, c)) return "";
+    const value = shown.weights.at(r).data[c];
+    if (shown.most !== undefined && shown.most > 1) return number(value, 1);
+    return number(value, 2)
+      .replace(/^(−?)0\./, "$1.")
+      .replace(/^1\.00$/, "1");
+  };
+  new ResizeObserver(write).observe(cells);
+
   return {
     root,
     /**
@@ -110,10 +139,12 @@ export function matrixView({ move, pin }) {
       root.style.setProperty("--columns", String(width));
       fill(rows, ...matrix.rows.map((name) => h("li", {}, h("span", { dir: "auto" }, name))));
       fill(columns, ...matrix.columns.map((name) => h("li", {}, h("span", { dir: "auto" }, name))));
-      const { text } = matrix;
-      const indices = text ? [...Array(height * width).keys()] : [];
-      fill(texts, ...indices.map((i) => h("span", {}, text?.(Math.floor(i / width), i % width))));
-      paint(canvas, matrix.weights, matrix.seen);
+      write();
+      paint(canvas, matrix.weights, matrix.seen, matrix.most);
+      bar.show(
+        matrix.weights.data.some((value) => value < 0),
+        matrix.most,
+      );
     },
     move: go,
     /**

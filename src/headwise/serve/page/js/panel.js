@@ -10,10 +10,10 @@ import { button, fill, h } from "./dom.js";
  */
 
 /**
- * Create a panel with its heading; `number` is the key that moves to it.
+ * Create a panel with its heading; `number` is the key that moves to it, if there is one.
  * @param {string} id
  * @param {string} title
- * @param {number} number
+ * @param {number | null} number
  * @param {string} about one sentence
  * @returns {Panel}
  */

@@ -19,8 +19,12 @@
  * @property {boolean} words  whether subwords are merged into words
  * @property {string | null} word  pinned in the ribbon: "s3" or "t2"; of a caption: "w1"
  * @property {number} stage  the microscope's step
+ * @property {string} box  the box that is looked into, such as "encoder.feed-forward"; empty: the first one
+ * @property {number} boxLayer
+ * @property {number} boxStep
+ * @property {number} position  the box's token
  * @property {number | null} tour  the tour's step; null: no tour
- * @property {number} temperature  of a language model, like the next three
+ * @property {number} temperature  of a language model, like the next three, and of the box "softmax"
  * @property {number} topk  0: all tokens
  * @property {number} topp
  * @property {number} seed
@@ -49,6 +53,10 @@ export const START = {
   words: true,
   word: null,
   stage: 0,
+  box: "",
+  boxLayer: 0,
+  boxStep: 0,
+  position: 0,
   tour: null,
   temperature: 1,
   topk: 0,
@@ -170,6 +178,9 @@ export function fromFragment(fragment) {
     "query",
     "key",
     "stage",
+    "boxLayer",
+    "boxStep",
+    "position",
     "tour",
     "shift",
     "topk",

@@ -77,6 +77,52 @@
  * @property {import("./tensor.js").Tensor} part_of_output
  * @property {import("./tensor.js").Tensor} output
  *
+ * @typedef {object} BoxSize  one box of the model
+ * @property {string} name
+ * @property {string} title
+ * @property {"embedding" | "positions" | "attention" | "feed-forward" | "add-norm" | "norm" | "add" | "projection" | "softmax"} kind
+ * @property {"encoder" | "decoder"} stack
+ * @property {number | null} layer
+ * @property {string} part
+ * @property {[tokens: number, features: number]} shape
+ * @property {number} parameters
+ * @property {boolean} shared
+ * @property {number | null} flops
+ * @property {import("./tensor.js").Tensor} sizes  of what it hands on, for each token
+ *
+ * @typedef {object} Boxes
+ * @property {"pre" | "post"} norm
+ * @property {string[]} options
+ * @property {{ encoder: string[], decoder: string[] }} pieces
+ * @property {BoxSize[]} boxes
+ * @property {{ name: string, parameters: number, flops: number | null }[]} parts
+ *
+ * @typedef {{ label: string, values: import("./tensor.js").Tensor, names: string[] | null, tokens: boolean }} Vector
+ *
+ * @typedef {object} Grid
+ * @property {string} label
+ * @property {import("./tensor.js").Tensor} values
+ * @property {string[]} rows
+ * @property {string[] | null} columns
+ * @property {boolean} tokens  whether the rows are tokens
+ * @property {number | null} marked
+ *
+ * @typedef {object} BoxStep
+ * @property {string} name
+ * @property {string} formula
+ * @property {string} sentence
+ * @property {Vector[]} vectors
+ * @property {Grid[]} grids
+ * @property {Record<string, number>} facts
+ *
+ * @typedef {object} Box  the computation of one box at one token
+ * @property {string} name
+ * @property {string} title
+ * @property {number | null} layer
+ * @property {number} position
+ * @property {string[]} pieces
+ * @property {BoxStep[]} steps
+ *
  * @typedef {object} Run
  * @property {string} name
  * @property {string} task

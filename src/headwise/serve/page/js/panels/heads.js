@@ -1,7 +1,7 @@
 /** A small heat map of every head: a tab per kind of attention, a row per layer. */
 
 import { fill, h } from "../dom.js";
-import { paint } from "../heat.js";
+import { colorBar, paint } from "../heat.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
 import { measured, told } from "../roles.js";
@@ -30,7 +30,8 @@ export function headsPanel({ store, data }) {
   const grid = h("div", { class: "heads", role: "tabpanel", id: "heads-grid" });
   const caption = h("p", { class: "detail", "aria-live": "polite" });
   section.tools.append(tabs);
-  section.body.append(grid, caption);
+  const bar = colorBar();
+  section.body.append(grid, bar.root, caption);
   watch(section.body, [data.trace, data.chosen]);
   roving(tabs, "[role=tab]");
   roving(grid, ".head");
@@ -87,6 +88,7 @@ export function headsPanel({ store, data }) {
       const [layer, head] = [Number(canvas.dataset.layer), Number(canvas.dataset.head)];
       paint(canvas, weights.at(layer, head));
     }
+    bar.show(false);
     mark();
     refresh();
   };

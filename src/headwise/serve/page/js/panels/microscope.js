@@ -1,6 +1,7 @@
 /** One head in detail: its weights, and its computation from query to output, step by step. */
 
-import { fill, formula, h, s } from "../dom.js";
+import { bars } from "../bars.js";
+import { fill, formula, h } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
 import { panel, tableOf, twin, watch } from "../panel.js";
@@ -149,7 +150,7 @@ export function microscopePanel({ store, data }) {
         stage,
         h("p", { class: "formula" }, formula(step.formula)),
         h("p", { class: "sentence" }, ...step.sentence(p, key)),
-        ...step.strips(p, key).map((strip) => bars(strip, p)),
+        ...step.strips(p, key).map(({ label, values }) => bars(label, values, keyNames(label, values, p))),
         overview(p, key, current),
       );
     }
@@ -169,54 +170,14 @@ export function microscopePanel({ store, data }) {
 }
 
 /**
- * A vector as bars around zero, with its numbers as text for screen readers.
- * @param {import("../stages.js").Strip} strip
+ * The names of a strip's entries, if these are keys.
+ * @param {string} label
+ * @param {Float32Array} values
  * @param {Products} p
  */
-function bars({ label, values }, p) {
-  const finite = [...values].filter(Number.isFinite);
-  const most = Math.max(1e-9, ...finite.map(Math.abs));
-  const names =
-    values.length === p.key_pieces.length && !["q", "k", "v"].includes(label)
-      ? p.key_pieces.map(piece)
-      : null;
-  const shown = finite
-    .slice(0, 256)
-    .map((value) => number(value, 3))
-    .join(" ");
-  const svg = s(
-    "svg",
-    {
-      class: "bars",
-      viewBox: `0 0 ${values.length} 2`,
-      preserveAspectRatio: "none",
-      role: "img",
-      "aria-label": `${label}: ${shown}`,
-    },
-    s("line", { x1: 0, x2: values.length, y1: 1, y2: 1 }),
-    [...values].map((value, i) => {
-      if (!Number.isFinite(value))
-        return s("rect", { class: "masked", x: i + 0.1, y: 0.9, width: 0.8, height: 0.2 });
-      const height = Math.abs(value) / most;
-      return s(
-        "rect",
-        {
-          class: value < 0 ? "below" : "above",
-          x: i + 0.1,
-          y: value < 0 ? 1 : 1 - height,
-          width: 0.8,
-          height,
-        },
-        s("title", {}, `${names ? names[i] : i + 1}: ${number(value, 4)}`),
-      );
-    }),
-  );
-  return h(
-    "figure",
-    { class: "strip" },
-    h("figcaption", {}, formula(label), h("span", {}, `±${number(most, 2)}`)),
-    svg,
-  );
+function keyNames(label, values, p) {
+  const overKeys = values.length === p.key_pieces.length && !["q", "k", "v"].includes(label);
+  return overKeys ? p.key_pieces.map(piece) : null;
 }
 
 /**

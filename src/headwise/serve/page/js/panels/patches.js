@@ -4,10 +4,10 @@ import { button, field, fill, h } from "../dom.js";
 import { paint } from "../heat.js";
 import {
   asker,
+  largest,
   looked,
   patchOf,
   placed,
-  scaled,
   sharesOf,
   sharesTable,
   sum,
@@ -79,13 +79,18 @@ export function patchesPanel({ store, data }) {
   const title = h("p", { class: "where" });
   const readout = h("p", { class: "detail", "aria-live": "polite" });
   const grid = h("div", { class: "heads", role: "group", "aria-label": "Heads" });
+  const ownScale = h(
+    "p",
+    { class: "detail" },
+    "The deepest shade of each small map is its own largest share.",
+  );
   const chart = h("div", {}, cells.root);
   section.body.append(
     h(
       "div",
       { class: "sides" },
       h("div", { class: "ask look" }, steps, fileError, picture.root, captionField, answer),
-      h("div", { class: "look" }, title, chart, readout, grid),
+      h("div", { class: "look" }, title, chart, readout, grid, ownScale),
     ),
   );
   watch(section.body, [data.run, data.view]);
@@ -197,7 +202,8 @@ export function patchesPanel({ store, data }) {
     fill(title, heading);
     cells.show(
       {
-        weights: scaled(map),
+        weights: map,
+        most: largest(map),
         rows: Array.from({ length: rows }, (_, i) => String(i + 1)),
         columns: Array.from({ length: columns }, (_, i) => String(i + 1)),
         seen: () => true,
@@ -281,14 +287,14 @@ export function patchesPanel({ store, data }) {
           h("span", { class: "map" }, canvas),
           h("span", { class: "name" }, name),
         );
-        maps.push([canvas, scaled(looked(view, { ...state, over, layer, head }))]);
+        maps.push([canvas, looked(view, { ...state, over, layer, head })]);
         canvas.style.aspectRatio = `${view.grid[1]} / ${view.grid[0]}`;
         return c === 0
           ? [h("span", { class: "layer" }, r === 0 ? "All layers" : `Layer ${r}`), cell]
           : [cell];
       }),
     );
-    for (const [canvas, map] of maps) paint(canvas, map);
+    for (const [canvas, map] of maps) paint(canvas, map, undefined, largest(map));
     oneStop(grid.querySelectorAll(".head"), (one) => one.getAttribute("aria-pressed") === "true");
   };
 

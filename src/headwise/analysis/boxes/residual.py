@@ -1,0 +1,95 @@
+"""The steps around a sub-layer: residual connection and normalization (section 3.1, Ba et al. 2016)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from headwise.analysis.boxes.places import Place
+from headwise.analysis.boxes.recording import Recorded
+from headwise.analysis.boxes.steps import Step, Vector, floats
+from headwise.nn.layers import LayerNorm, RMSNorm
+
+
+def add_norm_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+    """Return post-norm's Norm(x + Sublayer(x))."""
+    return [*add_steps(recorded, place, position), *norm_steps(recorded, place, position)]
+
+
+def add_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+    """Return x + Sublayer(x)."""
+    x, y = recorded.residual(place)[position], recorded.written(place)[position]
+    total = recorded.added(place)[position]
+    argument = "Norm(x)" if place.kind == "add" else "x"
+    sentence = (
+        f"The residual connection adds what the sub-layer returned, of length {_length(y):.3f}, to x, of length "
+        f"{_length(x):.3f}. The sum has length {_length(total):.3f}."
+    )
+    vectors = (
+        Vector("x", floats(x)),
+        Vector(f"Sublayer({argument})", floats(y)),
+        Vector("s", floats(total)),
+    )
+    return [Step("+", f"s = x + Sublayer({argument})", sentence, vectors)]
+
+
+def norm_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+    """Return the normalization of one position: its mean and variance, then gain and bias."""
+    call = recorded.call(place.norm)
+    s, out = call.given[position].double(), call.returned[position]
+    module = recorded.model.get_submodule(place.norm)
+    epsilon = recorded.model.config.norm_epsilon
+    name = "s" if place.kind == "add-norm" else "x"
+    before = Vector(name, floats(s))
+    if isinstance(module, RMSNorm):
+        square = float((s**2).mean())
+        root = (square + epsilon) ** 0.5
+        normalized = s / root
+        step = Step(
+            "mean square",
+            f"n = {name} / √(mean {name}^2 + ε)",
+            f"The mean of the {len(s)} squares is {square:.4f}. RMSNorm divides by its root, {root:.4f}; it subtracts "
+            "no mean.",
+            (before, Vector("n", floats(normalized))),
+            facts={"mean square": square, "ε": epsilon, "mean square after": float((normalized**2).mean())},
+        )
+    else:
+        assert isinstance(module, LayerNorm)
+        mean, variance = float(s.mean()), float(s.var(correction=0))
+        normalized = (s - mean) / (variance + epsilon) ** 0.5
+        step = Step(
+            "mean, variance",
+            f"n = ({name} − μ) / √(σ^2 + ε)",
+            f"The {len(s)} numbers have mean {mean:.4f} and variance {variance:.4f}. Without the mean, and divided by "
+            f"√{variance + epsilon:.4f} = {(variance + epsilon) ** 0.5:.4f}, they have mean 0 and variance 1.",
+            (before, Vector("n", floats(normalized))),
+            facts={
+                "mean": mean,
+                "variance": variance,
+                "ε": epsilon,
+                "mean after": round(float(normalized.mean()), 9) + 0.0,  # without the rounding errors
+                "variance after": float(normalized.var(correction=0)),
+            },
+        )
+    return [step, _gain(module, normalized, out)]
+
+
+def _gain(module: LayerNorm | RMSNorm, normalized: Tensor, out: Tensor) -> Step:
+    assert module.weight is not None
+    vectors = [Vector("n", floats(normalized)), Vector("γ", floats(module.weight.detach().float().cpu()))]
+    formula, sentence = "γ n", "Each dimension has a learned gain γ"
+    if isinstance(module, LayerNorm):
+        vectors.append(Vector("β", floats(module.bias.detach().float().cpu())))
+        formula, sentence = "γ n + β", f"{sentence} and bias β"
+    vectors.append(Vector("out", floats(out)))
+    facts = {"mean of the result": float(out.mean()), "variance of the result": float(out.var(correction=0))}
+    return Step(
+        "γ, β" if isinstance(module, LayerNorm) else "γ",
+        f"out = {formula}",
+        f"{sentence}.",
+        tuple(vectors),
+        facts=facts,
+    )
+
+
+def _length(x: Tensor) -> float:
+    return float(x.norm())

@@ -1,0 +1,88 @@
+"""`headwise explain --box` and `--boxes`: the computation inside one box of the model, and the list of its boxes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.analysis.boxes.recording import Recorded
+    from headwise.analysis.trace import Trace
+    from headwise.analysis.tracer import Tracer
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """What is asked for: the box `name`, or all boxes if it is None; layer and position count from 1."""
+
+    name: str | None
+    layer: int | None
+    position: int
+    temperature: float
+
+
+def check_unused(
+    boxes: bool, name: str | None, layer: int | None, position: int | None, temperature: float | None
+) -> None:
+    """Raise `ConfigError` for options that would have no effect."""
+    if boxes and name is not None:
+        raise ConfigError("--boxes lists all boxes, expected it without --box, found both")
+    for option, value in (("--layer", layer), ("--position", position), ("--temperature", temperature)):
+        if value is not None and name is None:
+            raise ConfigError(f"{option}: expected --box NAME with it, found none")
+    if temperature is not None and name != "softmax":
+        raise ConfigError(f"--temperature: expected it with --box softmax, found --box {name}")
+
+
+def show(tracer: Tracer, text: str, trace: Trace, options: BoxOptions, out: Path | None) -> None:
+    """Print one box or all of a traced text, or write it to a .json file."""
+    from headwise.analysis.boxes.recording import record
+
+    if out is not None and out.suffix != ".json":
+        raise ConfigError(
+            f"{out}: expected a file that ends in .json, for boxes are printed or written as JSON"
+        )
+    if trace.forced is None:
+        raise ConfigError("expected a text to look into, found an empty one")
+    recorded = record(tracer, text, trace.forced.target.ids, trace.interventions)
+    content, lines = _found(tracer, recorded, options)
+    if out is not None:
+        from headwise.files import write_text
+
+        write_text(out, json.dumps(content, ensure_ascii=False, default=_listed, allow_nan=False) + "\n")
+        return
+    heading = [f"note: {note}" for note in trace.notes]
+    heading += [f"source  {trace.source.text}", f"output  {trace.forced.target.text}", ""]
+    typer.echo("\n".join([*heading, *lines]))
+
+
+def _found(tracer: Tracer, recorded: Recorded, options: BoxOptions) -> tuple[dict[str, Any], list[str]]:
+    from headwise.analysis.boxes.terminal import architecture_lines, box_lines
+
+    if options.name is None:
+        from headwise.analysis.boxes.architecture import architecture
+
+        found = architecture(recorded)
+        return found.to_json(), architecture_lines(found)
+    from headwise.analysis.boxes.explaining import box_of
+
+    layer = None if options.layer is None else options.layer - 1
+    where = (options.name, layer, options.position - 1)
+    box = box_of(tracer, recorded, *where, temperature=options.temperature)
+    return box.to_json(), box_lines(box)
+
+
+def _listed(values: object) -> Any:
+    """Return an array as lists, its infinite entries (scores of masked keys) as null."""
+    from headwise.analysis.boxes.steps import listed
+
+    if isinstance(values, np.ndarray):
+        return listed(values)
+    raise TypeError(f"expected an array, found {type(values).__name__}")

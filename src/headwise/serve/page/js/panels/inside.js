@@ -1,0 +1,294 @@
+/** One box of the model in detail: its steps with this model's numbers, for a chosen layer and token. */
+
+import { bars } from "../bars.js";
+import { hasBoxes } from "../data.js";
+import { button, field, fill, formula, h, select } from "../dom.js";
+import { oneStop, roving } from "../keys.js";
+import { matrixView } from "../matrix.js";
+import { panel, twin, watch } from "../panel.js";
+import { Tensor } from "../tensor.js";
+import { number, piece } from "../text.js";
+
+/**
+ * @typedef {import("../types.js").Box} Box
+ * @typedef {import("../types.js").BoxStep} BoxStep
+ * @typedef {import("../types.js").Grid} Grid
+ */
+
+const NAMED_ROWS = 8; // of a grid of dimensions, every eighth row has its name
+
+/**
+ * Scroll to a panel and move the focus to its heading.
+ * @param {string} id
+ */
+export function showPanel(id) {
+  const heading = document.querySelector(`#${id} h2`);
+  heading?.scrollIntoView({ block: "nearest" });
+  if (heading instanceof HTMLElement) heading.focus({ preventScroll: true });
+}
+
+/** @param {import("../types.js").App} app */
+export function insidePanel({ store, data }) {
+  const section = panel(
+    "inside",
+    "Inside a box",
+    null,
+    "What a box of the model computes for one token, step by step.",
+  );
+  const choices = h("div", { class: "row" });
+  const steps = h("div", { class: "steps", role: "tablist", "aria-label": "Steps of the box" });
+  const view = h("div", { class: "stage-view", role: "tabpanel", id: "box-step", tabindex: "0" });
+  const title = h("p", { class: "where", "aria-live": "polite" });
+  const chart = h("div", { class: "work" }, steps, view);
+  section.body.append(choices, title, chart);
+  watch(section.body, [data.box]);
+  roving(steps, "[role=tab]");
+  const refresh = twin(section, chart, () => {
+    const { value } = data.box;
+    return value && table(value, value.steps[current(value)]);
+  });
+  const current = (/** @type {Box} */ { steps }) => Math.min(store.state.boxStep, steps.length - 1);
+
+  const showChoices = () => {
+    section.root.hidden = data.run.value !== null && !hasBoxes(data.run.value);
+    const boxes = data.boxes.value;
+    const box = data.selected;
+    if (!boxes || !box) return fill(choices);
+    const names = [...new Map(boxes.boxes.map((one) => [one.name, one.title.replace(/ layer \d+/, "")]))];
+    const layers = boxes.boxes.filter(({ name }) => name === box.name);
+    const pieces = boxes.pieces[box.stack];
+    const { position, temperature } = store.state;
+    fill(
+      choices,
+      field(
+        "Box",
+        select(names, box.name, (name) => store.set({ box: name, boxStep: 0 }), { "data-key": "box-name" }),
+      ),
+      layers.length > 1 &&
+        field(
+          "Layer",
+          select(
+            layers.map((_, i) => [String(i), String(i + 1)]),
+            String(box.layer),
+            (layer) => store.set({ boxLayer: Number(layer) }),
+            { "data-key": "box-layer" },
+          ),
+        ),
+      field(
+        "Token",
+        select(
+          pieces.map((text, i) => [String(i), `${i + 1} ${piece(text)}`]),
+          String(Math.min(position, pieces.length - 1)),
+          (chosen) => store.set({ position: Number(chosen) }),
+          { "data-key": "box-token" },
+        ),
+      ),
+      box.kind === "softmax" && field("Temperature", temperatureInput(temperature)),
+      box.kind === "attention" &&
+        data.run.value?.can.products &&
+        button("One head", () => showPanel("microscope"), { "data-key": "box-head" }),
+    );
+  };
+  /** @param {number} value */
+  const temperatureInput = (value) => {
+    const input = h("input", {
+      type: "number",
+      min: 0.1,
+      max: 10,
+      step: 0.1,
+      value,
+      "data-key": "box-temperature",
+      onchange: () => input.valueAsNumber > 0 && store.set({ temperature: input.valueAsNumber }),
+    });
+    return input;
+  };
+
+  const showSteps = () => {
+    const { value } = data.box;
+    if (!value) {
+      fill(steps);
+      fill(title);
+      fill(view, h("p", { class: "muted" }, "Nothing to work out yet."));
+      return refresh();
+    }
+    const shown = current(value);
+    fill(title, `${value.title}, ${piece(value.pieces[value.position])}`);
+    fill(steps, ...value.steps.map((step, i) => tab(step, i, i === shown)));
+    oneStop(steps.children, (one) => one.getAttribute("aria-selected") === "true");
+    view.setAttribute("aria-labelledby", `box-step-${shown}`);
+    fill(view, ...stepView(value.steps[shown]));
+    for (const grid of view.querySelectorAll(".matrix")) grid.dispatchEvent(new Event("placed"));
+    refresh();
+  };
+  /**
+   * @param {BoxStep} step
+   * @param {number} i
+   * @param {boolean} selected
+   */
+  const tab = (step, i, selected) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `box-step-${i}`,
+        "data-key": `box-step-${i}`,
+        "aria-controls": "box-step",
+        "aria-selected": String(selected),
+        onclick: () => store.set({ boxStep: i }),
+        onfocus: () => !selected && store.set({ boxStep: i }),
+      },
+      formula(step.name),
+    );
+  store.on((_, changed) => {
+    if (["box", "boxLayer", "position", "temperature"].some((key) => changed.has(key))) showChoices();
+    if (changed.has("boxStep")) showSteps();
+  });
+  data.run.on(showChoices);
+  data.boxes.on(({ status }) => status !== "loading" && showChoices());
+  data.box.on(({ status }) => status !== "loading" && showSteps());
+  return section.root;
+}
+
+/** @param {BoxStep} step */
+function stepView({ formula: written, sentence, vectors, grids, facts }) {
+  return [
+    h("p", { class: "formula" }, formula(written)),
+    h("p", { class: "sentence" }, sentence.replace(/(?<![\w.])-(?=\d)/g, "−")),
+    ...vectors.map((vector) =>
+      vector.names
+        ? ranking(vector.label, vector.values, shownNames(vector))
+        : bars(vector.label, vector.values.data),
+    ),
+    ...grids.map(gridView),
+    Object.keys(facts).length > 0 &&
+      h(
+        "dl",
+        { class: "box-facts" },
+        Object.entries(facts).map(([name, value]) =>
+          h("div", {}, h("dt", {}, formula(name)), h("dd", {}, h("data", { value }, factual(value)))),
+        ),
+      ),
+  ];
+}
+
+/** A fact's number: whole, or with four decimals, or more if it is small. @param {number} value */
+function factual(value) {
+  if (Number.isInteger(value)) return number(value, 0);
+  return Math.abs(value) < 1e-3
+    ? String(Number(value.toPrecision(3))).replaceAll("-", "−")
+    : number(value, 4);
+}
+
+/**
+ * A vector whose entries have names, as a list of bars.
+ * @param {string} label
+ * @param {Tensor} values
+ * @param {string[]} names
+ */
+function ranking(label, values, names) {
+  const most = Math.max(1e-12, ...values.data.map(Math.abs));
+  return h(
+    "figure",
+    { class: "ranking-of" },
+    h("figcaption", {}, formula(label)),
+    h(
+      "ol",
+      {},
+      [...values.data].map((value, i) =>
+        h(
+          "li",
+          {},
+          h("span", { class: "of", dir: "auto" }, names[i]),
+          h("span", { class: "bar", style: { "--share": `${(100 * Math.abs(value)) / most}%` } }),
+          h("data", { value }, Number.isInteger(value) ? number(value, 0) : number(value, 4)),
+        ),
+      ),
+    ),
+  );
+}
+
+/** The names of a vector's entries for display. @param {import("../types.js").Vector} vector */
+function shownNames({ names, tokens }) {
+  return (names ?? []).map((name) => (tokens ? piece(name) : name));
+}
+
+/** A matrix as a heat map. @param {Grid} grid */
+function gridView({ label, values, rows, columns, tokens, marked }) {
+  const readout = h("p", { class: "detail" });
+  const [, width] = values.shape;
+  const finite = [...values.data].filter(Number.isFinite);
+  const most = Math.max(1e-9, ...finite.map(Math.abs));
+  const shown = (/** @type {number} */ row, /** @type {number} */ column) =>
+    Number.isFinite(values.data[row * width + column]);
+  const names = tokens ? rows.map(piece) : rows;
+  const columnNames = columns?.map(piece) ?? Array.from({ length: width }, (_, i) => String(i + 1));
+  const view = matrixView({
+    move: (row, column) =>
+      fill(
+        readout,
+        h("strong", {}, names[row]),
+        columns ? ", " : ", dimension ",
+        h("strong", {}, columnNames[column]),
+        `: ${shown(row, column) ? number(values.data[row * width + column], 4) : "masked, −∞"}`,
+      ),
+    pin: () => {},
+  });
+  const weights = new Tensor(
+    values.shape,
+    values.data.map((value) => (Number.isFinite(value) ? value : 0)),
+  );
+  view.root.classList.toggle("wide", columns === null);
+  const hidden = (/** @type {string} */ name, /** @type {number} */ i) =>
+    columns === null && rows.length > 2 * NAMED_ROWS && i % NAMED_ROWS !== 0 && i !== marked ? "" : name;
+  view.root.addEventListener("placed", () => {
+    view.show(
+      {
+        weights,
+        most: columns !== null && most <= 1 ? 1 : most,
+        rows: names.map(hidden),
+        columns: columns === null ? columnNames.map(() => "") : columnNames,
+        seen: shown,
+      },
+      `${label}: ${rows.length} by ${width}. Arrow keys move.`,
+    );
+    view.place(marked ?? 0, 0, marked === null ? null : [marked, 0]);
+    view.move(marked ?? 0, 0);
+  });
+  return h("figure", { class: "grid-of look" }, h("figcaption", {}, formula(label)), view.root, readout);
+}
+
+/**
+ * The numbers of a step: a column for each vector, or a row for each row of its matrices.
+ * @param {Box} box
+ * @param {BoxStep} step
+ */
+function table({ title }, { name, vectors, grids }) {
+  const plain = (/** @type {string} */ markup) => markup.replace(/([_^])\{([^}]*)\}/g, "$1$2");
+  const caption = `${title}, step ${plain(name)}`;
+  if (vectors.length > 0) {
+    const length = Math.max(...vectors.map(({ values }) => values.data.length));
+    const named = vectors.find((vector) => vector.names);
+    const names = named && shownNames(named);
+    return {
+      caption,
+      head: [names ? "Entry" : "Dimension", ...vectors.map(({ label }) => plain(label))],
+      rows: Array.from({ length }, (_, i) => [
+        names?.[i] ?? String(i + 1),
+        ...vectors.map(({ values }) => (i < values.data.length ? number(values.data[i], 4) : "")),
+      ]),
+    };
+  }
+  const [first] = grids;
+  const columns = first.columns?.map(piece) ?? [...first.values.data.keys()].slice(0, first.values.shape[1]);
+  return {
+    caption,
+    head: ["Row", ...columns.map((column) => (typeof column === "number" ? String(column + 1) : column))],
+    rows: grids.flatMap(({ label, values, rows, tokens }) =>
+      rows.map((row, i) => [
+        `${plain(label)}, ${tokens ? piece(row) : row}`,
+        ...[...values.at(i).data].map((value) => (Number.isFinite(value) ? number(value, 4) : "−∞")),
+      ]),
+    ),
+  };
+}

@@ -1,0 +1,140 @@
+"""The boxes of a model over HTTP and on the command line: the library's numbers, and one sentence for a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+
+from fastapi.testclient import TestClient
+
+from headwise.analysis.boxes.architecture import architecture
+from headwise.analysis.boxes.explaining import explain_box
+from headwise.analysis.boxes.recording import record
+from headwise.analysis.tracer import Tracer
+from headwise.cli.main import run as command_line
+from headwise.decoding.translator import Translator
+from headwise.serve.app import create_app
+from headwise.serve.runs import open_runs
+from translator_run import ENGLISH, make_run
+
+TEXT = ENGLISH[0]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "small", seed=3)
+
+
+@pytest.fixture(scope="module")
+def tracer(run: Path) -> Tracer:
+    return Tracer(Translator.load(run, device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def client(run: Path) -> TestClient:
+    return TestClient(create_app(open_runs([run], "cpu")), base_url="http://localhost")
+
+
+def test_a_box_is_the_librarys(client: TestClient, tracer: Tracer) -> None:
+    target = [17, 40, 9, 23, 3]
+    question = {"run": "small", "text": TEXT, "target": target, "box": "decoder.self-attention"}
+    answer = client.post("/api/box", json=question | {"layer": 1, "position": 2}).json()
+    expected = explain_box(tracer, TEXT, target, "decoder.self-attention", 1, 2)
+    assert (answer["title"], answer["position"]) == ("Decoder layer 2, self-attention", 2)
+    for shown, step in zip(answer["steps"], expected.steps, strict=True):
+        assert (shown["name"], shown["formula"], shown["sentence"]) == (
+            step.name,
+            step.formula,
+            step.sentence,
+        )
+        for vector in shown["vectors"]:
+            np.testing.assert_array_equal(np.float32(vector["values"]), step.vector(vector["label"]))
+    scores = np.array(answer["steps"][2]["grids"][0]["values"])
+    assert (scores[:, 3:] == None).all()  # noqa: E711  (masked keys, whose score is -∞)
+    packed = client.post("/api/box", json=question | {"arrays": "packed"}).json()
+    assert packed["steps"][0]["vectors"][0]["values"]["shape"] == [16]
+
+
+def test_the_boxes_are_the_librarys(client: TestClient, tracer: Tracer) -> None:
+    answer = client.post("/api/boxes", json={"run": "small", "text": TEXT, "target": "Ein Mann"}).json()
+    expected = architecture(record(tracer, TEXT, "Ein Mann"))
+    assert [box["name"] for box in answer["boxes"]] == [box.name for box in expected.boxes]
+    assert [box["parameters"] for box in answer["boxes"]] == [box.parameters for box in expected.boxes]
+    assert answer["pieces"]["decoder"] == list(expected.pieces["decoder"])
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "sentence"),
+    [
+        ({"box": "encoder.attention"}, 400, "box: expected one of this model's (encoder.embedding, "),
+        ({"layer": 2}, 400, "layer: expected a number from 1 to 2, found 3"),
+        ({"position": 50}, 400, "found 51"),
+        ({"temperature": 0}, 422, "temperature: input should be greater than or equal to"),
+        ({"text": " "}, 400, "expected a text to look into, found an empty one"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    client: TestClient, change: dict[str, Any], status: int, sentence: str
+) -> None:
+    question = {"run": "small", "text": TEXT, "target": "Ein", "box": "encoder.self-attention"}
+    answer = client.post("/api/box", json=question | change)
+    assert (answer.status_code, sentence in answer.json()["error"]) == (status, True), answer.json()
+
+
+def explain(run: Path, *more: str) -> int:
+    return command_line(["explain", str(run), "--text", TEXT, "--device", "cpu", *more])
+
+
+def test_the_terminal_has_the_steps(run: Path, tracer: Tracer, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--box", "encoder.feed-forward", "--layer", "2", "--position", "3"]
+    assert explain(run, *options) == 0
+    printed = capsys.readouterr().out
+    target = tracer.trace(TEXT).forced
+    assert target is not None
+    box = explain_box(tracer, TEXT, target.target.ids, "encoder.feed-forward", 1, 2)
+    assert "Encoder layer 2, feed-forward network, token 3 of " in printed
+    for step in box.steps:
+        assert step.sentence in printed
+    numbers = " ".join(f"{value:.4f}" for value in box.output[:8])
+    assert f"FFN(x)  {numbers} …" in printed
+
+
+def test_the_json_has_all_numbers(run: Path, tracer: Tracer, tmp_path: Path) -> None:
+    assert explain(run, "--box", "softmax", "--temperature", "0.5", "-o", str(tmp_path / "box.json")) == 0
+    box = json.loads((tmp_path / "box.json").read_text())
+    z, divided = (np.array(vector["values"]) for vector in box["steps"][0]["vectors"])
+    np.testing.assert_allclose(z / 0.5, divided, rtol=1e-6)
+    assert explain(run, "--boxes", "-o", str(tmp_path / "boxes.json")) == 0
+    boxes = json.loads((tmp_path / "boxes.json").read_text())
+    total = sum(p.numel() for p in tracer.translator.model.parameters())
+    assert sum(part["parameters"] for part in boxes["parts"]) == total
+
+
+def test_the_terminal_lists_the_boxes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(run, "--boxes") == 0
+    printed = capsys.readouterr().out
+    assert "decoder.cross-attention.add-norm" in printed
+    assert printed.splitlines()[-1].count("100.0%") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--boxes", "--box", "softmax"], "--boxes lists all boxes"),
+        (["--layer", "1"], "--layer: expected --box NAME with it"),
+        (["--box", "projection", "--temperature", "2"], "--temperature: expected it with --box softmax"),
+        (["--box", "softmax", "-o", "box.png"], "box.png: expected a file that ends in .json"),
+        (["--box", "encoder.self-attention.norm"], "as this model is post-norm"),
+    ],
+)
+def test_options_that_do_not_fit(
+    run: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain(run, *options) == 2
+    assert sentence in capsys.readouterr().err
