@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 import weakref
 from collections import Counter
@@ -24,20 +23,25 @@ class Model:
     `reading` is held while `reader` scores or aligns: it records attention in a PyTorch model of its own.
     """
 
-    def __init__(self, name: str, source: str, target: str, translator: Translator) -> None:
+    def __init__(
+        self, name: str, source: str, target: str, translator: Translator, reader: Translator | None = None
+    ) -> None:
+        """Use a loaded run; `reader` is a translator with a PyTorch model of its own, by default made when needed."""
         self.name, self.source, self.target, self.translator = name, source, target, translator
         self.scheduler = Scheduler(
             translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens
         )
         self.reading = asyncio.Lock()
-        self.searched_again: Counter[str] = (
-            Counter()
-        )  # sentences with the guard's second search, by its outcome
+        # Sentences with the guard's second search, by its outcome.
+        self.searched_again: Counter[str] = Counter()
+        self._reader = reader
 
-    @functools.cached_property
+    @property
     def reader(self) -> Translator:
-        """A translator with a PyTorch model of its own, made at the first use."""
-        return self.translator.twin()
+        """A translator with a PyTorch model of its own."""
+        if self._reader is None:
+            self._reader = self.translator.twin()
+        return self._reader
 
 
 class Models:
@@ -51,6 +55,7 @@ class Models:
         """Use a model from now on: in place of the one with its name, or as a further one."""
         before = [one for one in self.all if one.name == model.name]
         if before:
+            model.searched_again = before[0].searched_again
             self._use(model if one in before else one for one in self.all)
         else:
             self._use([*self.all, model])

@@ -28,6 +28,7 @@ from headwise.serve.translation.preparation import Prepared, read
 from headwise.serve.translation.rendering import Rendered, lost, render
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.segments import Mode
+from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
 from headwise.text.markup.rules import TagRules
 from headwise.text.markup.sentence import Piece, Sentence
@@ -117,18 +118,28 @@ class _Plan:
 class Service:
     """Translates the texts of any number of requests at once."""
 
-    def __init__(self, models: Models, limits: ServiceLimits | None = None, *, guard: bool = False) -> None:
-        """Serve models; `guard` searches again for outputs that repeat themselves or run on."""
+    def __init__(
+        self,
+        models: Models,
+        limits: ServiceLimits | None = None,
+        *,
+        guard: bool = False,
+        load: SharedLoad | None = None,
+    ) -> None:
+        """Serve models; `guard` searches again for outputs that repeat themselves or run on.
+
+        `load` is that of all workers of the server, by default of this one.
+        """
         self.models, self.limits, self.guard = models, limits or ServiceLimits(), guard
-        self._accepted = 0  # sentences that are submitted and not finished
+        self._load = load or SharedLoad()
         self._waits: weakref.WeakKeyDictionary[Model, tuple[float, float]] = weakref.WeakKeyDictionary()
         self.pieces_kept = self.pieces_repaired = 0  # protected pieces, since the start
         self.closing = False
 
     @property
     def accepted(self) -> int:
-        """Number of the sentences that were accepted and aren't finished yet."""
-        return self._accepted
+        """Number of the sentences that were accepted here and aren't finished yet."""
+        return self._load.own
 
     def source_of(self, job: Job, text: str) -> tuple[str, Detected | None]:
         """Return a text's language and what was detected; raises `ServiceError` (400)."""
@@ -175,7 +186,7 @@ class Service:
         plan = await away(job.texts, lambda: self._plan(job, text))
         sentences = plan.prepared.all_sentences
         translated: list[str] = []
-        with self._accepting([plan]):
+        with self._accepting(plan.models, len(sentences)):
             tasks = [
                 asyncio.ensure_future(self._render(plan.models, [sentence], job, None))
                 for sentence in sentences
@@ -202,16 +213,17 @@ class Service:
 
         Raises as `Translator.score`, and `ServiceError` where the server is busy or the deadline passes.
         """
-        self._check_queue([model], len(sources))
-        translator = model.translator
-        encoded = await away(sources, lambda: translator.encode(sources, translator.options, split=True))
-        for number, parts in enumerate(encoded.parts, start=1):
-            if parts > 1:  # `Translator.score` would read its beginning only
-                raise ServiceError(
-                    400, f"sources: expected texts that the model reads whole, found text {number} too long"
-                )
-        async with Deadline(self.limits.seconds), model.reading:
-            return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
+        with self._accepting([model], len(sources)):
+            translator = model.translator
+            encoded = await away(sources, lambda: translator.encode(sources, translator.options, split=True))
+            for number, parts in enumerate(encoded.parts, start=1):
+                if parts > 1:  # `Translator.score` would read its beginning only
+                    raise ServiceError(
+                        400,
+                        f"sources: expected texts that the model reads whole, found text {number} too long",
+                    )
+            async with Deadline(self.limits.seconds), model.reading:
+                return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
 
     async def close(self) -> None:
         """Finish what was accepted, and end the schedulers."""
@@ -226,7 +238,8 @@ class Service:
         groups: dict[tuple[str, ...], list[int]] = {}
         for index, plan in enumerate(plans):
             groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
-        with self._accepting(plans):
+        models = [model for plan in plans for model in plan.models]
+        with self._accepting(models, sum(len(plan.prepared.all_sentences) for plan in plans)):
             translated = await all_of(
                 [
                     self._group(
@@ -258,15 +271,21 @@ class Service:
         return _Plan(source, detected, self.route_of(job, source), document.prepare(source))
 
     @contextmanager
-    def _accepting(self, plans: Sequence[_Plan]) -> Iterator[None]:
-        """Count the sentences of a request until they are finished; raises `ServiceError` (429, 503)."""
-        sentences = sum(len(plan.prepared.all_sentences) for plan in plans)
-        self._check_queue([model for plan in plans for model in plan.models], sentences)
-        self._accepted += sentences
+    def _accepting(self, models: Sequence[Model], sentences: int) -> Iterator[None]:
+        """Count the sentences of a request until they are finished.
+
+        Raises `ServiceError` where the server ends (503), or too much waits here or in all workers (429).
+        """
+        if self.closing:
+            raise ServiceError(503, "the server is shutting down", retry_after=5)
+        if max(map(self._seconds_waiting_of_late, models), default=0.0) > self.limits.seconds / 2:
+            raise _busy(max(map(_seconds_waiting, models)))
+        if not self._load.accept(sentences, self.limits.queue):
+            raise _busy(max([self._load.seconds_waiting, *map(_seconds_waiting, models)]))
         try:
             yield
         finally:
-            self._accepted -= sentences
+            self._load.finish(sentences)
 
     async def _group(
         self, job: Job, models: list[Model], prepared: list[Prepared], indices: list[int]
@@ -327,18 +346,9 @@ class Service:
         chain.append(found)
         return found.translations
 
-    def _check_queue(self, models: Sequence[Model], sentences: int) -> None:
-        """Raise `ServiceError` where the server ends (503) or too much waits for some more sentences (429)."""
-        if self.closing:
-            raise ServiceError(503, "the server is shutting down", retry_after=5)
-        wait = max(map(self._seconds_waiting_of_late, models))
-        too_many = self._accepted > 0 and self._accepted + sentences > self.limits.queue
-        if too_many or wait > self.limits.seconds / 2:
-            wait = max(_seconds_waiting(model) for model in models)
-            seconds = min(max(1, math.ceil(wait)), 60)
-            raise ServiceError(
-                429, f"the server is busy; try again in {seconds} seconds", retry_after=seconds
-            )
+    def tell_wait(self) -> None:
+        """Tell the other workers how long a new sentence would wait here."""
+        self._load.estimate(max(map(_seconds_waiting, self.models.all), default=0.0))
 
     def _seconds_waiting_of_late(self, model: Model) -> float:
         """Return `_seconds_waiting`, up to a moment old, as asking the scheduler takes a part of a short request."""
@@ -348,6 +358,12 @@ class Service:
             seconds = _seconds_waiting(model)
             self._waits[model] = (now, seconds)
         return seconds
+
+
+def _busy(wait: float) -> ServiceError:
+    """Return the refusal of a request that may come again after some seconds."""
+    seconds = min(max(1, math.ceil(wait)), 60)
+    return ServiceError(429, f"the server is busy; try again in {seconds} seconds", retry_after=seconds)
 
 
 def _seconds_waiting(model: Model) -> float:
