@@ -134,7 +134,7 @@ class Run:
         return self._translators or (self.translator().twin(), None)
 
     def share(self) -> None:
-        """Make the translators for clients with all their weights, so that processes forked from this one share them."""
+        """Make the translators for clients with all their weights, which processes forked from this one then share."""
         if self.config.task == "translation" and self.ready:
             translator = self.translator().twin()
             reader = translator.twin()
