@@ -82,7 +82,7 @@ def command(
         int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")
     ] = LIMITS.queue,
     workers: Annotated[
-        int, typer.Option(min=1, max=bounds.PROCESSES, help="Processes, which share the models' memory.")
+        int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models' memory.")
     ] = 1,
     log: Annotated[
         bool,

@@ -31,7 +31,7 @@ from headwise.serve.translation.service import Service
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # buckets of the latency
 _HEADER = "X-Request-Id"
 _GAUGES: tuple[tuple[str, str, Sequence[str]], ...] = (
-    ("workers", "Processes that take requests.", ()),
+    ("workers", "Processes that serve.", ()),
     ("sentences_accepted", "Sentences accepted and not finished.", ()),
     ("waiting_sentences", "Sentences that wait.", ("model",)),
     ("waiting_tokens", "Source tokens that wait.", ("model",)),

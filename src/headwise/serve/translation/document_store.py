@@ -131,6 +131,12 @@ class DocumentStore:
         )
 
     def _execute(self, statement: str, *values: object) -> int:
-        """Run one statement, which is a transaction; return the number of rows that it changed."""
-        with self._lock:
-            return self._database.execute(statement, values).rowcount
+        """Run one statement, which is a transaction; return the number of rows that it changed.
+
+        Raises `ServiceError` (503) where memory or the file system has no room.
+        """
+        try:
+            with self._lock:
+                return self._database.execute(statement, values).rowcount
+        except sqlite3.OperationalError as error:
+            raise ServiceError(503, "the server has no room for another document", retry_after=10) from error

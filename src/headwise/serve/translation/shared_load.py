@@ -24,6 +24,11 @@ class SharedLoad:
         # A file without a name: its lock ends with the process that holds it, however that ends.
         self._lock = tempfile.TemporaryFile() if places > 1 else None  # noqa: SIM115 - it stays open
 
+    def close(self) -> None:
+        """Close the file of the lock."""
+        if self._lock is not None:
+            self._lock.close()
+
     def use(self, place: int) -> None:
         """Count in this place from now on."""
         self._place = place

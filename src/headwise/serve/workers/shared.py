@@ -70,5 +70,6 @@ class Shared:
 
     def remove(self) -> None:
         """Remove the folder."""
+        self.load.close()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)

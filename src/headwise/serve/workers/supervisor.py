@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -155,6 +156,7 @@ class Supervisor:
                 self._workers.append(self._fork(place))
 
     def _fork(self, place: int) -> _Worker:
+        assert threading.active_count() == 1  # a fork would lack the others, and keep their locks
         ours, theirs = socket.socketpair()
         # A signal between the fork and the worker's own handlers would be lost.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
