@@ -24,7 +24,7 @@ from headwise.decoding.outputs import Output, Translation
 from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
-from headwise.serve.translation.preparation import Prepared, read
+from headwise.serve.translation.preparation import Prepared, put_messages, read
 from headwise.serve.translation.rendering import Rendered, lost, render
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.segments import Mode
@@ -177,30 +177,40 @@ class Service:
     async def stream(self, job: Job) -> AsyncGenerator[Event, None]:
         """Translate one text; yield `sentence` with its number, source and translation in order, then `end`.
 
-        `end` has the whole text, the models' names and the pivot language. Raises as `translate`, before the first
-        sentence or between two.
+        A document's tags inside a sentence are in its translation, those around it in the whole text alone. `end` has
+        the whole text, the models' names and the pivot language. Raises as `translate`, before the first sentence or
+        between two.
         """
         self.limits.check(job.texts)
         end = time.monotonic() + self.limits.seconds
         (text,) = job.texts
         plan = await away(job.texts, lambda: self._plan(job, text))
-        sentences = plan.prepared.all_sentences
+        prepared = plan.prepared
+        sentences, inner = prepared.all_sentences, len(prepared.inner_sentences)
         translated: list[str] = []
+        messages: dict[str, str] = {}
+        warnings: list[str] = []
         with self._accepting(plan.models, len(sentences)):
             tasks = [
                 asyncio.ensure_future(self._render(plan.models, [sentence], job, None))
                 for sentence in sentences
             ]
             try:
-                for number, task in enumerate(tasks):
+                for number, task in enumerate(tasks, start=-inner):
                     async with Deadline(end - time.monotonic()):
                         (rendered,) = await task
                     translated.append(rendered.texts[0])
-                    event = {"number": number, "source": sentences[number].text, "text": rendered.texts[0]}
-                    warnings = [*rendered.translation.warnings, *map(lost, rendered.repaired)]
-                    yield "sentence", event | {"warnings": warnings}
+                    warnings += [*rendered.translation.warnings, *map(lost, rendered.repaired)]
+                    if number < 0:  # it is a part of a later one
+                        continue
+                    if number == 0:
+                        messages = prepared.translated_messages(translated[:inner])
+                    event = {"number": number, "source": prepared.sentences[number].text}
+                    text = put_messages(rendered.texts[0], messages)
+                    yield "sentence", {**event, "text": text, "warnings": warnings}
+                    warnings = []
                 pivot = plan.models[0].target if len(plan.models) > 1 else None
-                whole = {"text": plan.prepared.join(translated), "source": plan.source}
+                whole = {"text": prepared.join(translated), "source": plan.source}
                 yield "end", {**whole, "models": [model.name for model in plan.models], "pivot": pivot}
             finally:
                 for task in tasks:
