@@ -24,10 +24,11 @@ from headwise.serve.translation.detection import preload
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.models import Model, Models, target_of
 from headwise.serve.translation.service import Service
 from headwise.serve.workers.shared import Shared
 
+_SEVERAL = "mul"  # ISO 639-2's code for multiple languages
 Languages = dict[str, tuple[str, str]]
 
 
@@ -129,6 +130,8 @@ def served_languages(run: Run, given: Languages, say: Callable[[str], None]) -> 
     if run.config.task != "translation":
         return None
     source, target = given.get(run.name, run.config.data.languages)
+    if run.ready and target in (None, _SEVERAL):
+        target = target_of(run.translator()) or target
     if source is None or target is None:
         source, target = given.get("", (None, None))
     if source is None or target is None:

@@ -114,7 +114,7 @@ class Metrics:
             for outcome in ("mended", "kept"):
                 counter = self._again.labels(model.name, outcome)
                 self._increase(counter, (model.name, outcome), model.searched_again[outcome])
-            load = model.scheduler.load
+            load = model.load
             gauges["waiting_sentences"].labels(model.name).set(load.waiting)
             gauges["waiting_tokens"].labels(model.name).set(load.waiting_tokens)
             gauges["running_sentences"].labels(model.name).set(load.running)

@@ -197,6 +197,7 @@ class ModelAnswer(BaseModel):
     name: str
     source: str
     target: str
+    targets: list[str]
     engine: str
     beam: int
 
@@ -301,6 +302,7 @@ def routes(context: Context) -> APIRouter:
                 "name": model.name,
                 "source": model.source,
                 "target": model.target,
+                "targets": service.models.all_targets(model),
                 "engine": model.translator.engine,
                 "beam": model.translator.options.beam,
             }

@@ -157,7 +157,9 @@ class Service:
     def route_of(self, job: Job, source: str) -> list[Model]:
         """Return the models that a job needs for a language; raises `ServiceError` (400)."""
         return (
-            [self.models.named(job.model)] if job.model is not None else self.models.route(source, job.target)
+            [self.models.named(job.model, job.target)]
+            if job.model is not None
+            else self.models.route(source, job.target)
         )
 
     async def translate(self, job: Job) -> list[Translated]:
@@ -239,15 +241,16 @@ class Service:
         """Finish what was accepted, and end the schedulers."""
         self.closing = True
         for model in self.models.all:
-            await asyncio.to_thread(partial(model.scheduler.close, finish=True))
+            for scheduler in (model.scheduler, *model.further_schedulers):
+                await asyncio.to_thread(partial(scheduler.close, finish=True))
 
     # ------------------------------------------------------------------------------------------------ one request
 
     async def _translate(self, job: Job) -> list[Translated]:
         plans = await away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
-        groups: dict[tuple[str, ...], list[int]] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
         for index, plan in enumerate(plans):
-            groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
+            groups.setdefault(tuple(map(id, plan.models)), []).append(index)
         models = [model for plan in plans for model in plan.models]
         with self._accepting(models, sum(len(plan.prepared.all_sentences) for plan in plans)):
             translated = await all_of(
@@ -378,7 +381,7 @@ def _busy(wait: float) -> ServiceError:
 
 def _seconds_waiting(model: Model) -> float:
     """Return an estimate of the seconds until what waits for a model is translated."""
-    load = model.scheduler.load
+    load = model.load
     return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
 
 

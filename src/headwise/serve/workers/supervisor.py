@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -171,7 +171,7 @@ class Supervisor:
         return _Worker(pid, place, self._generation, ours, time.monotonic())
 
     def _become_worker(
-        self, place: int, parent: socket.socket, other_end: socket.socket, mask: set[signal.Signals]
+        self, place: int, parent: socket.socket, other_end: socket.socket, mask: Collection[int]
     ) -> None:
         """Work in the forked process, and end it without the parent's cleaning up."""
         status = 1
