@@ -348,7 +348,10 @@ def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(
     assert all(each in texts for each in found)
 
 
-@pytest.mark.parametrize("ends", [subprocess.Popen.terminate, press_ctrl_c, subprocess.Popen.kill])
+@pytest.mark.parametrize(
+    "ends",
+    [subprocess.Popen.terminate, pytest.param(press_ctrl_c, marks=pytest.mark.slow), subprocess.Popen.kill],
+)
 def test_what_was_accepted_is_finished_at_the_end(
     ends: Callable[[subprocess.Popen[str]], None], run: Path, tmp_path: Path
 ) -> None:
