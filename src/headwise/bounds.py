@@ -42,3 +42,6 @@ RESAMPLES: Final = 1_000_000  # resamples of a significance test
 BINS: Final = 1000  # bins of a diagram
 EXAMPLES: Final = 10_000_000  # generated examples, which are held in memory
 ROUNDS: Final = 1_000_000
+
+# Serving
+WORKERS: Final = 256  # processes that translate; more than most machines have processors

@@ -102,9 +102,18 @@ class Translator:
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
             translator.engine += f", shortlist ({translator.shortlist})"
         if language is not None:
-            translator.subwords = first.subwords.with_language(language)
-            translator.symbols = dataclasses.replace(translator.symbols, given=translator.subwords.given)
+            return translator.in_language(language)
         return translator
+
+    def in_language(self, language: str) -> Translator:
+        """Return a translator of the same model to another language, a code of an imported vocabulary.
+
+        Raises `ConfigError` if the vocabulary has no such code.
+        """
+        other = copy.copy(self)
+        other.subwords = self.subwords.with_language(language)
+        other.symbols = dataclasses.replace(self.symbols, given=other.subwords.given)
+        return other
 
     @property
     def model(self) -> Seq2Seq:

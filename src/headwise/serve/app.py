@@ -57,12 +57,14 @@ def create_app(
     corpus: EvaluationPairs | None = None,
     hosts: Hosts | None = None,
     production: Production | None = None,
+    *,
+    watch: bool = True,
 ) -> FastAPI:
     """Build the application for `runs`, by name; the page opens the first one.
 
     The heads are measured on `corpus`, by default on each run's own development set. Requests are accepted for the
     host names in `hosts`, by default for loopback names only. With `production`, the application also translates for
-    clients. Runs whose files change are loaded again.
+    clients. Runs whose files change are loaded again, if the application is to `watch` them.
     """
     queue = RequestQueue()
     evidence: dict[str, Evidence] = {}
@@ -77,13 +79,14 @@ def create_app(
 
     for run in runs.values():
         measure(run)
-    reloader = Reloader(runs, renewed, production.say if production is not None else _log.info)
+    reloader = Reloader(runs, production.say if production is not None else _log.info, renewed)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(reloader.watch())
+        watching = asyncio.create_task(reloader.watch()) if watch else None
         yield
-        watching.cancel()
+        if watching is not None:
+            watching.cancel()
         if production is not None:
             await production.close()
 

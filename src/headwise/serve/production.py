@@ -21,11 +21,14 @@ from headwise.serve.protocols.observation import Log, Metrics
 from headwise.serve.protocols.observation import routes as operation_routes
 from headwise.serve.runs import Run
 from headwise.serve.translation.detection import preload
+from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.models import Model, Models, target_of
 from headwise.serve.translation.service import Service
+from headwise.serve.workers.shared import Shared
 
+_SEVERAL = "mul"  # ISO 639-2's code for multiple languages
 Languages = dict[str, tuple[str, str]]
 
 
@@ -41,6 +44,7 @@ class Production:
         origins: foreign pages (`https://example.org`) that may use the protocols, but not the page's interface.
         log: what writes a line for each request; None writes none.
         glossaries: the kept glossaries; None keeps none.
+        shared: what the workers of the server share; by default this process is the only one.
     """
 
     service: Service
@@ -50,10 +54,12 @@ class Production:
     origins: Sequence[str] = ()
     log: Log | None = None
     glossaries: GlossaryStore | None = None
+    shared: Shared = field(default_factory=Shared)
 
     def __post_init__(self) -> None:
-        self.metrics = Metrics(self.service)
-        self.context = Context(self.service, Access(self.keys), self.glossaries)
+        self.metrics = Metrics(self.service, self.shared.folder, self.shared.place)
+        documents = DocumentStore(self.shared.database, self.shared.place)
+        self.context = Context(self.service, Access(self.keys), self.glossaries, documents)
 
     @property
     def limits(self) -> ServiceLimits:
@@ -88,9 +94,14 @@ class Production:
         if model is not None:
             self.service.models.renew(model)
 
+    def publish(self) -> None:
+        """Tell the other workers how busy this one is."""
+        self.metrics.update()
+        self.service.tell_wait()
+
     async def close(self) -> None:
         """Finish what was accepted."""
-        self.context.documents.close()
+        await self.context.documents.close()
         await self.service.close()
         if self.keys is not None:
             self.keys.close()
@@ -114,11 +125,13 @@ def given_languages(options: Sequence[str], runs: Mapping[str, Run]) -> Language
     return given
 
 
-def find_model(run: Run, given: Languages, say: Callable[[str], None]) -> Model | None:
-    """Return the model of a translation run with known languages, None for another run; `say` says why."""
+def served_languages(run: Run, given: Languages, say: Callable[[str], None]) -> tuple[str, str] | None:
+    """Return the languages of a run that clients can use, None for another run; `say` says why."""
     if run.config.task != "translation":
         return None
     source, target = given.get(run.name, run.config.data.languages)
+    if run.ready and target in (None, _SEVERAL):
+        target = target_of(run.translator()) or target
     if source is None or target is None:
         source, target = given.get("", (None, None))
     if source is None or target is None:
@@ -130,7 +143,13 @@ def find_model(run: Run, given: Languages, say: Callable[[str], None]) -> Model 
     if not run.ready:
         say(f"{run.path}: still in training; clients can use it as soon as it has a model")
         return None
-    return Model(run.name, source, target, run.translator().twin())
+    return source, target
+
+
+def find_model(run: Run, given: Languages, say: Callable[[str], None]) -> Model | None:
+    """Return the model of a run that clients can use, None for another run; `say` says why."""
+    languages = served_languages(run, given, say)
+    return None if languages is None else Model(run.name, *languages, *run.translators())
 
 
 def open_production(
@@ -144,11 +163,13 @@ def open_production(
     log: Log | None = None,
     glossaries: GlossaryStore | None = None,
     guard: bool = False,
+    shared: Shared | None = None,
 ) -> Production:
     """Return the service for the runs; raises `ConfigError` as `given_languages`."""
+    shared = shared or Shared()
     given = given_languages(languages, runs)
     models = [model for run in runs.values() if (model := find_model(run, given, say)) is not None]
     if models:
         threading.Thread(target=preload, name="language detection", daemon=True).start()
-    service = Service(Models(models), limits, guard=guard)
-    return Production(service, given, say, keys, origins, log, glossaries)
+    service = Service(Models(models), limits, guard=guard, load=shared.load)
+    return Production(service, given, say, keys, origins, log, glossaries, shared)

@@ -13,7 +13,7 @@ from headwise.errors import HeadwiseError
 from headwise.serve.runs import Run
 from headwise.text.tokens import numbering, subwords
 
-_SECONDS = 2.0  # between two looks
+SECONDS = 2.0  # between two looks
 _MODEL = "model.safetensors"
 _FILES = (
     _MODEL,
@@ -32,9 +32,12 @@ class Reloader:
     """Looks at the runs' files, and loads a run whose files have changed and then stayed the same for a while."""
 
     def __init__(
-        self, runs: Mapping[str, Run], renewed: Callable[[Run], None], say: Callable[[str], None]
+        self,
+        runs: Mapping[str, Run],
+        say: Callable[[str], None],
+        renewed: Callable[[Run], None] = lambda run: None,
     ) -> None:
-        """`renewed` is called in the event loop when a run has a new model; `say` gets a sentence about it."""
+        """`look` calls `renewed` in the event loop when a run has a new model; `say` gets a sentence about it."""
         self._runs, self._renewed, self._say = runs, renewed, say
         self._loaded = {name: _stamps(run) for name, run in runs.items()}
         self._seen = dict(self._loaded)
@@ -42,26 +45,41 @@ class Reloader:
     async def watch(self) -> None:
         """Look every few seconds, until cancelled."""
         while True:
-            await asyncio.sleep(_SECONDS)
+            await asyncio.sleep(SECONDS)
             await self.look()
 
     async def look(self) -> None:
-        """Load the runs that have changed, and have not changed any more since the last look."""
+        """Load the runs that have changed, in another thread."""
+        for run in self.changed():
+            if await asyncio.to_thread(self.reload, run):
+                self._renewed(run)
+                self.announce(run)
+
+    def changed(self) -> list[Run]:
+        """Return the runs that have changed, and have not changed any more since the last look."""
+        found: list[Run] = []
         for name, run in self._runs.items():
             now = _stamps(run)
             settled, self._seen[name] = now == self._seen[name], now
-            if not settled or now == self._loaded[name] or now[_MODEL] is None:
-                continue
-            self._loaded[name] = now  # so that a damaged run is reported once
-            try:
-                await asyncio.to_thread(run.reload)
-                self._renewed(run)
-            except HeadwiseError as error:
-                self._say(
-                    f"{run.path}: has changed, and the model from before is still used, because of an error: {error}"
-                )
-            else:
-                self._say(f"{run.path}: has changed, and was loaded again")
+            if settled and now != self._loaded[name] and now[_MODEL] is not None:
+                self._loaded[name] = now  # so that a damaged run is reported once
+                found.append(run)
+        return found
+
+    def reload(self, run: Run) -> bool:
+        """Load a run anew; where it can't be loaded, say why and return False."""
+        try:
+            run.reload()
+        except HeadwiseError as error:
+            self._say(
+                f"{run.path}: has changed, and the model from before is still used, because of an error: {error}"
+            )
+            return False
+        return True
+
+    def announce(self, run: Run) -> None:
+        """Say that a run's new model is used."""
+        self._say(f"{run.path}: has changed, and was loaded again")
 
 
 def _stamps(run: Run) -> Stamps:

@@ -31,23 +31,23 @@ class NotReady(HeadwiseError):
     """A run has no model yet, because it is still training."""
 
 
-def _load_tracer(path: Path, device: str) -> Tracer:
-    return Tracer(Translator.load(path, device=device))
+def _load_tracer(run: Run) -> Tracer:
+    return Tracer(Translator.load(run.path, device=run.device, workers=run.threads))
 
 
-def _load_generator(path: Path, device: str) -> Generator:
-    return Generator.load(path, device=device)
+def _load_generator(run: Run) -> Generator:
+    return Generator.load(run.path, device=run.device)
 
 
-def _load_viewer(path: Path, device: str) -> Viewer:
-    return open_viewer(path, Config.of_run(path, *TASKS), device)
+def _load_viewer(run: Run) -> Viewer:
+    return open_viewer(run.path, Config.of_run(run.path, *TASKS), run.device)
 
 
 Model = Tracer | Generator | Viewer
 _Kind = TypeVar("_Kind", Tracer, Generator, Viewer)
 
 # Another task needs a line here, a branch of `Run.describe`, a route in `routes.py` and a panel of the page.
-_LOADERS: dict[str, Callable[[Path, str], Model]] = {
+_LOADERS: dict[str, Callable[[Run], Model]] = {
     "translation": _load_tracer,
     "language_model": _load_generator,
     **dict.fromkeys(TASKS, _load_viewer),
@@ -58,14 +58,17 @@ _LOADERS: dict[str, Callable[[Path, str], Model]] = {
 class Run:
     """A run directory that is served under a unique name.
 
-    A run in training has no model.safetensors: only its training curves are served until the file exists.
+    A run in training has no model.safetensors: only its training curves are served until the file exists. `threads`
+    are those of the native engine, 0 for one per processor.
     """
 
     name: str
     path: Path
     config: Config
     device: str = "auto"
+    threads: int = 0
     _model: Model | None = None
+    _translators: tuple[Translator, Translator | None] | None = None
     _samples: list[str] | None = None
     _load_lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,7 +85,7 @@ class Run:
                     raise NotReady(
                         f"{self.name}: expected a model, found none yet: {self.path} is still in training"
                     )
-                self._model = _LOADERS[self.config.task](self.path, self.device)
+                self._model = _LOADERS[self.config.task](self)
             return self._model
 
     def _loaded_as(self, kind: type[_Kind], task: str) -> _Kind:
@@ -118,13 +121,25 @@ class Run:
             raise ConfigError(
                 f"{self.path}: expected a run of the task {self.config.task}, found {config.task}"
             )
-        model = _LOADERS[config.task](self.path, self.device)
+        model = _LOADERS[config.task](self)
         with self._load_lock:
-            self.config, self._model, self._samples = config, model, None
+            self.config, self._model, self._samples, self._translators = config, model, None, None
 
     def translator(self) -> Translator:
         """Return the translator: the model and its subwords; raises as `tracer`."""
         return self.tracer.translator
+
+    def translators(self) -> tuple[Translator, Translator | None]:
+        """Return a translator for clients, and a second one that reads attention if `share` has made it."""
+        return self._translators or (self.translator().twin(), None)
+
+    def share(self) -> None:
+        """Make the translators for clients with all their weights, which processes forked from this one then share."""
+        if self.config.task == "translation" and self.ready:
+            translator = self.translator().twin()
+            reader = translator.twin()
+            _ = reader.model
+            self._translators = translator, reader
 
     def describe(self) -> dict[str, Any]:
         """Return the run's description for the page; `can` holds its capabilities as booleans."""
@@ -233,8 +248,8 @@ def _describe_viewer(viewer: Viewer) -> dict[str, Any]:
     }
 
 
-def open_runs(paths: Sequence[Path], device: str = "auto") -> dict[str, Run]:
-    """Open run directories under unique names (`name`, `name-2`, …) and load their models.
+def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, Run]:
+    """Open run directories under unique names (`name`, `name-2`, …) and load their models; `threads` as in `Run`.
 
     Raises a `HeadwiseError` for a directory that is not a run, for a damaged run, and for a task without a view.
     """
@@ -248,7 +263,7 @@ def open_runs(paths: Sequence[Path], device: str = "auto") -> dict[str, Run]:
                 f"{path}: expected a run of the task {' or '.join(_LOADERS)}, found {config.task}, which has no view"
             )
         name = _unique_name(path.resolve().name, runs)
-        runs[name] = Run(name, path, config, device)
+        runs[name] = Run(name, path, config, device, threads)
         runs[name].load()
     return runs
 

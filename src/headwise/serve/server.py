@@ -1,10 +1,11 @@
-"""The web server: one process on one port, until Ctrl-C."""
+"""The web server: its socket, and one process that serves until Ctrl-C; `headwise.serve.workers` has several."""
 
 from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -16,41 +17,61 @@ from headwise.serve.production import Production
 from headwise.serve.protection.connections import Limits, protocol
 from headwise.serve.protection.hosts import Hosts
 from headwise.serve.runs import Run
+from headwise.serve.translation.limits import ServiceLimits
 
+BACKLOG = 2_048  # connections that wait to be accepted
 _SECONDS_TO_FINISH = 3
 
 
-def serve(
-    runs: Mapping[str, Run],
-    host: str,
-    port: int,
-    say: Callable[[str], None],
-    corpus: EvaluationPairs | None = None,
-    allowed: Sequence[str] = (),
-    production: Production | None = None,
-) -> None:
-    """Serve the runs; `say` gets the URL once the port is bound. `allowed` holds further host names to accept.
+@contextmanager
+def listening(
+    host: str, port: int, allowed: Sequence[str], say: Callable[[str], None]
+) -> Iterator[tuple[socket.socket, Hosts]]:
+    """Context manager that gives a socket on the port and the host names to accept, also those `allowed`.
 
-    With `production`, they translate for clients, too; what was accepted is finished before the server ends.
-
-    Raises `ConfigError` if the port is in use, the host isn't this machine's, or an allowed name is invalid.
+    `say` gets the URL. Raises `ConfigError` if the port is in use, the host isn't this machine's, or an allowed name is
+    invalid.
     """
     Hosts(host, allowed)  # raises for an invalid name before the port is bound
     with listen(host, port) as listener:
         address, bound_port = listener.getsockname()[:2]
         url_host = f"[{host}]" if ":" in host else host
         say(f"http://{url_host}:{bound_port}/")
-        app = create_app(runs, corpus, Hosts(host, allowed, address), production)
-        finish = _SECONDS_TO_FINISH if production is None else math.ceil(production.limits.seconds) + 1
-        server(app, log_level="warning", finish=finish).run(sockets=[listener])
+        yield listener, Hosts(host, allowed, address)
+
+
+def serve(
+    runs: Mapping[str, Run],
+    listener: socket.socket,
+    hosts: Hosts,
+    corpus: EvaluationPairs | None = None,
+    production: Production | None = None,
+) -> None:
+    """Serve the runs in this process, to requests for the host names.
+
+    With `production`, they translate for clients, too; what was accepted is finished before the server ends.
+    """
+    app = create_app(runs, corpus, hosts, production)
+    finish = _SECONDS_TO_FINISH if production is None else seconds_to_finish(production.limits)
+    server(app, finish=finish).run(sockets=[listener])
+
+
+def seconds_to_finish(limits: ServiceLimits) -> int:
+    """Return the seconds that a server which is told to end gives requests in progress."""
+    return math.ceil(limits.seconds) + 1
 
 
 def server(
-    app: ASGIApp, limits: Limits | None = None, log_level: str = "warning", finish: int = _SECONDS_TO_FINISH
+    app: ASGIApp,
+    limits: Limits | None = None,
+    log_level: str = "warning",
+    finish: int = _SECONDS_TO_FINISH,
+    accepted_at_once: int = BACKLOG,
 ) -> uvicorn.Server:
     """Return a uvicorn server for an application whose connections keep to the limits.
 
-    `finish` are the seconds that it gives requests in progress when it is told to end.
+    `finish` are the seconds that it gives requests in progress when it is told to end, `accepted_at_once` the most
+    connections that it takes before it does anything else.
     """
     limits = limits or Limits()
     config = uvicorn.Config(
@@ -61,6 +82,7 @@ def server(
         timeout_keep_alive=limits.idle,
         h11_max_incomplete_event_size=limits.head_bytes,
         timeout_graceful_shutdown=finish,
+        backlog=accepted_at_once,
     )
     return uvicorn.Server(config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,36 @@ def test_alternatives_have_their_tags(address: str) -> None:
     for text in [answer["translatedText"], *answer["alternatives"]]:
         assert text.count("<b>") == text.count("</b>") == text.count("{x}") == 1
         assert text.index("<b>") < text.index("</b>")
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("html", f"<p><b>{ENGLISH[0]} {ENGLISH[1]}</b></p>\n<ul><li>A <i>dog</i> &amp; a cat.</li></ul>"),
+        ("xml", f"<d><s a='1'>{ENGLISH[2]}</s>\n<s>Two <b>dogs</b>.</s></d>"),
+        (
+            "text",
+            "{n, plural, one {A dog.} other {Two dogs. They sleep.}} {x, select, other {A cat.}} runs. {name}!",
+        ),
+    ],
+)
+def test_a_streamed_document_is_the_translated_one(address: str, form: str, text: str) -> None:
+    fields = {"source": "en", "target": "de", "format": form}
+    (whole,) = ours(address, texts=[text], format=form)["translations"]
+    streamed = httpx.post(f"{address}/v1/translate/stream", json={"text": text, **fields}, timeout=60)
+    events = [
+        (lines[0].removeprefix("event: "), json.loads(lines[1].removeprefix("data: ")))
+        for lines in (event.split("\n") for event in streamed.text.strip().split("\n\n"))
+    ]
+    *sentences, (kind, end) = events
+    assert (kind, end["text"]) == ("end", whole["text"])
+    assert [data["number"] for _, data in sentences] == list(range(len(sentences)))
+    position = 0  # every sentence is a part of the whole, tags and pieces included
+    for _, data in sentences:
+        position = whole["text"].index(data["text"], position) + len(data["text"])
+    assert {warning for _, data in sentences for warning in data["warnings"]} == set(whole["warnings"])
+    refused = httpx.post(f"{address}/v1/translate/stream", json={"text": "<a>", **fields, "format": "xml"})
+    assert refused.status_code == 400
 
 
 @pytest.mark.parametrize(

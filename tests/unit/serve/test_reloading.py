@@ -24,7 +24,7 @@ from translator_run import ENGLISH
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reloading, "_SECONDS", 0.05)
+    monkeypatch.setattr(reloading, "SECONDS", 0.05)
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -11,9 +11,12 @@ from headwise.config import Config, DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.translation import nearest
 from headwise.tasks.distillation import progress, student
+from headwise.tasks.distillation.teacher import Teacher
 from headwise.tasks.recipes import CorpusSize, choose
 from headwise.tasks.registry import find_task
+from headwise.text.tokens.numbering import Side
 from headwise.text.tokens.subwords import Subwords
+from multilingual_run import make_multilingual
 from toy import Toy
 from translator_run import ENGLISH, GERMAN
 
@@ -55,6 +58,26 @@ def test_a_students_vocabulary_is_the_teachers(joint: bool, toy: Toy, tmp_path: 
     for name in ["spm.model"] if joint else ["spm.source.model", "spm.target.model"]:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "teacher" / name).read_bytes()
     assert (tmp_path / "run" / "seen.safetensors").exists()  # all that the student ever sees
+
+
+@pytest.mark.parametrize("tagged", ["source", "target"])
+def test_a_teacher_of_several_languages_teaches_one(tagged: Side, toy: Toy, tmp_path: Path) -> None:
+    run = make_multilingual(tmp_path, tagged)
+    french, german = Teacher([run], engine={"device": "cpu"}), Teacher([run], language="deu")
+    assert french.digest() == Teacher([run], language="fra").digest() != german.digest()
+    assert (Teacher([run], language="fra").target_language(), german.target_language()) == ("fr", "de")
+    with pytest.raises(ConfigError, match="--target-language: expected a language code of this vocabulary"):
+        Teacher([run], language="spa").target_language()
+    translator = german.load()
+    assert translator.subwords.numbering is not None
+    assert translator.subwords.numbering.language == ">>deu<<"
+    translator.subwords.save(tmp_path / "distilled")
+    data = DataConfig(source=[str(toy.source)], target=[str(toy.target)], dev_pairs=10, workers=1)
+    recipe = student.student_recipe(data, tmp_path / "distilled")
+    prepared = find_task("translation").prepare(
+        recipe.config, tmp_path / "prepared", expected=None, say=lambda _: None
+    )
+    assert prepared.subwords.digest() == translator.subwords.digest()
 
 
 def test_subwords_that_cannot_be_copied_are_named(toy: Toy, tmp_path: Path) -> None:

@@ -81,6 +81,9 @@ def command(
     limit_queue: Annotated[
         int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")
     ] = LIMITS.queue,
+    workers: Annotated[
+        int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models' memory.")
+    ] = 1,
     log: Annotated[
         bool,
         typer.Option("--log", help="Write a JSON line for each request on standard error, without texts."),
@@ -93,21 +96,28 @@ def command(
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
     try:
-        from headwise.serve.server import serve
+        from headwise.serve.server import listening, serve
     except ImportError as error:
         raise ConfigError(
             f"serve: needs the packages of the extra serve, found no {error.name}; run `pip install headwise[serve]`"
         ) from None
     from headwise.serve.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
-    from headwise.serve.production import open_production
+    from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protection.hosts import checked_origin
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
+    from headwise.serve.protocols.rates import Rates
     from headwise.serve.runs import open_runs
     from headwise.serve.translation.glossaries import GlossaryStore
+    from headwise.serve.workers.shared import Shared
+    from headwise.serve.workers.supervisor import prepare_parent, supervise
+    from headwise.serve.workers.worker import Served
 
     def say(address: str) -> None:
         typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
+
+    def tell(sentence: str) -> None:
+        typer.echo(f"headwise: {sentence}", err=True)
 
     if (source is None) != (target is None):
         raise ConfigError("serve: expected --source and --target together, found one of them alone")
@@ -131,22 +141,44 @@ def command(
         corpus = EvaluationPairs(name, sentences.sources, sentences.targets, sentences.gold)
     if corpus is not None and gold is not None:
         corpus = corpus.with_gold(gold)
-    opened = open_runs(runs, device)
-    production = open_production(
-        opened,
-        languages or [],
-        dataclasses.replace(
-            LIMITS,
-            characters=limit_characters,
-            items=limit_items,
-            seconds=limit_seconds,
-            queue=limit_queue,
-        ),
-        say=lambda sentence: typer.echo(f"headwise: {sentence}", err=True),
-        keys=None if api_keys is None else KeyStore(api_keys),
-        origins=[checked_origin(origin) for origin in allow_origin or []],
-        log=log_line if log else None,
-        glossaries=None if glossaries is None else GlossaryStore(glossaries),
-        guard=guard,
+    threads = 0
+    if workers > 1:
+        threads = prepare_parent(workers, device)
+    opened = open_runs(runs, device, threads)
+    origins = [checked_origin(origin) for origin in allow_origin or []]
+    limits = dataclasses.replace(
+        LIMITS,
+        characters=limit_characters,
+        items=limit_items,
+        seconds=limit_seconds,
+        queue=limit_queue,
     )
-    serve(opened, host, port, say, corpus, allow_host or [], production)
+
+    def production(shared: Shared) -> Production:
+        return open_production(
+            opened,
+            languages or [],
+            limits,
+            say=tell if workers == 1 else lambda sentence: None,  # the parent has said it
+            keys=None if api_keys is None else KeyStore(api_keys, Rates(shared.database)),
+            origins=origins,
+            log=log_line if log else None,
+            glossaries=None if glossaries is None else GlossaryStore(glossaries),
+            guard=guard,
+            shared=shared,
+        )
+
+    if workers == 1:
+        opened_here = production(Shared())
+        with listening(host, port, allow_host or [], say) as (listener, hosts):
+            serve(opened, listener, hosts, corpus, opened_here)
+        return
+    if api_keys is not None:
+        KeyStore(api_keys).close()  # raises now where it is none; a connection can't be carried across a fork
+    if glossaries is not None:
+        GlossaryStore(glossaries).close()
+    given = given_languages(languages or [], opened)
+    for run in opened.values():
+        served_languages(run, given, tell)
+    with listening(host, port, allow_host or [], say) as (listener, hosts):
+        supervise(Served(opened, listener, hosts, corpus, production, threads), workers, tell, limits)

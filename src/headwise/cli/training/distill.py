@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, AsJson, Beam, Engine, EnginePrecision, MoreRuns, finite
+from headwise.cli.arguments import (
+    Alpha,
+    AsJson,
+    Beam,
+    Engine,
+    EnginePrecision,
+    MoreRuns,
+    TargetLanguage,
+    finite,
+)
 from headwise.cli.training.train import as_changes, say, train_and_report
 from headwise.config.presets import preset_changes
 
@@ -48,6 +57,7 @@ def command(
     new_vocabulary: Annotated[
         bool, typer.Option("--new-vocabulary", help="Learn subwords anew instead of using the teacher's.")
     ] = False,
+    language: TargetLanguage = None,
     beam: Beam = None,
     alpha: Alpha = None,
     tokenize: Annotated[
@@ -107,6 +117,7 @@ def command(
             [teacher, *(also or [])],
             {name: value for name, value in search.items() if value is not None},
             {"engine": engine, "precision": precision, "workers": workers, "device": device or "auto"},
+            language,
         ),
         [
             *(preset_changes(preset) if preset else []),

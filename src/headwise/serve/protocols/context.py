@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from headwise.serve.protocols.access import Access, Client
 from headwise.serve.protocols.fields import read_fields, while_connected
+from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.documents import Documents
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
@@ -29,9 +30,10 @@ class Context:
     service: Service
     access: Access = field(default_factory=Access)
     store: GlossaryStore | None = None
+    kept: DocumentStore | None = None
 
     def __post_init__(self) -> None:
-        self.documents = Documents(self.service)
+        self.documents = Documents(self.service, self.kept)
 
     @property
     def limits(self) -> ServiceLimits:

@@ -243,8 +243,8 @@ def routes(context: Context) -> APIRouter:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)
         context.charge(request, client, [file.counted], exceeded=QUOTA_EXCEEDED)
-        identifier, document = context.documents.start(name, file, job)
-        return JSONResponse({"document_id": identifier, "document_key": document.key})
+        document = context.documents.start(name, file, job)
+        return JSONResponse({"document_id": document.identifier, "document_key": document.key})
 
     @router.post(
         "/document/{identifier}",

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 import secrets
 import sqlite3
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import ConfigError, DataError
+from headwise.serve.protocols.rates import Rates
 
 _PREFIX = "hw_"  # by which a leaked key is recognized
 _LONGEST = 200  # characters of a key or a name
-_MINUTE = 60.0  # seconds
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS keys (
     name TEXT PRIMARY KEY,
@@ -49,13 +47,16 @@ class Key:
 class KeyStore:
     """The keys of a file; used by any number of threads and processes at once."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
-        """Open a file of keys; raises `DataError` where there is none or it is another file."""
+    def __init__(self, path: Path, rates: Rates | None = None, *, create: bool = False) -> None:
+        """Open a file of keys; raises `DataError` where there is none or it is another file.
+
+        `rates` has the requests of the last minute, by default those of this process.
+        """
         if not create and not path.is_file():
             raise DataError(f"{path}: expected a file of API keys, made by `headwise keys add`, found none")
         self._lock = threading.Lock()
         self._path = path
-        self._recent: dict[str, deque[float]] = {}
+        self._rates = rates or Rates()
         try:
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
             if create:
@@ -69,6 +70,7 @@ class KeyStore:
 
     def close(self) -> None:
         """Close the file."""
+        self._rates.close()
         self._database.close()
 
     def add(
@@ -117,13 +119,7 @@ class KeyStore:
         """Count a request of a key; return 0, or if it is one too many in a minute, after how many seconds it isn't."""
         if key.requests_per_minute is None:
             return 0
-        now = time.monotonic()
-        with self._lock:
-            recent = self._recent.setdefault(key.name, deque(maxlen=key.requests_per_minute))
-            if len(recent) == key.requests_per_minute and now - recent[0] < _MINUTE:
-                return math.ceil(_MINUTE - (now - recent[0]))
-            recent.append(now)
-        return 0
+        return self._rates.seconds_until_allowed(key.name, key.requests_per_minute)
 
     def charge(self, key: Key, characters: int) -> bool:
         """Count characters that a key uses this month; return False, and count nothing, beyond its quota."""

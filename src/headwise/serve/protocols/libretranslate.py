@@ -221,18 +221,16 @@ def routes(context: Context) -> APIRouter:
         job = Job(file.texts, fields.target, source, client=client.name)
         context.check_languages(job)
         context.charge(request, client, [file.counted])
-        identifier, document = context.documents.start(name, file, job)
-        assert document.task is not None
+        document = context.documents.start(name, file, job)
         try:
-            await context.while_connected(request, _finished(document.task))
+            document = await context.while_connected(request, context.documents.finished(document))
         except BaseException:
-            document.task.cancel()
-            context.documents.remove(identifier)
+            context.documents.remove(document.identifier)
             raise
         if document.error is not None:
-            context.documents.remove(identifier)
+            context.documents.remove(document.identifier)
             raise ServiceError(document.error_status, document.error)
-        path = f"{identifier}.{document.key}.{document.name}"
+        path = f"{document.identifier}.{document.key}.{document.name}"
         return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=path))})
 
     @router.get(
@@ -249,10 +247,6 @@ def routes(context: Context) -> APIRouter:
         return file_response(document.name, document.content)
 
     return router
-
-
-async def _finished(task: Any) -> None:
-    await task
 
 
 def file_response(name: str, content: bytes) -> Response:

@@ -7,18 +7,19 @@ its address, and of an error its type and its place in the code, not its message
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,34 +30,65 @@ from headwise.serve.translation.service import Service
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # buckets of the latency
 _HEADER = "X-Request-Id"
+_GAUGES: tuple[tuple[str, str, Sequence[str]], ...] = (
+    ("workers", "Processes that serve.", ()),
+    ("sentences_accepted", "Sentences accepted and not finished.", ()),
+    ("waiting_sentences", "Sentences that wait.", ("model",)),
+    ("waiting_tokens", "Source tokens that wait.", ("model",)),
+    ("running_sentences", "Sentences that are searched.", ("model",)),
+    ("batch_rows", "Rows of the running batch.", ("model",)),
+    ("tokens_per_second", "Source tokens finished in a second, of late.", ("model",)),
+)
 _MOST_FRAMES = 20  # of a traceback in the log
 
 Log = Callable[[dict[str, Any]], None]
 
 
 class Metrics:
-    """The metrics of a server."""
+    """The metrics of a server: those of this process or, with a folder, the sums over all workers that write there."""
 
-    def __init__(self, service: Service) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, service: Service, folder: Path | None = None, place: int = 0) -> None:
+        """Count for a service; `place` is this worker's number, which keeps the counts of the one before it."""
+        self._service = service
+        self._registry = CollectorRegistry()
+        if folder is not None:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+            values.ValueClass = values.MultiProcessValue(lambda: place)
+        registry = None if folder is not None else self._registry
         labels = ["protocol", "route"]
-        self._requests = Counter(
-            "headwise_requests", "Requests.", [*labels, "status"], registry=self.registry
-        )
+        self._requests = Counter("headwise_requests", "Requests.", [*labels, "status"], registry=registry)
         self._seconds = Histogram(
             "headwise_request_seconds",
             "Latency of requests, until the last byte was sent.",
             labels,
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=registry,
         )
         self._characters = Counter(
             "headwise_characters",
             "Characters of texts that were accepted.",
             ["protocol"],
-            registry=self.registry,
+            registry=registry,
         )
-        self.registry.register(_Schedulers(service))
+        self._again = Counter(
+            "headwise_sentences_searched_again",
+            "Sentences whose output repeated itself or ran on: mended by the second search, or kept.",
+            ["model", "outcome"],
+            registry=registry,
+        )
+        self._pieces = Counter(
+            "headwise_protected_pieces",
+            "Protected pieces by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._known: dict[tuple[str, ...], int] = {}  # what the counters have of the service's counts
+        self._gauges = {
+            name: Gauge(f"headwise_{name}", text, names, registry=registry, multiprocess_mode="livesum")
+            for name, text, names in _GAUGES
+        }
+        if folder is not None:
+            MultiProcessCollector(self._registry, str(folder))
 
     def count(self, route: str, status: int, seconds: float, characters: int) -> None:
         """Count a request that has ended."""
@@ -66,49 +98,32 @@ class Metrics:
         if characters:
             self._characters.labels(name).inc(characters)
 
+    def text(self) -> bytes:
+        """Return the metrics in Prometheus's format."""
+        self.update()
+        return generate_latest(self._registry)
 
-class _Schedulers(Collector):
-    """The load of every model's scheduler, when it is asked for."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the gauges, and the counters of the service."""
-        again = CounterMetricFamily(
-            "headwise_sentences_searched_again",
-            "Sentences whose output repeated itself or ran on: mended by the second search, or kept.",
-            labels=["model", "outcome"],
-        )
-        for model in self._service.models.all:
+    def update(self) -> None:
+        """Set the gauges and counters that the service keeps itself."""
+        service, gauges = self._service, self._gauges
+        for outcome, pieces in (("kept", service.pieces_kept), ("repaired", service.pieces_repaired)):
+            self._increase(self._pieces.labels(outcome), (outcome,), pieces)
+        gauges["workers"].set(1)
+        gauges["sentences_accepted"].set(service.accepted)
+        for model in service.models.all:
             for outcome in ("mended", "kept"):
-                again.add_metric([model.name, outcome], model.searched_again[outcome])
-        yield again
-        accepted = GaugeMetricFamily("headwise_sentences_accepted", "Sentences accepted and not finished.")
-        accepted.add_metric([], self._service.accepted)
-        yield accepted
-        pieces = CounterMetricFamily(
-            "headwise_protected_pieces", "Protected pieces by what became of them.", labels=["outcome"]
-        )
-        pieces.add_metric(["kept"], self._service.pieces_kept)
-        pieces.add_metric(["repaired"], self._service.pieces_repaired)
-        yield pieces
-        loads = [(model.name, model.scheduler.load) for model in self._service.models.all]
-        for name, text, read in (
-            ("waiting_sentences", "Sentences that wait.", lambda load: load.waiting),
-            ("waiting_tokens", "Source tokens that wait.", lambda load: load.waiting_tokens),
-            ("running_sentences", "Sentences that are searched.", lambda load: load.running),
-            ("batch_rows", "Rows of the running batch.", lambda load: load.rows),
-            (
-                "tokens_per_second",
-                "Source tokens finished in a second, of late.",
-                lambda load: load.tokens_per_second,
-            ),
-        ):
-            family = GaugeMetricFamily(f"headwise_{name}", text, labels=["model"])
-            for model, load in loads:
-                family.add_metric([model], read(load))
-            yield family
+                counter = self._again.labels(model.name, outcome)
+                self._increase(counter, (model.name, outcome), model.searched_again[outcome])
+            load = model.load
+            gauges["waiting_sentences"].labels(model.name).set(load.waiting)
+            gauges["waiting_tokens"].labels(model.name).set(load.waiting_tokens)
+            gauges["running_sentences"].labels(model.name).set(load.running)
+            gauges["batch_rows"].labels(model.name).set(load.rows)
+            gauges["tokens_per_second"].labels(model.name).set(load.tokens_per_second)
+
+    def _increase(self, counter: Counter, name: tuple[str, ...], count: int) -> None:
+        counter.inc(count - self._known.get(name, 0))
+        self._known[name] = count
 
 
 def protocol(route: str) -> str:
@@ -176,6 +191,7 @@ class Observed:
                 "seconds": round(seconds, 4),
                 "characters": state.get("characters", 0),
                 "key": state.get("key_name"),
+                "process": os.getpid(),
             }
             (self._log or log_line)(entry | ({"failure": places} if places else {}))
 
@@ -191,7 +207,7 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
 
     @router.get("/metrics", response_class=Response, summary="Metrics, in Prometheus's text format")
     def read_metrics() -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/livez", summary="Whether the server is alive")
     async def alive() -> dict[str, str]:

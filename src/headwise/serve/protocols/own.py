@@ -104,7 +104,21 @@ class _Search(_Request):
         }
 
 
-class TranslateRequest(_Search, TagFields):
+class _Formatted(_Search, TagFields):
+    format: Literal["text", "html", "xml"] = Field("text", description="What the texts are.")
+    protect: bool = Field(True, description="Keep URLs, placeholders and the like as they are.")
+
+    def tags(self) -> TagRules | None:
+        """Return how tags are handled."""
+        return None if self.format == "text" else self.rules(self.format)
+
+    @property
+    def mode(self) -> Mode:
+        """Where sentences end."""
+        return self.split if self.format == "text" else within(self.split)
+
+
+class TranslateRequest(_Formatted):
     """Translate texts."""
 
     texts: list[str] = Field(examples=[["A man rides a horse."]])
@@ -112,19 +126,15 @@ class TranslateRequest(_Search, TagFields):
     scores: bool = Field(False, description="Add the sentences' outputs with their log-probabilities.")
     alignments: bool = Field(False, description="Add the sentences' outputs with their word alignments.")
     prefixes: list[str] | None = Field(None, description="For each text how its translation begins.")
-    format: Literal["text", "html", "xml"] = Field("text", description="What the texts are.")
-    protect: bool = Field(True, description="Keep URLs, placeholders and the like as they are.")
 
     def tags(self) -> TagRules | None:
         """Return how tags are handled; raises `ServiceError` (400) for a document with a prefix."""
-        if self.format == "text":
-            return None
-        if self.prefixes is not None:
+        if self.format != "text" and self.prefixes is not None:
             raise ServiceError(400, f"prefixes: expected none with format {self.format}, found some")
-        return self.rules(self.format)
+        return super().tags()
 
 
-class StreamRequest(_Search):
+class StreamRequest(_Formatted):
     """Translate one text, sentence by sentence."""
 
     text: str = Field(examples=["A man rides a horse. Two dogs are playing."])
@@ -187,6 +197,7 @@ class ModelAnswer(BaseModel):
     name: str
     source: str
     target: str
+    targets: list[str]
     engine: str
     beam: int
 
@@ -212,7 +223,7 @@ def routes(context: Context) -> APIRouter:
             body.target_or_none(),
             body.source,
             body.model,
-            body.split if body.format == "text" else within(body.split),
+            body.mode,
             options,
             body.prefixes,
             body.alignments,
@@ -245,9 +256,11 @@ def routes(context: Context) -> APIRouter:
             body.target_or_none(),
             body.source,
             body.model,
-            body.split,
+            body.mode,
             body.options(),
             client=client.name,
+            tags=body.tags(),
+            protect=body.protect,
         )
         context.check_languages(job)
         job = _with_glossary(context, client, job, body)
@@ -289,6 +302,7 @@ def routes(context: Context) -> APIRouter:
                 "name": model.name,
                 "source": model.source,
                 "target": model.target,
+                "targets": service.models.all_targets(model),
                 "engine": model.translator.engine,
                 "beam": model.translator.options.beam,
             }

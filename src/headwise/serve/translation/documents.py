@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import secrets
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import PurePath
 
 from headwise.characters import unwritable
 from headwise.errors import DataError, HeadwiseError
+from headwise.serve.translation.document_store import Document, DocumentStore
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.preparation import read
 from headwise.serve.translation.service import Job, Service
@@ -19,41 +18,12 @@ from headwise.text.markup.files import FileTexts, read_file
 _LONGEST_NAME = 100  # characters
 
 
-@dataclass
-class Document:
-    """A document, from its upload on.
-
-    Attributes:
-        key: what its owner gives to see it.
-        name: the file's name, without folders.
-        characters: its length.
-        task: its translation.
-        began: monotonic time of the upload.
-        content: the translated file; None until it is finished.
-        error: why there is none; `error_status` is its HTTP status.
-    """
-
-    key: str
-    name: str
-    characters: int
-    began: float
-    task: asyncio.Task[None] | None = field(default=None, repr=False)
-    content: bytes | None = field(default=None, repr=False)
-    error: str | None = None
-    error_status: int = 500
-
-    @property
-    def status(self) -> str:
-        """`translating`, `done` or `error`."""
-        return "error" if self.error else "translating" if self.content is None else "done"
-
-
 class Documents:
-    """The documents of all clients, in memory, for some minutes."""
+    """The documents of all clients, for some minutes; each is translated by the worker that it was sent to."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._documents: dict[str, Document] = {}
+    def __init__(self, service: Service, store: DocumentStore | None = None) -> None:
+        self._service, self._store = service, store or DocumentStore()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def read(self, name: str, content: bytes) -> FileTexts:
         """Return the texts of an uploaded file; raises `ServiceError` (400, 413)."""
@@ -64,39 +34,51 @@ class Documents:
         self._service.limits.check([file.counted])
         return file
 
-    def start(self, name: str, file: FileTexts, job: Job) -> tuple[str, Document]:
-        """Translate a file in the background; return the document's id and itself. Raises `ServiceError` (429)."""
-        self._remove_old()
-        if len(self._documents) >= self._service.limits.documents:
-            raise ServiceError(429, "the server has no room for another document", retry_after=10)
-        document = Document(secrets.token_hex(32), _safe(name), len(file.counted), time.monotonic())
-        identifier = secrets.token_hex(16)
-        document.task = asyncio.ensure_future(self._work(document, file, job))
-        self._documents[identifier] = document
-        return identifier, document
+    def start(self, name: str, file: FileTexts, job: Job) -> Document:
+        """Translate a file in the background; return its document. Raises `ServiceError` (429)."""
+        limits = self._service.limits
+        self._store.remove_old(limits.document_seconds)
+        document = self._store.add(_safe(name), len(file.counted), limits.documents)
+        task = asyncio.ensure_future(self._work(document, file, job))
+        self._tasks[document.identifier] = task
+        task.add_done_callback(lambda _: self._tasks.pop(document.identifier))
+        return document
 
     def find(self, identifier: str, key: str) -> Document:
         """Return a document; raises `ServiceError` (404), also for a wrong key."""
-        self._remove_old()
-        document = self._documents.get(identifier)
-        if document is None or not hmac.compare_digest(document.key.encode(), key.encode(errors="replace")):
-            raise ServiceError(404, "document: expected the id and key of a document, found others")
-        return document
+        self._store.remove_old(self._service.limits.document_seconds)
+        return self._store.find(identifier, key)
+
+    async def finished(self, document: Document) -> Document:
+        """Wait for a document that was started here; return it as it is then."""
+        task = self._tasks.get(document.identifier)
+        if task is not None:
+            await asyncio.shield(task)
+        return self.find(document.identifier, document.key)
 
     def remove(self, identifier: str) -> None:
-        """Remove a document, which was fetched."""
-        self._documents.pop(identifier, None)
+        """Remove a document, which was fetched or given up."""
+        if identifier in self._tasks:
+            self._tasks[identifier].cancel()
+        self._store.remove(identifier)
 
-    def close(self) -> None:
-        """End the translations that nobody can fetch any more."""
-        for document in self._documents.values():
-            if document.task is not None:
-                document.task.cancel()
+    @property
+    def translating(self) -> int:
+        """Number of the documents that are being translated here."""
+        return len(self._tasks)
+
+    async def close(self) -> None:
+        """End the translations that nobody can fetch any more, and close the store."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._store.close()
 
     async def _work(self, document: Document, file: FileTexts, job: Job) -> None:
         mode = "all" if file.lines else "punctuation"
         job = replace(job, texts=file.texts, tags=file.tags, mode=mode)
-        end = document.began + self._service.limits.document_seconds
+        end = time.monotonic() + self._service.limits.document_seconds
         try:
             while True:
                 try:
@@ -107,13 +89,12 @@ class Documents:
                     if error.status != 429 or time.monotonic() > end:
                         raise
                     await asyncio.sleep(error.retry_after or 1)
-            document.content = await asyncio.to_thread(file.write, [one.text for one in found])
+            self._store.finish(document, await asyncio.to_thread(file.write, [one.text for one in found]))
         except (ServiceError, HeadwiseError) as error:
-            document.error = str(error)
-            document.error_status = error.status if isinstance(error, ServiceError) else 400
+            status = error.status if isinstance(error, ServiceError) else 400
+            self._store.fail(document, str(error), status)
         finally:
-            if document.content is None and document.error is None:
-                document.error = "the translation was interrupted"
+            self._store.interrupt(document)  # has no effect on a finished one
 
     def _with_language(self, job: Job) -> Job:
         """Return the job with the language of all of the document's texts together, where none is given."""
@@ -121,14 +102,6 @@ class Documents:
             return job
         text = "\n".join(read(one, job.mode, job.tags, protect=False).text for one in job.texts)
         return replace(job, source=self._service.source_of(job, text)[0])
-
-    def _remove_old(self) -> None:
-        """Remove what was kept long enough."""
-        kept = self._service.limits.document_seconds
-        now = time.monotonic()
-        for identifier, document in list(self._documents.items()):
-            if document.status != "translating" and now - document.began > kept:
-                del self._documents[identifier]
 
 
 def _safe(name: str) -> str:

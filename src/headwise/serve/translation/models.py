@@ -9,6 +9,8 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable
 
+from headwise.config.languages import short_code
+from headwise.decoding.scheduling.load import Load
 from headwise.decoding.scheduling.scheduler import Scheduler
 from headwise.decoding.translator import Translator
 from headwise.serve.translation.limits import ServiceError
@@ -24,20 +26,93 @@ class Model:
     `reading` is held while `reader` scores or aligns: it records attention in a PyTorch model of its own.
     """
 
-    def __init__(self, name: str, source: str, target: str, translator: Translator) -> None:
+    def __init__(
+        self, name: str, source: str, target: str, translator: Translator, reader: Translator | None = None
+    ) -> None:
+        """Use a loaded run; `reader` is a translator with a PyTorch model of its own, by default made when needed."""
         self.name, self.source, self.target, self.translator = name, source, target, translator
-        self.scheduler = Scheduler(
-            translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens
-        )
+        self.scheduler = _scheduler(translator)
+        self.further_schedulers: list[Scheduler] = []  # of languages with one of their own
         self.reading = asyncio.Lock()
-        self.searched_again: Counter[str] = (
-            Counter()
-        )  # sentences with the guard's second search, by its outcome
+        # Sentences with the guard's second search, by its outcome.
+        self.searched_again: Counter[str] = Counter()
+        if reader is not None:
+            self.reader = reader
 
     @functools.cached_property
     def reader(self) -> Translator:
-        """A translator with a PyTorch model of its own, made at the first use."""
+        """A translator with a PyTorch model of its own."""
         return self.translator.twin()
+
+    @property
+    def load(self) -> Load:
+        """What waits and runs in all target languages, and the speed."""
+        load = self.scheduler.load
+        for scheduler in self.further_schedulers:
+            load += scheduler.load
+        return load
+
+    def by_target(self) -> dict[str, Model]:
+        """Return the model for each of the languages that it translates to, by their codes."""
+        numbering = self.translator.subwords.numbering
+        codes = {} if numbering is None else numbering.languages_by_code
+        chosen = "" if numbering is None else numbering.language
+        further: dict[str, Model] = {
+            code: self if piece == chosen else InLanguage(self, code, piece)
+            for code, piece in codes.items()
+            if code != self.source
+        }
+        return {self.target: self} | further
+
+
+class InLanguage(Model):
+    """A model with another target language, which a code of its vocabulary names.
+
+    The weights and what counts are the model's, and so is the scheduler where the code is in the source text. All else
+    is made at the first use, as a vocabulary may have a hundred languages.
+    """
+
+    def __init__(self, model: Model, target: str, piece: str) -> None:
+        self._model, self._piece = model, piece
+        self.name, self.source, self.target = model.name, model.source, target
+        self.reading, self.searched_again = model.reading, model.searched_again
+
+    @functools.cached_property
+    def translator(self) -> Translator:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The model's translator with the language's code."""
+        return self._model.translator.in_language(self._piece)
+
+    @functools.cached_property
+    def scheduler(self) -> Scheduler:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The model's scheduler, or one of its own where outputs begin with the code."""
+        if self.translator.symbols == self._model.translator.symbols:
+            return self._model.scheduler
+        scheduler = _scheduler(self.translator)
+        self._model.further_schedulers.append(scheduler)
+        return scheduler
+
+    @functools.cached_property
+    def reader(self) -> Translator:
+        """The model's reader, whose PyTorch model it shares, with the language's code."""
+        _ = self._model.reader.model
+        return self._model.reader.in_language(self._piece)
+
+    @property
+    def load(self) -> Load:
+        """That of the model."""
+        return self._model.load
+
+
+def target_of(translator: Translator) -> str | None:
+    """Return the language that a run translates to, as its vocabulary's codes say; None where it has no codes."""
+    numbering = translator.subwords.numbering
+    codes = {} if numbering is None else numbering.languages_by_code
+    chosen = "" if numbering is None else numbering.language
+    return next((code for code, piece in codes.items() if piece == chosen), next(iter(codes), None))
+
+
+def _scheduler(translator: Translator) -> Scheduler:
+    return Scheduler(translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens)
 
 
 class Models:
@@ -45,22 +120,30 @@ class Models:
 
     def __init__(self, models: Iterable[Model]) -> None:
         self.all: list[Model] = []
+        self._by_target: dict[Model, dict[str, Model]] = {}
         self._use(models)
 
     def renew(self, model: Model) -> None:
         """Use a model from now on: in place of the one with its name, or as a further one."""
         before = [one for one in self.all if one.name == model.name]
         if before:
+            model.searched_again = before[0].searched_again
             self._use(model if one in before else one for one in self.all)
         else:
             self._use([*self.all, model])
         for one in before:
             # It is closed when the last request that uses it has ended, as nothing refers to it then.
-            weakref.finalize(one, _close, one.scheduler)
+            weakref.finalize(one, _close, one.scheduler, one.further_schedulers)
 
     def _use(self, models: Iterable[Model]) -> None:
         self.all = list(models)
-        self._by_pair = {(model.source, model.target): model for model in reversed(self.all)}
+        known = self._by_target
+        self._by_target = {model: known.get(model) or model.by_target() for model in self.all}
+        self._by_pair = {
+            (model.source, target): one
+            for model in reversed(self.all)
+            for target, one in self._by_target[model].items()
+        }
         # Codes of the languages that are translated from and to, in alphabetical order.
         self.sources = sorted({source for source, _ in self._by_pair})
         self.targets = sorted({target for _, target in self._by_pair})
@@ -71,11 +154,15 @@ class Models:
         further = {target for first, target in self._by_pair if first in direct and target != source}
         return sorted(direct | further)
 
-    def named(self, name: str) -> Model:
-        """Return a model by its name; raises `ServiceError` (400)."""
+    def all_targets(self, model: Model) -> list[str]:
+        """Return the languages that a served model translates to."""
+        return sorted(self._by_target[model])
+
+    def named(self, name: str, target: str = "") -> Model:
+        """Return a model by its name, with the given target language if it has that; raises `ServiceError` (400)."""
         for model in self.all:
             if model.name == name:
-                return model
+                return self._by_target[model].get(short_code(target), model)
         known = ", ".join(model.name for model in self.all) or "none"
         raise ServiceError(400, f"model: expected one of {known}, found {name[:80]!r}")
 
@@ -110,7 +197,7 @@ class Models:
         lower = code.lower().replace("_", "-")
         by_lower = {one.lower(): one for one in served}
         base = lower.partition("-")[0]
-        for candidate in (lower, _SAME.get(lower), base, _SAME.get(base)):
+        for candidate in (lower, _SAME.get(lower), short_code(lower).lower(), base, _SAME.get(base)):
             if candidate in by_lower:
                 return by_lower[candidate]
         raise ServiceError(
@@ -118,6 +205,7 @@ class Models:
         )
 
 
-def _close(scheduler: Scheduler) -> None:
-    """End a scheduler that has nothing to do, in another thread, as its own are waited for."""
-    threading.Thread(target=scheduler.close, kwargs={"finish": True}, name="closing a model").start()
+def _close(scheduler: Scheduler, further: list[Scheduler]) -> None:
+    """End schedulers that have nothing to do, in another thread, as their own are waited for."""
+    for one in (scheduler, *further):
+        threading.Thread(target=one.close, kwargs={"finish": True}, name="closing a model").start()

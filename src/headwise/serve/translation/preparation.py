@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from headwise.text.markup.sentence import Mark, Piece, Sentence
 from headwise.text.markup.word import parse_word
 from headwise.text.markup.words import Range
 
+_STANDS = re.compile("\0[0-9a-f]{16}\0")  # for an ICU argument
 _MASK = "x"  # a letter, which ends no sentence
 
 
@@ -30,27 +32,40 @@ class Prepared:
     messages: Mapping[str, Message] = field(default_factory=dict)
 
     def join(self, translations: Sequence[str]) -> str:
-        """Return the text with translations in place of the sentences, first those of the messages, then its own."""
+        """Return the text with translations in place of `all_sentences`."""
+        count = len(self.inner_sentences)
+        sources = tuple(sentence.text for sentence in self.sentences)
+        text = Segments(sources, self.between).join(translations[count:])
+        return put_messages(text, self.translated_messages(translations[:count]))
+
+    def translated_messages(self, translations: Sequence[str]) -> dict[str, str]:
+        """Return the ICU arguments by what stands for them, with translations in place of `inner_sentences`."""
         position = 0
-        filled: dict[str, str] = {}
+        translated: dict[str, str] = {}
         for mark, message in self.messages.items():
             parts = [message.literals[0]]
             for part, literal in zip(message.parts, message.literals[1:], strict=True):
                 count = len(part.all_sentences)
                 parts += [part.join(translations[position : position + count]), literal]
                 position += count
-            filled[mark] = "".join(parts)
-        own = translations[position:]
-        text = Segments(tuple(sentence.text for sentence in self.sentences), self.between).join(own)
-        for mark, source in filled.items():
-            text = text.replace(mark, source)
-        return text
+            translated[mark] = "".join(parts)
+        return translated
+
+    @property
+    def inner_sentences(self) -> list[Sentence]:
+        """The sentences of the messages."""
+        parts = [part for message in self.messages.values() for part in message.parts]
+        return [sentence for part in parts for sentence in part.all_sentences]
 
     @property
     def all_sentences(self) -> list[Sentence]:
-        """The sentences in the order in which `join` takes their translations."""
-        inner = [part.all_sentences for message in self.messages.values() for part in message.parts]
-        return [*(sentence for sentences in inner for sentence in sentences), *self.sentences]
+        """The sentences of the messages, then the text's own."""
+        return [*self.inner_sentences, *self.sentences]
+
+
+def put_messages(text: str, messages: Mapping[str, str]) -> str:
+    """Return a text with ICU arguments in place of what stands for them."""
+    return _STANDS.sub(lambda match: messages.get(match[0], match[0]), text) if messages else text
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,11 @@ from headwise.decoding.outputs import Output, Translation
 from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
-from headwise.serve.translation.preparation import Prepared, read
+from headwise.serve.translation.preparation import Prepared, put_messages, read
 from headwise.serve.translation.rendering import Rendered, lost, render
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.segments import Mode
+from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
 from headwise.text.markup.rules import TagRules
 from headwise.text.markup.sentence import Piece, Sentence
@@ -117,18 +118,28 @@ class _Plan:
 class Service:
     """Translates the texts of any number of requests at once."""
 
-    def __init__(self, models: Models, limits: ServiceLimits | None = None, *, guard: bool = False) -> None:
-        """Serve models; `guard` searches again for outputs that repeat themselves or run on."""
+    def __init__(
+        self,
+        models: Models,
+        limits: ServiceLimits | None = None,
+        *,
+        guard: bool = False,
+        load: SharedLoad | None = None,
+    ) -> None:
+        """Serve models; `guard` searches again for outputs that repeat themselves or run on.
+
+        `load` is that of all workers of the server, by default of this one.
+        """
         self.models, self.limits, self.guard = models, limits or ServiceLimits(), guard
-        self._accepted = 0  # sentences that are submitted and not finished
+        self._load = load or SharedLoad()
         self._waits: weakref.WeakKeyDictionary[Model, tuple[float, float]] = weakref.WeakKeyDictionary()
         self.pieces_kept = self.pieces_repaired = 0  # protected pieces, since the start
         self.closing = False
 
     @property
     def accepted(self) -> int:
-        """Number of the sentences that were accepted and aren't finished yet."""
-        return self._accepted
+        """Number of the sentences that were accepted here and aren't finished yet."""
+        return self._load.own
 
     def source_of(self, job: Job, text: str) -> tuple[str, Detected | None]:
         """Return a text's language and what was detected; raises `ServiceError` (400)."""
@@ -146,7 +157,9 @@ class Service:
     def route_of(self, job: Job, source: str) -> list[Model]:
         """Return the models that a job needs for a language; raises `ServiceError` (400)."""
         return (
-            [self.models.named(job.model)] if job.model is not None else self.models.route(source, job.target)
+            [self.models.named(job.model, job.target)]
+            if job.model is not None
+            else self.models.route(source, job.target)
         )
 
     async def translate(self, job: Job) -> list[Translated]:
@@ -166,30 +179,40 @@ class Service:
     async def stream(self, job: Job) -> AsyncGenerator[Event, None]:
         """Translate one text; yield `sentence` with its number, source and translation in order, then `end`.
 
-        `end` has the whole text, the models' names and the pivot language. Raises as `translate`, before the first
-        sentence or between two.
+        A document's tags inside a sentence are in its translation, those around it in the whole text alone. `end` has
+        the whole text, the models' names and the pivot language. Raises as `translate`, before the first sentence or
+        between two.
         """
         self.limits.check(job.texts)
         end = time.monotonic() + self.limits.seconds
         (text,) = job.texts
         plan = await away(job.texts, lambda: self._plan(job, text))
-        sentences = plan.prepared.all_sentences
+        prepared = plan.prepared
+        sentences, inner = prepared.all_sentences, len(prepared.inner_sentences)
         translated: list[str] = []
-        with self._accepting([plan]):
+        messages: dict[str, str] = {}
+        warnings: list[str] = []
+        with self._accepting(plan.models, len(sentences)):
             tasks = [
                 asyncio.ensure_future(self._render(plan.models, [sentence], job, None))
                 for sentence in sentences
             ]
             try:
-                for number, task in enumerate(tasks):
+                for number, task in enumerate(tasks, start=-inner):
                     async with Deadline(end - time.monotonic()):
                         (rendered,) = await task
                     translated.append(rendered.texts[0])
-                    event = {"number": number, "source": sentences[number].text, "text": rendered.texts[0]}
-                    warnings = [*rendered.translation.warnings, *map(lost, rendered.repaired)]
-                    yield "sentence", event | {"warnings": warnings}
+                    warnings += [*rendered.translation.warnings, *map(lost, rendered.repaired)]
+                    if number < 0:  # it is a part of a later one
+                        continue
+                    if number == 0:
+                        messages = prepared.translated_messages(translated[:inner])
+                    event = {"number": number, "source": prepared.sentences[number].text}
+                    text = put_messages(rendered.texts[0], messages)
+                    yield "sentence", {**event, "text": text, "warnings": warnings}
+                    warnings = []
                 pivot = plan.models[0].target if len(plan.models) > 1 else None
-                whole = {"text": plan.prepared.join(translated), "source": plan.source}
+                whole = {"text": prepared.join(translated), "source": plan.source}
                 yield "end", {**whole, "models": [model.name for model in plan.models], "pivot": pivot}
             finally:
                 for task in tasks:
@@ -202,31 +225,34 @@ class Service:
 
         Raises as `Translator.score`, and `ServiceError` where the server is busy or the deadline passes.
         """
-        self._check_queue([model], len(sources))
-        translator = model.translator
-        encoded = await away(sources, lambda: translator.encode(sources, translator.options, split=True))
-        for number, parts in enumerate(encoded.parts, start=1):
-            if parts > 1:  # `Translator.score` would read its beginning only
-                raise ServiceError(
-                    400, f"sources: expected texts that the model reads whole, found text {number} too long"
-                )
-        async with Deadline(self.limits.seconds), model.reading:
-            return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
+        with self._accepting([model], len(sources)):
+            translator = model.translator
+            encoded = await away(sources, lambda: translator.encode(sources, translator.options, split=True))
+            for number, parts in enumerate(encoded.parts, start=1):
+                if parts > 1:  # `Translator.score` would read its beginning only
+                    raise ServiceError(
+                        400,
+                        f"sources: expected texts that the model reads whole, found text {number} too long",
+                    )
+            async with Deadline(self.limits.seconds), model.reading:
+                return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
 
     async def close(self) -> None:
         """Finish what was accepted, and end the schedulers."""
         self.closing = True
         for model in self.models.all:
-            await asyncio.to_thread(partial(model.scheduler.close, finish=True))
+            for scheduler in (model.scheduler, *model.further_schedulers):
+                await asyncio.to_thread(partial(scheduler.close, finish=True))
 
     # ------------------------------------------------------------------------------------------------ one request
 
     async def _translate(self, job: Job) -> list[Translated]:
         plans = await away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
-        groups: dict[tuple[str, ...], list[int]] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
         for index, plan in enumerate(plans):
-            groups.setdefault(tuple(model.name for model in plan.models), []).append(index)
-        with self._accepting(plans):
+            groups.setdefault(tuple(map(id, plan.models)), []).append(index)
+        models = [model for plan in plans for model in plan.models]
+        with self._accepting(models, sum(len(plan.prepared.all_sentences) for plan in plans)):
             translated = await all_of(
                 [
                     self._group(
@@ -258,15 +284,21 @@ class Service:
         return _Plan(source, detected, self.route_of(job, source), document.prepare(source))
 
     @contextmanager
-    def _accepting(self, plans: Sequence[_Plan]) -> Iterator[None]:
-        """Count the sentences of a request until they are finished; raises `ServiceError` (429, 503)."""
-        sentences = sum(len(plan.prepared.all_sentences) for plan in plans)
-        self._check_queue([model for plan in plans for model in plan.models], sentences)
-        self._accepted += sentences
+    def _accepting(self, models: Sequence[Model], sentences: int) -> Iterator[None]:
+        """Count the sentences of a request until they are finished.
+
+        Raises `ServiceError` where the server ends (503), or too much waits here or in all workers (429).
+        """
+        if self.closing:
+            raise ServiceError(503, "the server is shutting down", retry_after=5)
+        if max(map(self._seconds_waiting_of_late, models), default=0.0) > self.limits.seconds / 2:
+            raise _busy(max(map(_seconds_waiting, models)))
+        if not self._load.accept(sentences, self.limits.queue):
+            raise _busy(max([self._load.seconds_waiting, *map(_seconds_waiting, models)]))
         try:
             yield
         finally:
-            self._accepted -= sentences
+            self._load.finish(sentences)
 
     async def _group(
         self, job: Job, models: list[Model], prepared: list[Prepared], indices: list[int]
@@ -327,18 +359,9 @@ class Service:
         chain.append(found)
         return found.translations
 
-    def _check_queue(self, models: Sequence[Model], sentences: int) -> None:
-        """Raise `ServiceError` where the server ends (503) or too much waits for some more sentences (429)."""
-        if self.closing:
-            raise ServiceError(503, "the server is shutting down", retry_after=5)
-        wait = max(map(self._seconds_waiting_of_late, models))
-        too_many = self._accepted > 0 and self._accepted + sentences > self.limits.queue
-        if too_many or wait > self.limits.seconds / 2:
-            wait = max(_seconds_waiting(model) for model in models)
-            seconds = min(max(1, math.ceil(wait)), 60)
-            raise ServiceError(
-                429, f"the server is busy; try again in {seconds} seconds", retry_after=seconds
-            )
+    def tell_wait(self) -> None:
+        """Tell the other workers how long a new sentence would wait here."""
+        self._load.estimate(max(map(_seconds_waiting, self.models.all), default=0.0))
 
     def _seconds_waiting_of_late(self, model: Model) -> float:
         """Return `_seconds_waiting`, up to a moment old, as asking the scheduler takes a part of a short request."""
@@ -350,9 +373,15 @@ class Service:
         return seconds
 
 
+def _busy(wait: float) -> ServiceError:
+    """Return the refusal of a request that may come again after some seconds."""
+    seconds = min(max(1, math.ceil(wait)), 60)
+    return ServiceError(429, f"the server is busy; try again in {seconds} seconds", retry_after=seconds)
+
+
 def _seconds_waiting(model: Model) -> float:
     """Return an estimate of the seconds until what waits for a model is translated."""
-    load = model.scheduler.load
+    load = model.load
     return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
 
 

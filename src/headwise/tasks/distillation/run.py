@@ -68,9 +68,9 @@ def prepare_student(
             f"{run}: expected a new folder or a distilled run, found another one; use --restart"
         )
     base = Config().with_overrides(c for c in job.changes if c.startswith(("data.", "training.")))
-    source, target = Config.load(job.teacher.runs[0] / "config.yaml").data.languages
+    source, _ = Config.load(job.teacher.runs[0] / "config.yaml").data.languages
     base.data.source_language = base.data.source_language or source
-    base.data.target_language = base.data.target_language or target
+    base.data.target_language = base.data.target_language or job.teacher.target_language()
     text = SourceText(
         [Path(path) for path in base.data.source],
         [Path(path) for path in job.references],

@@ -67,6 +67,7 @@ def student_recipe(
         replaced.append("subwords")
         subwords = Subwords.load(vocabulary)
         config.subwords.joint, config.subwords.lowercase = subwords.joint, subwords.lowercases
+        config.subwords.kind = "bpe" if subwords.numbering is None else "imported"
         config.subwords.size = subwords.target_size
         config.subwords.copy_from = str(vocabulary)
         if not subwords.joint:

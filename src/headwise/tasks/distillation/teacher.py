@@ -27,11 +27,13 @@ class Teacher:
         runs: run directories; several are an ensemble, whose first run gives the default search options.
         search: search options that differ from those of the first run.
         engine: keyword arguments of `Translator.load`: engine, precision, device, workers.
+        language: the language to translate to, a code of an imported vocabulary; None for that which the run names.
     """
 
     runs: Sequence[Path]
     search: Mapping[str, Any] = field(default_factory=dict)
     engine: Mapping[str, Any] = field(default_factory=dict)
+    language: str | None = None
 
     def options(self) -> SearchOptions:
         """Return the search options; raises `ConfigError` for one out of range, `CheckpointError` without a run."""
@@ -54,7 +56,7 @@ class Teacher:
                 )
             parts = [
                 files_checksum({"inputs": [stamp(weights)]}),
-                Subwords.load(run, config.subwords).digest(),
+                self._subwords(run, config).digest(),
                 json.dumps(config.model.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
             ]
             digest.update("\n".join(parts).encode())
@@ -62,7 +64,25 @@ class Teacher:
 
     def load(self) -> Translator:
         """Load the runs; raises as `Translator.load` does."""
-        return Translator.load(list(self.runs), **self.engine)
+        return Translator.load(list(self.runs), language=self.language, **self.engine)
+
+    def target_language(self) -> str | None:
+        """Return the code of the language that is translated to, if it is known.
+
+        Raises `ConfigError` if the vocabulary has no such language, and as `Subwords.load`.
+        """
+        run = self.runs[0]
+        config = Config.of_run(run, "translation")
+        if self.language is None:
+            return config.data.languages[1]
+        numbering = self._subwords(run, config).numbering
+        assert numbering is not None
+        codes = numbering.languages_by_code
+        return next((code for code, piece in codes.items() if piece == numbering.language), None)
+
+    def _subwords(self, run: Path, config: Config) -> Subwords:
+        subwords = Subwords.load(run, config.subwords)
+        return subwords if self.language is None else subwords.with_language(self.language)
 
 
 @dataclass(frozen=True)

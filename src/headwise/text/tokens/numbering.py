@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from headwise.bounds import VOCABULARY
+from headwise.config.languages import is_code, short_code
 from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing.json_text import parse_object
 from headwise.text.tokens.splitting import SPLITS, Split, make_splitter
@@ -67,6 +68,12 @@ class Numbering:
         """The language codes that a text may begin with."""
         codes = [piece for piece in self.tagged_pieces if _CODE.fullmatch(piece)]
         return codes if not self.language or self.language in codes else [self.language, *codes]
+
+    @property
+    def languages_by_code(self) -> dict[str, str]:
+        """The pieces of `languages` whose names have the form of language codes, by their codes: de for `>>deu<<`."""
+        codes = {short_code(piece.strip("<>")): piece for piece in reversed(self.languages)}
+        return {code: piece for code, piece in reversed(codes.items()) if is_code(code)}
 
     def find_language(self, name: str) -> str:
         """Return the piece of a language, given as a piece or without `>>` and `<<`; raises `ConfigError`."""

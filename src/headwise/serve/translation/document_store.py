@@ -1,0 +1,142 @@
+"""Documents from their upload until they are fetched, in an SQLite file that all workers of a server share."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass
+
+from headwise.serve.translation.limits import ServiceError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS documents (
+    id TEXT PRIMARY KEY,
+    key TEXT NOT NULL,
+    name TEXT NOT NULL,
+    characters INTEGER NOT NULL,
+    began REAL NOT NULL,
+    place INTEGER NOT NULL,
+    content BLOB,
+    error TEXT,
+    error_status INTEGER NOT NULL DEFAULT 500
+) STRICT;
+"""
+_COLUMNS = "id, key, name, characters, content, error, error_status"
+_INTERRUPTED = "the translation was interrupted"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as it is now.
+
+    Attributes:
+        identifier: its id.
+        key: what its owner gives to see it.
+        name: the file's name, without folders.
+        characters: its length.
+        content: the translated file; None until it is finished.
+        error: why there is none; `error_status` is its HTTP status.
+    """
+
+    identifier: str
+    key: str
+    name: str
+    characters: int
+    content: bytes | None = None
+    error: str | None = None
+    error_status: int = 500
+
+    @property
+    def status(self) -> str:
+        """`translating`, `done` or `error`."""
+        return "error" if self.error else "translating" if self.content is None else "done"
+
+
+class DocumentStore:
+    """The documents of all clients; `database` is a file, by default memory of this process.
+
+    `place` is the number of the worker whose documents are added here.
+    """
+
+    def __init__(self, database: str = ":memory:", place: int = 0) -> None:
+        self._lock, self._place = threading.Lock(), place
+        self._database = sqlite3.connect(database, check_same_thread=False, isolation_level=None, timeout=5.0)
+        self._database.execute("PRAGMA synchronous = OFF")  # it isn't needed after a crash
+        self._database.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def add(self, name: str, characters: int, most: int) -> Document:
+        """Keep a new document; raises `ServiceError` (429) where there are `most` already."""
+        document = Document(secrets.token_hex(16), secrets.token_hex(32), name, characters)
+        row = (document.identifier, document.key, name, characters, time.monotonic(), self._place, most)
+        added = self._execute(
+            "INSERT INTO documents (id, key, name, characters, began, place) "
+            "SELECT ?, ?, ?, ?, ?, ? WHERE (SELECT count(*) FROM documents) < ?",
+            *row,
+        )
+        if not added:
+            raise ServiceError(429, "the server has no room for another document", retry_after=10)
+        return document
+
+    def find(self, identifier: str, key: str) -> Document:
+        """Return a document; raises `ServiceError` (404), also for a wrong key."""
+        with self._lock:
+            row = self._database.execute(
+                f"SELECT {_COLUMNS} FROM documents WHERE id = ?", (identifier,)
+            ).fetchone()
+        if row is None or not hmac.compare_digest(row[1].encode(), key.encode(errors="replace")):
+            raise ServiceError(404, "document: expected the id and key of a document, found others")
+        return Document(*row)
+
+    def finish(self, document: Document, content: bytes) -> None:
+        """Keep the translated file."""
+        self._execute("UPDATE documents SET content = ? WHERE id = ?", content, document.identifier)
+
+    def fail(self, document: Document, error: str, status: int) -> None:
+        """Keep why there is no translated file."""
+        self._execute(
+            "UPDATE documents SET error = ?, error_status = ? WHERE id = ?",
+            *(error, status, document.identifier),
+        )
+
+    def interrupt(self, document: Document) -> None:
+        """Note that a document's translation has ended, unless it was finished or has failed."""
+        self._execute(
+            "UPDATE documents SET error = ? WHERE id = ? AND content IS NULL AND error IS NULL",
+            *(_INTERRUPTED, document.identifier),
+        )
+
+    def interrupt_all(self) -> None:
+        """Note that the worker of this place has ended."""
+        self._execute(
+            "UPDATE documents SET error = ? WHERE place = ? AND content IS NULL AND error IS NULL",
+            *(_INTERRUPTED, self._place),
+        )
+
+    def remove(self, identifier: str) -> None:
+        """Remove a document, which was fetched."""
+        self._execute("DELETE FROM documents WHERE id = ?", identifier)
+
+    def remove_old(self, seconds: float) -> None:
+        """Remove what was uploaded longer ago than some seconds and isn't being translated."""
+        self._execute(
+            "DELETE FROM documents WHERE began < ? AND (content IS NOT NULL OR error IS NOT NULL)",
+            time.monotonic() - seconds,
+        )
+
+    def _execute(self, statement: str, *values: object) -> int:
+        """Run one statement, which is a transaction; return the number of rows that it changed.
+
+        Raises `ServiceError` (503) where memory or the file system has no room.
+        """
+        try:
+            with self._lock:
+                return self._database.execute(statement, values).rowcount
+        except sqlite3.OperationalError as error:
+            raise ServiceError(503, "the server has no room for another document", retry_after=10) from error

@@ -1,0 +1,1 @@
+"""Several serving processes: what they share, the parent that starts and replaces them, and one of them."""

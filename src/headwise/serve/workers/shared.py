@@ -1,0 +1,75 @@
+"""What the workers of a server share: a database, the counts of their metrics, and how busy each of them is.
+
+Each worker has a number, its place, which is given to another one after it has ended.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headwise.serve.translation.document_store import DocumentStore
+from headwise.serve.translation.shared_load import SharedLoad
+
+_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the workers share, as one of them sees it.
+
+    Attributes:
+        folder: the folder of the files; None where the server is one process, which then needs none.
+        load: how busy they are.
+        place: the worker's number.
+    """
+
+    folder: Path | None = None
+    load: SharedLoad = field(default_factory=SharedLoad)
+    place: int = 0
+
+    @classmethod
+    def create(cls, places: int) -> Shared:
+        """Make a folder that only this user can read: in memory, or where there is no such file system a temporary one.
+
+        Raises `OSError` where neither can be written.
+        """
+        try:
+            folder = tempfile.mkdtemp(prefix="headwise-", dir=_MEMORY)
+        except OSError:
+            folder = tempfile.mkdtemp(prefix="headwise-")
+        shared = cls(Path(folder), SharedLoad(places))
+        database = sqlite3.connect(shared.database)
+        database.execute("PRAGMA journal_mode = WAL")  # which the file keeps: reading and writing at once
+        database.close()
+        return shared
+
+    @property
+    def database(self) -> str:
+        """The SQLite file of documents and rates."""
+        return ":memory:" if self.folder is None else str(self.folder / "shared.sqlite")
+
+    def at(self, place: int) -> Shared:
+        """Return what the worker of a place sees; called in its process."""
+        self.load.use(place)
+        return replace(self, place=place)
+
+    def forget(self, place: int) -> None:
+        """Undo what a worker that has ended had begun: sentences that wait, documents, gauges; its counts are kept."""
+        from prometheus_client.multiprocess import mark_process_dead
+
+        self.load.clear(place)
+        if self.folder is not None:
+            mark_process_dead(place, str(self.folder))
+            store = DocumentStore(self.database, place)
+            store.interrupt_all()
+            store.close()
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        self.load.close()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)

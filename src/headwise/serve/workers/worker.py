@@ -1,0 +1,101 @@
+"""One of several serving processes: forked from the parent after that has loaded the models, whose memory it shares.
+
+It ends when it is told to (SIGTERM), after it has answered what it accepted. Where the parent closes its end of their
+connection, because other workers have a newer model or because it has died, the worker takes no new connections, and
+ends when its clients have left and its documents are translated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import uvicorn
+
+from headwise.serve.app import create_app
+from headwise.serve.evaluation_pairs import EvaluationPairs
+from headwise.serve.production import Production
+from headwise.serve.protection.hosts import Hosts
+from headwise.serve.runs import Run
+from headwise.serve.server import BACKLOG, seconds_to_finish, server
+from headwise.serve.workers.shared import Shared
+
+READY = b"r"  # what a worker sends when it takes requests
+_PUBLISHED = 1.0  # seconds between two times that a worker tells the others how busy it is
+_CLOSE = (b"connection", b"close")
+
+
+@dataclass(frozen=True)
+class Served:
+    """What every worker serves.
+
+    Attributes:
+        runs: the runs, loaded.
+        listener: the socket that all workers accept connections from.
+        hosts: the host names to accept.
+        corpus: the sentences that heads are measured on.
+        production: opens the translation service in a worker.
+        threads: threads of a worker's computation.
+    """
+
+    runs: Mapping[str, Run]
+    listener: socket.socket
+    hosts: Hosts
+    corpus: EvaluationPairs | None
+    production: Callable[[Shared], Production]
+    threads: int
+
+
+def work(served: Served, shared: Shared, parent: socket.socket) -> None:
+    """Serve in this process until it is told to end."""
+    torch.set_num_threads(served.threads)
+    production = served.production(shared)
+    app = create_app(served.runs, served.corpus, served.hosts, production, watch=False)
+    # One connection at a time, so that those that come together are shared among the workers.
+    serving = server(app, finish=seconds_to_finish(production.limits), accepted_at_once=1)
+    asyncio.run(_serve(serving, served.listener, production, parent))
+
+
+async def _serve(
+    serving: uvicorn.Server, listener: socket.socket, production: Production, parent: socket.socket
+) -> None:
+    parent.setblocking(False)
+    running = asyncio.ensure_future(serving.serve(sockets=[listener]))
+    while not (serving.started or running.done()):
+        await asyncio.sleep(0.01)
+    beside: list[asyncio.Task[None]] = []
+    if not running.done():
+        listener.listen(BACKLOG)  # asyncio has set it to what it accepts at once
+        beside = [
+            asyncio.ensure_future(_publish(production)),
+            asyncio.ensure_future(_drain(serving, production, parent)),
+        ]
+        parent.send(READY)
+    await running
+    for task in beside:
+        task.cancel()
+
+
+async def _publish(production: Production) -> None:
+    while True:
+        production.publish()
+        await asyncio.sleep(_PUBLISHED)
+
+
+async def _drain(serving: uvicorn.Server, production: Production, parent: socket.socket) -> None:
+    """Wait until the parent closes the connection, then until nothing is in progress, and end the server."""
+    await asyncio.get_running_loop().sock_recv(parent, 1)
+    for each in serving.servers:
+        each.close()
+    # Clients open a new connection for their next request, which another worker accepts.
+    serving.config.encoded_headers.append(_CLOSE)
+    serving.server_state.default_headers.append(_CLOSE)
+    end = time.monotonic() + production.limits.document_seconds + production.limits.seconds
+    documents = production.context.documents
+    while (serving.server_state.connections or documents.translating) and time.monotonic() < end:
+        await asyncio.sleep(0.1)
+    serving.should_exit = True

@@ -1,0 +1,152 @@
+"""What several serving processes share: here several connections and places of one process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+
+import torch
+from prometheus_client import values
+from prometheus_client.parser import text_string_to_metric_families
+
+from headwise.errors import ConfigError
+from headwise.serve.protocols import rates
+from headwise.serve.protocols.observation import Metrics
+from headwise.serve.protocols.rates import Rates
+from headwise.serve.translation.document_store import DocumentStore
+from headwise.serve.translation.limits import ServiceError
+from headwise.serve.translation.models import Models
+from headwise.serve.translation.service import Service
+from headwise.serve.translation.shared_load import SharedLoad
+from headwise.serve.workers import supervisor
+from headwise.serve.workers.shared import Shared
+
+
+@pytest.fixture
+def shared() -> Iterator[Shared]:
+    made = Shared.create(3)
+    yield made
+    made.remove()
+    assert made.folder is not None
+    assert not made.folder.exists()
+
+
+def test_the_queue_is_that_of_all_places(shared: Shared) -> None:
+    one, other = copy.copy(shared.load), copy.copy(shared.load)  # the same memory, as after a fork
+    one.use(1)
+    other.use(2)
+    assert one.accept(9, 10)
+    assert not other.accept(2, 10)
+    assert other.accept(1, 10)
+    assert (one.own, other.own, one.accepted, other.accepted) == (9, 1, 10, 10)
+    one.finish(9)
+    assert not one.accept(10, 10)
+    other.estimate(2.5)
+    assert one.seconds_waiting == 2.5
+    shared.forget(2)
+    assert (one.accepted, one.seconds_waiting) == (0, 0.0)
+    assert one.accept(11, 10)  # as nothing else waits
+
+
+def test_a_load_of_one_place_needs_no_lock() -> None:
+    load = SharedLoad()
+    assert load.accept(3, 2)
+    assert not load.accept(1, 2)
+    load.finish(3)
+    assert load.accepted == 0
+
+
+def test_a_rate_is_kept_by_any_number_of_connections(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(rates.time, "monotonic", lambda: now)
+    stores = [Rates(shared.database) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        waits = list(pool.map(lambda number: stores[number % 4].seconds_until_allowed("a", 50), range(80)))
+    assert sorted(waits) == [0] * 50 + [60] * 30
+    assert stores[0].seconds_until_allowed("b", 1) == 0  # another key
+    assert stores[1].seconds_until_allowed("a", 51) == 0  # the key's rate was changed
+    now += 59.5
+    assert stores[2].seconds_until_allowed("a", 50) == 1
+    now += 0.5
+    assert stores[3].seconds_until_allowed("a", 50) == 0
+    for store in stores:
+        store.close()
+
+
+def test_documents_are_found_by_all_and_end_with_their_worker(shared: Shared) -> None:
+    one, other = DocumentStore(shared.database, 1), DocumentStore(shared.database, 2)
+    first, second = one.add("a.txt", 5, most=2), one.add("b.txt", 6, most=2)
+    with pytest.raises(ServiceError) as caught:
+        other.add("c.txt", 7, most=2)
+    assert (caught.value.status, caught.value.retry_after) == (429, 10)
+    assert other.find(first.identifier, first.key) == first
+    with pytest.raises(ServiceError) as caught:
+        other.find(first.identifier, second.key)
+    assert caught.value.status == 404
+    one.finish(first, b"text")
+    other.interrupt_all()  # has no documents
+    assert other.find(second.identifier, second.key).status == "translating"
+    shared.forget(1)
+    assert other.find(first.identifier, first.key).content == b"text"
+    failed = other.find(second.identifier, second.key)
+    assert (failed.status, failed.error) == ("error", "the translation was interrupted")
+    other.remove_old(0.0)
+    with pytest.raises(ServiceError):
+        one.find(first.identifier, first.key)
+    one.close()
+    other.close()
+
+
+def test_metrics_are_summed_and_a_place_keeps_its_counts(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "ValueClass", values.ValueClass)  # restores it
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    service = Service(Models([]))
+
+    def read(metrics: Metrics, name: str) -> float:
+        families = text_string_to_metric_families(metrics.text().decode())
+        return sum(sample.value for family in families for sample in family.samples if sample.name == name)
+
+    service.pieces_kept = 4
+    one = Metrics(service, shared.folder, 1)
+    one.count("/translate", 200, 0.1, 10)
+    one.update()
+    other = Metrics(service, shared.folder, 2)
+    other.count("/translate", 200, 0.2, 20)
+    other.update()
+    for metrics in (one, other):
+        assert read(metrics, "headwise_requests_total") == 2
+        assert read(metrics, "headwise_request_seconds_sum") == pytest.approx(0.3)
+        assert read(metrics, "headwise_characters_total") == 30
+        assert read(metrics, "headwise_protected_pieces_total") == 8
+        assert read(metrics, "headwise_workers") == 2
+    shared.forget(2)
+    assert read(one, "headwise_requests_total") == 2
+    assert read(one, "headwise_workers") == 1  # the other is gone, what it counted is not
+    service.pieces_kept = 0
+    again = Metrics(service, shared.folder, 2)
+    again.count("/translate", 200, 0.1, 10)
+    assert read(again, "headwise_requests_total") == 3
+    assert read(again, "headwise_protected_pieces_total") == 8
+    assert read(again, "headwise_workers") == 2
+
+
+def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = torch.get_num_threads()
+    try:
+        assert supervisor.prepare_parent(1_000, "cpu") == 1
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+    monkeypatch.setattr(supervisor, "find_device", lambda name: torch.device("cuda"))
+    with pytest.raises(ConfigError, match=r"expected 1 for models on cuda, .* found 2; --device cpu uses"):
+        supervisor.prepare_parent(2, "auto")
+    monkeypatch.delattr(supervisor.os, "fork")
+    with pytest.raises(ConfigError, match="expected 1 on this system"):
+        supervisor.prepare_parent(2, "cpu")
