@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.analysis.difference import Difference
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.trace import Side, Trace
 from headwise.errors import ConfigError
@@ -46,6 +47,25 @@ def describe(trace: Trace, *, word: str | None = None, words: bool = False, stro
                 *_connections(trace, part, words, strongest),
             ]
     return lines
+
+
+def difference_lines(changed: Difference) -> list[str]:
+    """Return the lines about the effect of interventions: the words that changed, and log-probabilities."""
+    marks = {"removed": "[-{}-]", "added": "{{+{}+}}"}
+    words = []
+    for change in changed.words:
+        if change.kind == "same":
+            words.append(" ".join(change.after))
+        for kind, span in (("removed", change.before), ("added", change.after)):
+            if change.kind in (kind, "replaced") and span:
+                words.append(marks[kind].format(" ".join(map(_plain, span))))
+    return [
+        "compared with the translation without interventions",
+        f"  words   {' '.join(words) if changed.changed else 'the same'}",
+        f"  log P   of the translation before: {changed.before:.4f}, now {changed.before_now:.4f}, "
+        f"Δ {changed.delta:+.4f}",
+        f"          of the best translation:   {changed.before:.4f}, now {changed.after:.4f}",
+    ]
 
 
 def tree_lines(trace: Trace) -> list[str]:

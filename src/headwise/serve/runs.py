@@ -32,7 +32,7 @@ class NotReady(HeadwiseError):
 
 
 def _load_tracer(path: Path, device: str) -> Tracer:
-    return Tracer(Translator.load(path, device=device))
+    return Tracer.load(path, device)
 
 
 def _load_generator(path: Path, device: str) -> Generator:

@@ -31,7 +31,10 @@ def command(
     tree: Annotated[bool, typer.Option("--tree", help="Print the beam tree, too.")] = False,
     do: Annotated[
         list[str] | None,
-        typer.Option(help="Intervene: silence:cross.2.3, uniform:encoder.1.*, prefix:Ein, …; repeatable."),
+        typer.Option(
+            help="Intervene: silence:cross.2.3, no-residual:encoder.*, temperature:*.*.*@0.5, checkpoint:0, "
+            "prefix:Ein, …; repeatable."
+        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -58,18 +61,21 @@ def command(
     """
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.tracer import Tracer
-    from headwise.decoding.translator import Translator
 
     if out is not None and out.suffix not in (".png", ".html", ".json"):
         raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
     overrides = {key: value for key, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
-    tracer = Tracer(Translator.load(run, device=device))
+    tracer = Tracer.load(run, device)
     interventions = parse_interventions(do or [])
     trace = tracer.trace(text, interventions, hypothesis=hypothesis - 1, target=target, **overrides)
     if out is None:
-        from headwise.analysis.terminal import describe, tree_lines
+        from headwise.analysis.difference import difference
+        from headwise.analysis.terminal import describe, difference_lines, tree_lines
 
         lines = describe(trace, word=word, words=words)
+        if interventions and trace.hypotheses:
+            plain = tracer.trace(text, **overrides)
+            lines += ["", *difference_lines(difference(tracer, plain, trace))]
         typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))
         return
     _write(trace, out, part, words, head)
