@@ -167,6 +167,7 @@ class Run:
             "alpha": options.alpha,
             "longest": tracer.longest,
             "samples": self.samples,
+            "checkpoints": tracer.history.steps() if tracer.history else [],
         }
 
     @property

@@ -92,6 +92,7 @@
  * @property {number} [alpha]
  * @property {number} [longest]
  * @property {string[]} [samples]
+ * @property {number[]} [checkpoints]  training steps whose models are available; 0 is before training
  * @property {number} [images]  number of held-out images of a vision model
  * @property {[channels: number, height: number, width: number]} [shape]  of an image
  * @property {string[]} [classes]  empty for a model that reads captions

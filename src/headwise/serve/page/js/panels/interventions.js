@@ -8,6 +8,7 @@ import { number, percent, signed } from "../text.js";
 import { PARTS } from "../types.js";
 import { changesBetween } from "./difference.js";
 import { hasAttention } from "./heads.js";
+import { knobInWords, knobs, WITHOUT_MASK } from "./knobs.js";
 
 const KINDS = /** @type {[string, string][]} */ ([
   ["silence", "Silence"],
@@ -18,7 +19,8 @@ const KINDS = /** @type {[string, string][]} */ ([
 ]);
 
 /** @param {import("../types.js").App} app */
-export function interventionsPanel({ store, data, say }) {
+export function interventionsPanel(app) {
+  const { store, data, say } = app;
   const section = panel(
     "interventions",
     "Interventions",
@@ -31,7 +33,7 @@ export function interventionsPanel({ store, data, say }) {
   const list = h("ul", { class: "chips", "aria-label": "Active interventions" });
   const result = h("div", { class: "result", "aria-live": "polite" });
   const forms = h("div", { class: "forms" });
-  section.body.append(h("div", {}, forms, list, result));
+  section.body.append(h("div", {}, knobs(app), forms, list, result));
   watch(section.body, [data.base, data.under]);
 
   let kind = "silence";
@@ -234,6 +236,8 @@ export function interventionsPanel({ store, data, say }) {
           ],
         }),
         delta !== null && h("p", { class: "detail" }, explain(delta, same)),
+        store.state.changes.some((change) => change.startsWith("no-mask:")) &&
+          h("p", { class: "detail" }, WITHOUT_MASK),
       );
       say(same ? "The translation stays the same." : "The translation changes.");
     }
@@ -313,6 +317,8 @@ export function describe(change) {
   const text = rest.join(":");
   if (kind === "prefix") return `begin with “${text}”`;
   if (kind === "word") return `word ${Number(rest[0]) + 1} is “${rest.slice(1).join(":")}”`;
+  const knob = knobInWords(change);
+  if (knob !== null) return knob;
   const [address, amount] = text.split("@");
   const [part, layer, head] = address.split(".");
   const at =
