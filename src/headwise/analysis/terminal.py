@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headwise.analysis.difference import Difference
 from headwise.analysis.interventions import PARTS, Part
+from headwise.analysis.stepwise import Stepwise
 from headwise.analysis.trace import Side, Trace
 from headwise.errors import ConfigError
 
@@ -65,6 +66,26 @@ def difference_lines(changed: Difference) -> list[str]:
         f"  log P   of the translation before: {changed.before:.4f}, now {changed.before_now:.4f}, "
         f"Δ {changed.delta:+.4f}",
         f"          of the best translation:   {changed.before:.4f}, now {changed.after:.4f}",
+    ]
+
+
+def step_lines(stepwise: Stepwise, likeliest: int = 3) -> list[str]:
+    """Return the steps of the decoder, one line each: the token, its probability in both ways, what else was likely."""
+    names = [_plain(step.chosen.piece) for step in stepwise.steps]
+    width = max(map(columns, names))
+    lines = [
+        "the decoder step by step: token, its probability, that with teacher forcing, and the likeliest tokens"
+    ]
+    for name, step in zip(names, stepwise.steps, strict=True):
+        likely = "  ".join(
+            f"{_plain(one.piece)} {math.exp(one.log_probability):.2f}"
+            for one in step.alternatives[:likeliest]
+        )
+        own, forced = math.exp(step.chosen.log_probability), math.exp(step.forced)
+        lines.append(f"  {padded(name, width)}  {own:.4f}  {forced:.4f}   {likely}")
+    return [
+        *lines,
+        f"  largest difference of a probability over the whole vocabulary: {stepwise.difference:.1e}",
     ]
 
 

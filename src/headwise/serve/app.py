@@ -5,6 +5,7 @@
     POST /api/trace                translate a sentence; return the whole trace
     POST /api/force                the same by forced decoding of a given target
     POST /api/products             the computation of one head at one step
+    POST /api/steps                a target decoded step by step, and with teacher forcing
     POST /api/next                 a language model's next-token distribution
     POST /api/continue             a language model's continuation of a text
     POST /api/patches              a vision model's attention over the patches of an image

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headwise.analysis.products import Products
+from headwise.analysis.stepwise import Stepwise
 from headwise.analysis.trace import Forced, Trace, forced_json
 from headwise.serve.requests import Arrays
 
@@ -48,6 +49,16 @@ def products_json(products: Products, arrays: Arrays) -> dict[str, Any]:
     if arrays == "packed":
         result |= {name: packed(result[name]) for name in _PRODUCTS_ARRAYS}
     return result
+
+
+def steps_json(stepwise: Stepwise, arrays: Arrays) -> dict[str, Any]:
+    """Return the steps of a target, their cross-attention as lists or packed."""
+    weights = stepwise.attention
+    if weights is None:
+        attention = None
+    else:
+        attention = packed(weights) if arrays == "packed" else weights.astype(np.float64).round(6).tolist()
+    return {**stepwise.to_json(), "attention": attention}
 
 
 def _attention(forced: Forced) -> dict[str, Any]:

@@ -93,6 +93,13 @@ class ForceRequest(RunRequest):
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
+class StepsRequest(RunRequest):
+    """Decode a target step by step, with its likeliest tokens at each step."""
+
+    target: Text | Ids
+    alternatives: Annotated[int, Field(ge=1, le=100)] = 8
+
+
 class ProductsRequest(RunRequest):
     """Return one head's computation at one step of forced decoding; layer, head and query count from 0."""
 

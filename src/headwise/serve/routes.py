@@ -11,9 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headwise.analysis.products import products
+from headwise.analysis.stepwise import step_by_step
 from headwise.serve.evidence import Evidence
 from headwise.serve.image_view import patches_json
-from headwise.serve.json_arrays import products_json, reading_json, trace_json
+from headwise.serve.json_arrays import products_json, reading_json, steps_json, trace_json
 from headwise.serve.language_model import continued_json, next_json
 from headwise.serve.metrics import read_curves
 from headwise.serve.protection.bodies import CheckedRoute
@@ -25,6 +26,7 @@ from headwise.serve.requests import (
     PatchesRequest,
     ProductsRequest,
     RunRequest,
+    StepsRequest,
     TextRequest,
     TraceRequest,
 )
@@ -83,6 +85,15 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
             tracer = runs[body.run].tracer
             computed = products(tracer, body.text, body.target, *cell, body.changes())
             return products_json(computed, body.arrays)
+
+        return await answer(request, body, work)
+
+    @router.post("/steps")
+    async def steps(request: Request, body: StepsRequest) -> Response:
+        def work() -> dict[str, Any]:
+            tracer, changes = runs[body.run].tracer, body.changes()
+            found = step_by_step(tracer, body.text, body.target, changes, alternatives=body.alternatives)
+            return steps_json(found, body.arrays)
 
         return await answer(request, body, work)
 

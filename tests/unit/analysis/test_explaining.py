@@ -410,3 +410,14 @@ def test_explain_prints_what_an_intervention_changes(run: Path, capsys: pytest.C
     )
     delta = float(lines[start + 2].rpartition("Δ ")[2])
     assert delta == pytest.approx(under.log_probability - before.hypotheses[0].log_probability, abs=1e-3)
+
+
+def test_explain_prints_the_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwise(["explain", str(run), "--text", TEXT, "--steps", "--target", TARGET]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("the decoder step by step"))
+    forced = Tracer(Translator.load(run)).force(TEXT, TARGET)
+    for line, log_probability in zip(lines[start + 1 :], forced.log_probabilities, strict=False):
+        numbers = [float(n) for n in re.findall(r" (\d\.\d{4})", line)]
+        assert numbers == pytest.approx([math.exp(log_probability)] * 2, abs=1e-4)
+    assert "largest difference" in lines[-1]

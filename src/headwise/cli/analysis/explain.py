@@ -29,6 +29,10 @@ def command(
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Join subwords to words.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Print the beam tree, too.")] = False,
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="Print how it was written, token by token, and with teacher forcing."),
+    ] = False,
     do: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,12 +74,16 @@ def command(
     trace = tracer.trace(text, interventions, hypothesis=hypothesis - 1, target=target, **overrides)
     if out is None:
         from headwise.analysis.difference import difference
-        from headwise.analysis.terminal import describe, difference_lines, tree_lines
+        from headwise.analysis.stepwise import step_by_step
+        from headwise.analysis.terminal import describe, difference_lines, step_lines, tree_lines
 
         lines = describe(trace, word=word, words=words)
         if interventions and trace.hypotheses:
             plain = tracer.trace(text, **overrides)
             lines += ["", *difference_lines(difference(tracer, plain, trace))]
+        if steps and trace.forced is not None:
+            stepwise = step_by_step(tracer, text, trace.forced.target.ids, interventions)
+            lines += ["", *step_lines(stepwise)]
         typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))
         return
     _write(trace, out, part, words, head)

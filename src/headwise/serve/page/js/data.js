@@ -53,6 +53,8 @@ export class Data {
   chosen = new Slot();
   /** @type {Slot<import("./types.js").Products>} */
   cell = new Slot();
+  /** The selected hypothesis, step by step. @type {Slot<import("./types.js").Stepwise>} */
+  stepwise = new Slot();
   /** @type {Slot<import("./roles.js").Evidence>} */
   evidence = new Slot();
   /** A language model's next-token distribution. @type {Slot<import("./types.js").NextToken>} */
@@ -83,6 +85,7 @@ export class Data {
       this.under,
       this.chosen,
       this.cell,
+      this.stepwise,
       this.evidence,
       this.curves,
       this.next,
@@ -191,6 +194,12 @@ export class Data {
   #askCell() {
     const { part, layer, head, query } = this.store.state;
     const { reading } = this;
+    if (!reading) this.stepwise.clear();
+    else if (
+      this.trace.status === "ready" &&
+      (this.store.state.node === null || this.chosen.status === "ready")
+    )
+      this.stepwise.ask("steps", { ...this.#common(), target: reading.target.ids }, 30);
     const size = this.run.value?.parts?.[part];
     if (!reading || !size || layer >= size.layers || head >= size.heads || !this.run.value?.can.products) {
       this.cell.clear();

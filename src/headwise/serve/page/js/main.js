@@ -16,6 +16,7 @@ import { patchesPanel } from "./panels/patches.js";
 import { ribbonPanel } from "./panels/ribbon.js";
 import { trainingPanel } from "./panels/training.js";
 import { translatePanel } from "./panels/translate.js";
+import { wordsPanel } from "./panels/words.js";
 import { fromFragment, Store, toFragment } from "./state.js";
 import { counted } from "./text.js";
 import { PARTS } from "./types.js";
@@ -28,6 +29,7 @@ const PANELS = [
   headsPanel,
   microscopePanel,
   beamPanel,
+  wordsPanel,
   interventionsPanel,
   evidencePanel,
   learnPanel,
@@ -153,7 +155,7 @@ function keys() {
     "?": () => dialog.showModal(),
     Escape: () => store.set({ query: null, key: null, word: null, node: null }),
   };
-  for (let number = 1; number <= 9; number++) {
+  for (let number = 0; number <= 9; number++) {
     actions[String(number)] = () => {
       const panel = panels().find((one) => one.dataset.number === String(number));
       panel?.scrollIntoView({ block: "start" });

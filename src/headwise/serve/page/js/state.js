@@ -19,6 +19,7 @@
  * @property {boolean} words  whether subwords are merged into words
  * @property {string | null} word  pinned in the ribbon: "s3" or "t2"; of a caption: "w1"
  * @property {number} stage  the microscope's step
+ * @property {number} step  of the generation word by word, from 0
  * @property {number | null} tour  the tour's step; null: no tour
  * @property {number} temperature  of a language model, like the next three
  * @property {number} topk  0: all tokens
@@ -49,6 +50,7 @@ export const START = {
   words: true,
   word: null,
   stage: 0,
+  step: 0,
   tour: null,
   temperature: 1,
   topk: 0,
@@ -61,7 +63,7 @@ export const START = {
 };
 
 // A change of one of INPUTS resets DEPENDENT, another run resets OF_RUN, too.
-const DEPENDENT = ["node", "query", "key", "word"];
+const DEPENDENT = ["node", "query", "key", "word", "step"];
 const INPUTS = ["run", "text", "beam", "alpha", "changes"];
 const OF_RUN = ["beam", "alpha", "changes", "base", "image", "pixels", "caption"];
 

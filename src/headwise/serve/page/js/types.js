@@ -77,6 +77,20 @@
  * @property {import("./tensor.js").Tensor} part_of_output
  * @property {import("./tensor.js").Tensor} output
  *
+ * @typedef {object} Step  one step of decoding, and teacher forcing at the same position
+ * @property {Alternative} chosen
+ * @property {Alternative[]} alternatives
+ * @property {number} forced
+ * @property {Alternative[]} forced_alternatives
+ * @property {number} difference
+ *
+ * @typedef {object} Stepwise
+ * @property {Side} source
+ * @property {Side} target
+ * @property {Step[]} steps
+ * @property {number} difference
+ * @property {import("./tensor.js").Tensor | null} attention  (layers, heads, steps, source)
+ *
  * @typedef {object} Run
  * @property {string} name
  * @property {string} task
