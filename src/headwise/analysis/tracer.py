@@ -168,6 +168,20 @@ class Tracer:
         with self.model(interventions) as model, torch.inference_mode():
             return self._force(model, source, ids, alpha, alternatives)
 
+    def forward(self, model: Seq2Seq, text: str, target: str | Sequence[int]) -> None:
+        """Run the model on a text and a target as `force` does."""
+        device = next(model.parameters()).device
+        tokens, mask = padded([self.read(text)[0].ids], PAD, device)
+        model(tokens, mask, torch.tensor([(BOS, *self.target_ids(target)[:-1])], device=device))
+
+    def pieces(
+        self, text: str, target: str | Sequence[int], part: Part
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the tokens of the queries and of the keys of a part: source tokens, or the decoder's input tokens."""
+        source = self.read(text)[0].pieces
+        reads = self.side((BOS, *self.target_ids(target)[:-1])).pieces
+        return source if part == "encoder" else reads, reads if part == "decoder" else source
+
     def target_ids(self, target: str | Sequence[int]) -> tuple[int, ...]:
         """Encode a target text, end symbol included, or check ids; raises `ConfigError` as `force` does."""
         subwords = self.translator.subwords

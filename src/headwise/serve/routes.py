@@ -62,7 +62,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     @router.post("/trace")
     async def trace(request: Request, body: TraceRequest) -> Response:
         def work() -> dict[str, Any]:
-            tracer = runs[body.run].tracer
+            tracer = runs[body.run].reader
             overrides = {"beam": body.beam, "alpha": body.alpha}
             options = {name: value for name, value in overrides.items() if value is not None}
             return trace_json(tracer.trace(body.text, body.changes(), **options), body.arrays)
@@ -72,7 +72,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     @router.post("/force")
     async def force(request: Request, body: ForceRequest) -> Response:
         def work() -> dict[str, Any]:
-            tracer = runs[body.run].tracer
+            tracer = runs[body.run].reader
             forced = tracer.force(body.text, body.target, body.changes(), alpha=body.alpha)
             return reading_json(forced, body.arrays)
 
@@ -82,7 +82,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     async def one_cell(request: Request, body: ProductsRequest) -> Response:
         def work() -> dict[str, Any]:
             cell = (body.part, body.layer, body.head, body.query)
-            tracer = runs[body.run].tracer
+            tracer = runs[body.run].reader
             computed = products(tracer, body.text, body.target, *cell, body.changes())
             return products_json(computed, body.arrays)
 

@@ -6,6 +6,7 @@ import copy
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from torch import Tensor, nn
 
@@ -13,12 +14,13 @@ from headwise.analysis.interventions import sublayers
 from headwise.analysis.interventions.notation import LAYERS, PARTS, Intervention, Part
 from headwise.analysis.interventions.weights import CHANGES
 from headwise.errors import ConfigError
-from headwise.models.base import Seq2Seq
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import MultiHeadAttention, Probe, Probed
 
+Model = TypeVar("Model", bound=nn.Module)
 
-def attention_parts(model: Seq2Seq) -> dict[Part, list[Probed]]:
+
+def attention_parts(model: nn.Module) -> dict[Part, list[Probed]]:
     """Return a model's attention modules by part, in the order of their layers; a missing part has an empty list."""
     attentions: dict[Part, list[Probed]] = {part: [] for part in PARTS}
     for name, module in model.named_modules():
@@ -39,14 +41,14 @@ def heads_of(attention: Probed) -> int:
     return attention.heads if isinstance(attention, MultiHeadAttention) else 1
 
 
-def private_copy(model: Seq2Seq) -> Seq2Seq:
+def private_copy(model: Model) -> Model:
     """Copy the modules but share the parameters, so that probes set on the copy don't affect other requests."""
     shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared)
 
 
 @contextmanager
-def intervening(model: Seq2Seq, interventions: Sequence[Intervention]) -> Iterator[None]:
+def intervening(model: nn.Module, interventions: Sequence[Intervention]) -> Iterator[None]:
     """Context manager that applies interventions to the model, in the order given.
 
     The model must be a private copy (`private_copy`). Probes set earlier are called first; everything is restored on

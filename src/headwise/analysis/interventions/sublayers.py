@@ -200,7 +200,7 @@ def _with_table(
 ) -> None:
     """Change the table of positions while a part computes; `changed` gets the table and the number of tokens.
 
-    The encoder and the decoder share the table, so it is changed around the calls of the part's methods.
+    The encoder and the decoder of a translator share the table, so it is changed around the calls of their methods.
     """
     names = [name for name, module in model.named_modules() if isinstance(module, InputEmbedding)]
     methods = ("forward",)
@@ -216,28 +216,43 @@ def _around(
     method: Callable[..., Any],
     changed: Callable[[Tensor | None, int], Tensor | None],
 ) -> Callable[..., Any]:
-    def call(tokens: Any, *rest: Any, **named: Any) -> Any:
-        length = tokens.size(-1) if isinstance(tokens, Tensor) else 0  # of the memory, in `decode`: not used
-        with _changed_tables(model, names, lambda table: changed(table, length)):
-            return method(tokens, *rest, **named)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with _changed_tables(model, names, changed):
+            return method(*arguments, **named)
 
     return call
 
 
 @contextmanager
 def _changed_tables(
-    model: nn.Module, names: list[str], changed: Callable[[Tensor | None], Tensor | None]
+    model: nn.Module, names: list[str], changed: Callable[[Tensor | None, int], Tensor | None]
 ) -> Iterator[None]:
     changes = Changes()
     try:
         for name in names:
             embedding = model.get_submodule(name)
             assert isinstance(embedding, InputEmbedding)
-            twin, table = _twin(embedding), changed(embedding.table)
-            twin._parameters.pop("table", None)
-            twin._buffers.pop("table", None)
-            twin.table = table
-            changes.replace(model, name, twin)
+            changes.replace(model, name, _with_changed_table(embedding, changed))
         yield
     finally:
         changes.undo()
+
+
+def _with_changed_table(
+    embedding: InputEmbedding, changed: Callable[[Tensor | None, int], Tensor | None]
+) -> InputEmbedding:
+    """Return a copy whose table is computed at each call, from that of an embedding that may be such a copy itself."""
+    twin, table = _twin(embedding), embedding.table
+    twin._parameters.pop("table", None)
+    twin._buffers.pop("table", None)
+    earlier: Callable[[int], Tensor | None] = vars(embedding).get("table_of", lambda length: table)
+
+    def table_of(length: int) -> Tensor | None:
+        return changed(earlier(length), length)
+
+    def forward(x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
+        twin.table = table_of(x.size(-2))
+        return type(twin).forward(twin, x, start, segments)
+
+    vars(twin).update(table=None, table_of=table_of, forward=forward)
+    return twin

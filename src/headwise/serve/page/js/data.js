@@ -157,7 +157,7 @@ export class Data {
       const which = pixels === null ? { image } : { pixels };
       this.view.ask("patches", { run: run.name, ...which, caption }, delay);
     }
-    if (this.run.status !== "ready" || !run?.can.translate) return;
+    if (this.run.status !== "ready" || !(run?.can.translate || run?.can.read)) return;
     const now = { run: run.name, ...question(settingsOf(state)) };
     const before = { run: run.name, ...question(baselineOf(state)) };
     this.trace.ask("trace", now, delay);
@@ -194,7 +194,7 @@ export class Data {
   #askCell() {
     const { part, layer, head, query } = this.store.state;
     const { reading } = this;
-    if (!reading) this.stepwise.clear();
+    if (!reading || !this.run.value?.can.translate) this.stepwise.clear();
     else if (
       this.trace.status === "ready" &&
       (this.store.state.node === null || this.chosen.status === "ready")

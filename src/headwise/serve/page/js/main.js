@@ -11,6 +11,7 @@ import { hasAttention, headsPanel, silence } from "./panels/heads.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
 import { learnPanel } from "./panels/learn.js";
+import { maskedPanel } from "./panels/masked.js";
 import { microscopePanel } from "./panels/microscope.js";
 import { patchesPanel } from "./panels/patches.js";
 import { ribbonPanel } from "./panels/ribbon.js";
@@ -24,6 +25,7 @@ import { PARTS } from "./types.js";
 const PANELS = [
   translatePanel,
   languagePanel,
+  maskedPanel,
   patchesPanel,
   ribbonPanel,
   headsPanel,
@@ -144,12 +146,12 @@ function keys() {
     else store.set({ ...next, query: null, key: null });
   };
   const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
-  const translates = () => data.run.value?.can.translate;
+  const changes = () => data.run.value?.can.translate || data.run.value?.can.read;
   const attends = () => data.run.value !== null && hasAttention(data.run.value);
   /** @type {Record<string, () => void>} */
   const actions = {
     x: () => attends() && silence(store, store.state.part, store.state.layer, store.state.head),
-    u: () => translates() && store.undo(),
+    u: () => changes() && store.undo(),
     "[": () => step(-1),
     "]": () => step(1),
     "?": () => dialog.showModal(),
@@ -207,7 +209,7 @@ async function begin() {
   keys();
   recover();
   data.run.on(({ value, status }) => {
-    if (status !== "ready" || !value?.can.translate) return;
+    if (status !== "ready" || !(value?.can.translate || value?.can.read)) return;
     const [part] = PARTS.filter((one) => value.parts?.[one]);
     if (part && !value.parts?.[store.state.part])
       store.set({ part, layer: 0, head: 0, query: null, key: null });

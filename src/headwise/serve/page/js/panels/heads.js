@@ -11,11 +11,11 @@ import { PART_NAMES, PARTS } from "../types.js";
 /** @typedef {import("../types.js").Part} Part */
 
 /**
- * Whether a run translates and has attention heads.
+ * Whether a run reads texts and has attention heads.
  * @param {import("../types.js").Run} run
  */
-export function hasAttention({ can, parts }) {
-  return can.translate && Object.keys(parts ?? {}).length > 0;
+export function hasAttention({ can }) {
+  return can.read;
 }
 
 /** @param {import("../types.js").App} app */

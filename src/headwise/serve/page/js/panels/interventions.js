@@ -119,33 +119,38 @@ export function interventionsPanel(app) {
       attends
         ? ofHeads
         : h("p", { class: "detail" }, "This model has no attention; only its output can be changed."),
-      h(
-        "form",
-        {
-          class: "row",
-          onsubmit: submit(() => prefix.value.trim() && add([`prefix:${prefix.value.trim()}`])),
-        },
-        prefix,
-        h("button", { "data-key": "force-prefix" }, "Force beginning"),
-      ),
-      h(
-        "form",
-        {
-          class: "row",
-          onsubmit: submit(
-            () =>
-              word.value.trim() &&
-              add([
-                `word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`,
-              ]),
-          ),
-        },
-        field("Word", wordNumber),
-        word,
-        h("button", { "data-key": "force-word" }, "Force word"),
-      ),
+      ...(data.run.value && !data.run.value.can.translate ? [] : ofOutput()),
     );
   };
+
+  /** The forms that force words of a translation. */
+  const ofOutput = () => [
+    h(
+      "form",
+      {
+        class: "row",
+        onsubmit: submit(() => prefix.value.trim() && add([`prefix:${prefix.value.trim()}`])),
+      },
+      prefix,
+      h("button", { "data-key": "force-prefix" }, "Force beginning"),
+    ),
+    h(
+      "form",
+      {
+        class: "row",
+        onsubmit: submit(
+          () =>
+            word.value.trim() &&
+            add([
+              `word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`,
+            ]),
+        ),
+      },
+      field("Word", wordNumber),
+      word,
+      h("button", { "data-key": "force-word" }, "Force word"),
+    ),
+  ];
 
   /** The interventions on the chosen heads. */
   const targets = () => {
@@ -190,7 +195,9 @@ export function interventionsPanel(app) {
   };
 
   const showResult = () => {
-    section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    const { can } = data.run.value ?? {};
+    section.root.hidden = can !== undefined && !can.translate && !can.read;
+    const what = can && !can.translate ? "output" : "translation";
     const [trace, base] = [data.trace.value, data.base.value];
     const settled =
       data.trace.status === "ready" && data.base.status === "ready" && data.under.status !== "loading";
@@ -211,7 +218,7 @@ export function interventionsPanel(app) {
       const same = now.text === before.text;
       fill(
         result,
-        h("h3", {}, same ? "The translation stays the same" : "The translation changes"),
+        h("h3", {}, `The ${what} ${same ? "stays the same" : "changes"}`),
         !same && changesBetween(before.text, now.text),
         scrolled({
           caption: "Log-probabilities",
@@ -220,7 +227,7 @@ export function interventionsPanel(app) {
             ...(under && delta !== null
               ? [
                   [
-                    "of the translation before",
+                    `of the ${what} before`,
                     number(before.log_probability, 4),
                     number(under.log_probability, 4),
                     signed(delta, 4),
@@ -228,18 +235,18 @@ export function interventionsPanel(app) {
                 ]
               : []),
             [
-              "of the best translation",
+              `of the best ${what}`,
               number(before.log_probability, 4),
               number(now.log_probability, 4),
               signed(now.log_probability - before.log_probability, 4),
             ],
           ],
         }),
-        delta !== null && h("p", { class: "detail" }, explain(delta, same)),
+        delta !== null && h("p", { class: "detail" }, explain(what, delta, same)),
         store.state.changes.some((change) => change.startsWith("no-mask:")) &&
           h("p", { class: "detail" }, WITHOUT_MASK),
       );
-      say(same ? "The translation stays the same." : "The translation changes.");
+      say(`The ${what} ${same ? "stays the same" : "changes"}.`);
     }
   };
 
@@ -271,14 +278,15 @@ function scrolled(table) {
 
 /**
  * A change of the log-probability in words.
+ * @param {string} what
  * @param {number} delta
  * @param {boolean} same
  */
-function explain(delta, same) {
+function explain(what, delta, same) {
   if (Math.abs(delta) < 5e-5)
     return "No change: the model doesn’t use what was taken away, for this sentence.";
   const factor = Math.exp(-Math.abs(delta));
-  return `The translation from before is now ${delta < 0 ? `${percent(factor)} as probable as it was` : `${number(1 / factor, 2)} times as probable`}${same ? ", and still the best." : "."}`;
+  return `The ${what} from before is now ${delta < 0 ? `${percent(factor)} as probable as it was` : `${number(1 / factor, 2)} times as probable`}${same ? ", and still the best." : "."}`;
 }
 
 /**

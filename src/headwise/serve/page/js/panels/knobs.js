@@ -110,6 +110,8 @@ export function knobs({ store, data }) {
         { class: "row", role: "group", "aria-label": "Switch off" },
         SWITCHES.map(({ name, about, change }) => {
           const intervention = change(scope, head);
+          const part = intervention && /:(encoder|decoder)\b/.exec(intervention)?.[1];
+          const missing = part && run !== null && !run.parts?.[/** @type {"encoder"} */ (part)];
           const on = intervention !== null && changes.includes(intervention);
           const flip = () => {
             if (intervention === null) return;
@@ -119,7 +121,7 @@ export function knobs({ store, data }) {
             class: "knob",
             title: about,
             "aria-pressed": String(on),
-            disabled: intervention === null,
+            disabled: intervention === null || Boolean(missing),
             "data-key": `knob-${name}`,
           });
         }),
