@@ -142,7 +142,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "/api/steps": {"run": "small", "text": ENGLISH[0], "target": [5, 6, 3], "alternatives": 3},
     "/api/next": {"run": "writer", "text": "a", "temperature": 1.0, "top_k": 0, "top_p": 1.0},
     "/api/continue": {"run": "writer", "text": "a", "tokens": 2, "seed": 1, "top_p": 0.5},
-    "/api/patches": {"run": "small", "image": 0, "pixels": None, "caption": ""},
+    "/api/patches": {"run": "small", "image": 0, "pixels": None, "caption": "", "interventions": []},
 }
 NUMBERS = [0, -1, 1, 3, 2**31, 2**63, 2**64, -(10**25), 10**400, 0.5, -0.0, 1e-320, 1e308, "NaN", True]
 ODD = [float("nan"), float("inf"), -float("inf")]

@@ -203,10 +203,13 @@ def _with_table(
     The encoder and the decoder of a translator share the table, so it is changed around the calls of their methods.
     """
     names = [name for name, module in model.named_modules() if isinstance(module, InputEmbedding)]
-    methods = ("forward",)
-    if isinstance(model, Seq2Seq):
-        methods = ("encode",) if part == "encoder" else ("decode", "step")
-    for method in methods:
+    if not isinstance(model, Seq2Seq):
+        for name in names:
+            embedding = model.get_submodule(name)
+            assert isinstance(embedding, InputEmbedding)
+            changes.replace(model, name, _with_changed_table(embedding, changed))
+        return
+    for method in ("encode",) if part == "encoder" else ("decode", "step"):
         changes.set(model, method, _around(model, names, getattr(model, method), changed))
 
 

@@ -63,6 +63,8 @@ export class Data {
   written = new Slot();
   /** A vision model's attention over an image. @type {Slot<import("./types.js").ImageView>} */
   view = new Slot();
+  /** The same without interventions, null if there are none. @type {Slot<import("./types.js").ImageView>} */
+  unchanged = new Slot();
   /** @type {Slot<import("./types.js").Curves>} */
   curves = new Slot();
 
@@ -91,6 +93,7 @@ export class Data {
       this.next,
       this.written,
       this.view,
+      this.unchanged,
     ];
   }
 
@@ -98,6 +101,12 @@ export class Data {
   get reading() {
     if (this.store.state.node === null) return this.trace.value?.forced ?? null;
     return this.chosen.value;
+  }
+
+  /** The weights that the overview of heads shows: of a text, or of an image. */
+  get attention() {
+    const { view } = this;
+    return view.value ? { encoder: view.value.attention } : (this.reading?.attention ?? null);
   }
 
   /**
@@ -155,7 +164,10 @@ export class Data {
     if (this.run.status === "ready" && run?.can.vision) {
       const { image, pixels, caption } = state;
       const which = pixels === null ? { image } : { pixels };
-      this.view.ask("patches", { run: run.name, ...which, caption }, delay);
+      const picture = { run: run.name, ...which, caption };
+      this.view.ask("patches", { ...picture, interventions: state.changes }, delay);
+      if (state.changes.length) this.unchanged.ask("patches", picture, delay);
+      else this.unchanged.clear();
     }
     if (this.run.status !== "ready" || !(run?.can.translate || run?.can.read)) return;
     const now = { run: run.name, ...question(settingsOf(state)) };

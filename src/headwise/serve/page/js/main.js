@@ -146,8 +146,9 @@ function keys() {
     else store.set({ ...next, query: null, key: null });
   };
   const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
-  const changes = () => data.run.value?.can.translate || data.run.value?.can.read;
-  const attends = () => data.run.value !== null && hasAttention(data.run.value);
+  const attends = () =>
+    data.run.value !== null && (hasAttention(data.run.value) || data.run.value.can.vision);
+  const changes = () => data.run.value?.can.translate || attends();
   /** @type {Record<string, () => void>} */
   const actions = {
     x: () => attends() && silence(store, store.state.part, store.state.layer, store.state.head),
@@ -209,12 +210,12 @@ async function begin() {
   keys();
   recover();
   data.run.on(({ value, status }) => {
-    if (status !== "ready" || !(value?.can.translate || value?.can.read)) return;
+    if (status !== "ready" || !(value?.can.translate || value?.can.read || value?.can.vision)) return;
     const [part] = PARTS.filter((one) => value.parts?.[one]);
     if (part && !value.parts?.[store.state.part])
-      store.set({ part, layer: 0, head: 0, query: null, key: null });
+      store.set(value.can.vision ? { part } : { part, layer: 0, head: 0, query: null, key: null });
     const { state } = store;
-    if (state.text !== "") return;
+    if (state.text !== "" || value.can.vision) return;
     // Cross-attention of the penultimate layer aligns best (Garg et al. 2019).
     const layer = state.layer || Math.max(0, (value.parts?.cross?.layers ?? 1) - 2);
     const { node, query, key, word } = state; // a link may pin them without naming the text

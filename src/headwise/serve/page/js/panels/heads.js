@@ -34,12 +34,13 @@ export function headsPanel({ store, data }) {
   watch(section.body, [data.trace, data.chosen]);
   roving(tabs, "[role=tab]");
   roving(grid, ".head");
-  const refresh = twin(section, grid, () => table(data.reading, store.state.part, data.evidence.value));
+  const refresh = twin(section, grid, () => table(data.attention, store.state.part, data.evidence.value));
 
   const show = () => {
     const { state } = store;
     const parts = data.run.value?.parts ?? {};
-    section.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
+    section.root.hidden =
+      data.run.value !== null && !hasAttention(data.run.value) && !data.run.value.can.vision;
     fill(
       tabs,
       ...PARTS.filter((part) => parts[part]).map((part) =>
@@ -61,14 +62,16 @@ export function headsPanel({ store, data }) {
       ),
     );
     grid.setAttribute("aria-labelledby", `tab-${state.part}`);
-    const weights = data.reading?.attention[state.part];
+    const weights = /** @type {import("../types.js").Reading["attention"] | null} */ (data.attention)?.[
+      state.part
+    ];
     if (!weights) {
       fill(
         grid,
         h(
           "p",
           { class: "muted" },
-          data.reading ? "This model has no such attention." : "Nothing to look at yet.",
+          data.attention ? "This model has no such attention." : "Nothing to look at yet.",
         ),
       );
       fill(caption);
@@ -177,6 +180,7 @@ export function headsPanel({ store, data }) {
   });
   data.run.on(show);
   data.trace.on((slot) => slot.status === "ready" && show());
+  data.view.on((slot) => slot.status === "ready" && show());
   data.chosen.on((slot) => slot.status !== "loading" && show());
   data.evidence.on(show);
   return section.root;
@@ -213,12 +217,12 @@ export function silence(store, part, layer, head) {
 
 /**
  * The table of all heads of a part.
- * @param {import("../types.js").Reading | null} reading
+ * @param {import("../types.js").Reading["attention"] | null} attention
  * @param {Part} part
  * @param {any} evidence
  */
-function table(reading, part, evidence) {
-  const weights = reading?.attention[part];
+function table(attention, part, evidence) {
+  const weights = attention?.[part];
   if (!weights) return null;
   const [layers, count, rows, columns] = weights.shape;
   const lines = [];

@@ -8,6 +8,7 @@ import { number, percent, signed } from "../text.js";
 import { PARTS } from "../types.js";
 import { changesBetween } from "./difference.js";
 import { hasAttention } from "./heads.js";
+import { imageEffect } from "./image_effect.js";
 import { knobInWords, knobs, WITHOUT_MASK } from "./knobs.js";
 
 const KINDS = /** @type {[string, string][]} */ ([
@@ -34,7 +35,7 @@ export function interventionsPanel(app) {
   const result = h("div", { class: "result", "aria-live": "polite" });
   const forms = h("div", { class: "forms" });
   section.body.append(h("div", {}, knobs(app), forms, list, result));
-  watch(section.body, [data.base, data.under]);
+  watch(section.body, [data.base, data.under, data.unchanged]);
 
   let kind = "silence";
   let where = "head";
@@ -90,7 +91,7 @@ export function interventionsPanel(app) {
     if (!scopes.some(([name]) => name === where)) where = "head";
     const needs = kind === "zero" || kind === "shuffle" || kind === "shift";
     const names = { zero: "Position, from 1", shuffle: "Seed", shift: "By" };
-    const attends = !data.run.value || hasAttention(data.run.value);
+    const attends = !data.run.value || hasAttention(data.run.value) || data.run.value.can.vision;
     const ofHeads = h(
       "form",
       { class: "row", onsubmit: submit(() => add(targets())) },
@@ -196,7 +197,7 @@ export function interventionsPanel(app) {
 
   const showResult = () => {
     const { can } = data.run.value ?? {};
-    section.root.hidden = can !== undefined && !can.translate && !can.read;
+    section.root.hidden = can !== undefined && !can.translate && !can.read && !can.vision;
     const what = can && !can.translate ? "output" : "translation";
     const [trace, base] = [data.trace.value, data.base.value];
     const settled =
@@ -211,6 +212,8 @@ export function interventionsPanel(app) {
           data.run.value && hasAttention(data.run.value) && " x silences the head that is looked into.",
         ),
       );
+    } else if (can?.vision) {
+      fill(result, ...imageEffect(data));
     } else if (settled && trace && base && trace.hypotheses.length && base.hypotheses.length) {
       const [now, before] = [trace.hypotheses[0], base.hypotheses[0]];
       const under = baselineOf(store.state).text === store.state.text ? data.under.value : null;
@@ -260,7 +263,7 @@ export function interventionsPanel(app) {
     showResult();
   });
   data.evidence.on(showForms);
-  for (const slot of [data.trace, data.base, data.under]) slot.on(showResult);
+  for (const slot of [data.trace, data.base, data.under, data.view, data.unchanged]) slot.on(showResult);
   showForms();
   showList();
   showResult();
