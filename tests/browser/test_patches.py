@@ -146,6 +146,7 @@ def test_any_patch_can_be_asked_by_keyboard_and_by_pointer(visit: Visit, digits:
     assert value == pytest.approx(float(expected[0, 0, 2, 1 + place]), abs=1e-6)
     keys.press("]")
     expect(page.locator("#patches .where")).to_contain_text("layer 1, head 2")
+    assert visit.state()["head"] == "1"
     link = page.url
     page.goto("about:blank")
     page.goto(link)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from headwise.analysis.interventions import (
     PARTS,
@@ -168,7 +169,7 @@ class Tracer:
         with self.model(interventions) as model, torch.inference_mode():
             return self._force(model, source, ids, alpha, alternatives)
 
-    def forward(self, model: Seq2Seq, text: str, target: str | Sequence[int]) -> None:
+    def forward(self, model: nn.Module, text: str, target: str | Sequence[int]) -> None:
         """Run the model on a text and a target as `force` does."""
         device = next(model.parameters()).device
         tokens, mask = padded([self.read(text)[0].ids], PAD, device)
