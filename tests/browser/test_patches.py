@@ -91,7 +91,8 @@ def test_weights_and_rollout_equal_a_pass_written_out(visit: Visit, digits: Path
 @torch.no_grad()
 def test_images_are_stepped_through_and_classified(visit: Visit, digits: Path) -> None:
     page = visit.open("")
-    assert page.locator(".panel:visible").count() == 2  # patches, and the training
+    panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
+    assert panels == ["patches", "heads", "interventions", "training"]
     page.locator("[aria-label='Next image']").click()
     visit.settled()
     assert visit.state()["image"] == "1"
@@ -145,8 +146,7 @@ def test_any_patch_can_be_asked_by_keyboard_and_by_pointer(visit: Visit, digits:
     assert value == pytest.approx(float(expected[0, 0, 2, 1 + place]), abs=1e-6)
     keys.press("]")
     expect(page.locator("#patches .where")).to_contain_text("layer 1, head 2")
-    keys.press("x")  # there is nothing to silence here
-    assert "changes" not in visit.state()
+    assert visit.state()["head"] == "1"
     link = page.url
     page.goto("about:blank")
     page.goto(link)
@@ -251,3 +251,27 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, served: Serv
         page.set_viewport_size({"width": 320, "height": 700})
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert violations == ""
+
+
+@torch.no_grad()
+def test_a_head_is_silenced_and_the_classes_change(visit: Visit, digits: Path) -> None:
+    model, image, _, _ = held_out(digits, 2)
+    before = model(image[None])[0].softmax(-1)
+    model.vision.encoder.layers[1].self_attention.output.weight[:, 8:] = 0  # pyright: ignore[reportAttributeAccessIssue, reportIndexIssue]
+    after = model(image[None])[0].softmax(-1)
+    page = visit.open("image=2&over=head&layer=1&head=1")
+    assert page.locator("#heads .head canvas").count() == 4
+    page.locator("#heads [data-key=head-1-1]").focus()
+    page.keyboard.press("x")
+    visit.settled()
+    assert visit.state()["changes"] == "silence:encoder.2.2"
+    expect(page.locator("#interventions .result caption")).to_have_text("Class probabilities")
+    for row in page.locator("#interventions .result tbody tr").all():
+        name, old, now, delta = row.locator("th, td").all_inner_texts()
+        assert number(old) == pytest.approx(float(before[int(name)]), abs=SHOWN)
+        assert number(now) == pytest.approx(float(after[int(name)]), abs=SHOWN)
+        assert number(delta) == pytest.approx(float((after / before).log()[int(name)]), abs=2e-4)
+    assert axe(page) == ""
+    page.keyboard.press("u")
+    visit.settled()
+    assert "changes" not in visit.state()

@@ -13,16 +13,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.analysis.interventions import Intervention, Part, attention_parts
+from headwise.analysis.single_stack import StackTracer
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.batching import padded
 from headwise.errors import ConfigError
-from headwise.models.base import Seq2Seq
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
-from headwise.text.tokens.subwords import BOS, PAD
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Products:
 
 
 def products(
-    tracer: Tracer,
+    tracer: Tracer | StackTracer,
     text: str,
     target: str | Sequence[int],
     part: Part,
@@ -97,27 +95,20 @@ def products(
 
     Raises `ConfigError` for a location that doesn't exist, and for attention that isn't multi-head scaled dot-product.
     """
-    source, _ = tracer.read(text)
-    ids = tracer.target_ids(target)
-    inputs = (BOS, *ids[:-1])
+    query_pieces, key_pieces = tracer.pieces(text, target, part)
     with tracer.model(interventions) as model, torch.inference_mode():
         attention = _find_attention(model, part, layer, head)
-        device = next(model.parameters()).device
-        tokens, mask = padded([source.ids], PAD, device)
         with _recording_calls(attention) as calls:
-            model(tokens, mask, torch.tensor([inputs], device=device))
+            tracer.forward(model, text, target)
     (attended,) = calls
     queries = attended.q.size(2)
     if not 0 <= query < queries:
         raise ConfigError(f"query: expected a number from 0 to {queries - 1}, found {query}")
-    source_pieces, target_pieces = source.pieces, tracer.side(inputs).pieces
-    query_pieces = source_pieces if part == "encoder" else target_pieces
-    key_pieces = target_pieces if part == "decoder" else source_pieces
     numbers = _numbers(attention, attended, head, query)
     return Products(part, layer, head, query, query_pieces[query], key_pieces, **numbers)
 
 
-def _find_attention(model: Seq2Seq, part: Part, layer: int, head: int) -> MultiHeadAttention:
+def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> MultiHeadAttention:
     """Return the attention module; raises `ConfigError` if it doesn't compute the formula or doesn't exist."""
     attentions = attention_parts(model).get(part)
     if attentions is None or not 0 <= layer < len(attentions):

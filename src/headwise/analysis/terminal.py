@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.analysis.difference import Difference
 from headwise.analysis.interventions import PARTS, Part
+from headwise.analysis.stepwise import Stepwise
 from headwise.analysis.trace import Side, Trace
 from headwise.errors import ConfigError
 
@@ -46,6 +48,45 @@ def describe(trace: Trace, *, word: str | None = None, words: bool = False, stro
                 *_connections(trace, part, words, strongest),
             ]
     return lines
+
+
+def difference_lines(changed: Difference) -> list[str]:
+    """Return the lines about the effect of interventions: the words that changed, and log-probabilities."""
+    marks = {"removed": "[-{}-]", "added": "{{+{}+}}"}
+    words = []
+    for change in changed.words:
+        if change.kind == "same":
+            words.append(" ".join(change.after))
+        for kind, span in (("removed", change.before), ("added", change.after)):
+            if change.kind in (kind, "replaced") and span:
+                words.append(marks[kind].format(" ".join(map(plain, span))))
+    return [
+        "compared with the translation without interventions",
+        f"  words   {' '.join(words) if changed.changed else 'the same'}",
+        f"  log P   of the translation before: {changed.before:.4f}, now {changed.before_now:.4f}, "
+        f"Δ {changed.delta:+.4f}",
+        f"          of the best translation:   {changed.before:.4f}, now {changed.after:.4f}",
+    ]
+
+
+def step_lines(stepwise: Stepwise, likeliest: int = 3) -> list[str]:
+    """Return the steps of the decoder, one line each: the token, its probability in both ways, what else was likely."""
+    names = [plain(step.chosen.piece) for step in stepwise.steps]
+    width = max(map(columns, names))
+    lines = [
+        "the decoder step by step: token, its probability, that with teacher forcing, and the likeliest tokens"
+    ]
+    for name, step in zip(names, stepwise.steps, strict=True):
+        likely = "  ".join(
+            f"{plain(one.piece)} {math.exp(one.log_probability):.2f}"
+            for one in step.alternatives[:likeliest]
+        )
+        own, forced = math.exp(step.chosen.log_probability), math.exp(step.forced)
+        lines.append(f"  {padded(name, width)}  {own:.4f}  {forced:.4f}   {likely}")
+    return [
+        *lines,
+        f"  largest difference of a probability over the whole vocabulary: {stepwise.difference:.1e}",
+    ]
 
 
 def tree_lines(trace: Trace) -> list[str]:

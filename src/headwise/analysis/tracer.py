@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from headwise.analysis.interventions import (
     PARTS,
@@ -21,6 +23,7 @@ from headwise.analysis.interventions import (
     part_of,
     private_copy,
 )
+from headwise.analysis.interventions.history import History
 from headwise.analysis.trace import Alternative, Forced, Node, Ranked, Side, Trace
 from headwise.decoding.batching import padded
 from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
@@ -47,8 +50,13 @@ class Tracer:
     Each request uses a copy of the modules that shares the parameters, so interventions don't affect each other.
     """
 
-    def __init__(self, translator: Translator, *, longest: int = LONGEST) -> None:
-        """`longest` is the maximum text length in subwords; raises `ConfigError` for an ensemble of several models."""
+    def __init__(
+        self, translator: Translator, history: History | None = None, *, longest: int = LONGEST
+    ) -> None:
+        """Use a translator of one run, and the run's history for the intervention `checkpoint`.
+
+        `longest` is the maximum text length in subwords; raises `ConfigError` for an ensemble of several models.
+        """
         if isinstance(translator.model, Ensemble):
             raise ConfigError("expected one model to look into, found an ensemble of several")
         self.translator = translator
@@ -58,20 +66,49 @@ class Tracer:
             for part, attentions in attention_parts(translator.model).items()
             if attentions
         }
+        self.history = history
         self._idle_copies: LifoQueue[Seq2Seq] = LifoQueue()
+        self._earlier: tuple[int, LifoQueue[Seq2Seq]] | None = None
+
+    @classmethod
+    def load(cls, run: Path, device: str = "auto", workers: int = 0) -> Tracer:
+        """Load a run directory with its history; arguments and errors as for `Translator.load`."""
+        return cls(Translator.load(run, device=device, workers=workers), History(run))
 
     @contextmanager
     def model(self, interventions: Sequence[Intervention] = ()) -> Iterator[Seq2Seq]:
-        """Context manager that gives a private copy of the model with the interventions applied."""
+        """Context manager that gives a private copy of the model with the interventions applied.
+
+        Raises `ConfigError` for one that the model doesn't allow.
+        """
+        steps = [int(change.amount or 0) for change in interventions if change.kind == "checkpoint"]
+        copies = self._copies_of(steps[-1]) if steps else self._idle_copies
         try:
-            copy = self._idle_copies.get_nowait()
+            copy = copies.get_nowait()
         except Empty:
-            copy = private_copy(self.translator.model)
+            copy = self._copy(steps[-1] if steps else None)
         try:
             with intervening(copy, interventions):
                 yield copy
         finally:
-            self._idle_copies.put(copy)
+            copies.put(copy)
+
+    def _copies_of(self, step: int) -> LifoQueue[Seq2Seq]:
+        """Return the idle copies of a checkpoint's model; those of one step at a time are kept."""
+        earlier = self._earlier
+        if earlier is None or earlier[0] != step:
+            earlier = self._earlier = step, LifoQueue()
+        return earlier[1]
+
+    def _copy(self, step: int | None) -> Seq2Seq:
+        model = self.translator.model
+        if step is None:
+            return private_copy(model)
+        if self.history is None:
+            raise ConfigError(
+                "intervention 'checkpoint': expected a run directory with checkpoints, found none"
+            )
+        return self.history.model(step, model)
 
     def trace(
         self,
@@ -95,6 +132,10 @@ class Tracer:
         if len(source.ids) == 1:
             return self._trace(source, None, [], [], options, interventions, notes)
         with self.model(interventions) as model, torch.inference_mode():
+            if interventions:
+                self._force(
+                    model, source, [EOS], options.alpha, 1
+                )  # raises for a model whose numbers overflow
             hypotheses, tree = self._search(model, source, interventions, options)
             if not 0 <= hypothesis < len(hypotheses):
                 raise ConfigError(
@@ -127,6 +168,20 @@ class Tracer:
         alpha = self.translator.options.alpha if alpha is None else alpha
         with self.model(interventions) as model, torch.inference_mode():
             return self._force(model, source, ids, alpha, alternatives)
+
+    def forward(self, model: nn.Module, text: str, target: str | Sequence[int]) -> None:
+        """Run the model on a text and a target as `force` does."""
+        device = next(model.parameters()).device
+        tokens, mask = padded([self.read(text)[0].ids], PAD, device)
+        model(tokens, mask, torch.tensor([(BOS, *self.target_ids(target)[:-1])], device=device))
+
+    def pieces(
+        self, text: str, target: str | Sequence[int], part: Part
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the tokens of the queries and of the keys of a part: source tokens, or the decoder's input tokens."""
+        source = self.read(text)[0].pieces
+        reads = self.side((BOS, *self.target_ids(target)[:-1])).pieces
+        return source if part == "encoder" else reads, reads if part == "decoder" else source
 
     def target_ids(self, target: str | Sequence[int]) -> tuple[int, ...]:
         """Encode a target text, end symbol included, or check ids; raises `ConfigError` as `force` does."""
@@ -242,6 +297,8 @@ class Tracer:
             hidden = model(ids, mask, torch.tensor([inputs], device=device))  # (1, target, d_model)
         attention = stacked(records)
         log_probs = model.project(hidden[0]).float().log_softmax(-1).cpu()  # (target, vocabulary)
+        if not bool(torch.isfinite(log_probs).all()):
+            raise ConfigError("expected finite log-probabilities, found others: the model's numbers overflow")
         token_log_probs = log_probs.gather(1, torch.tensor(target)[:, None])[:, 0].tolist()
         if target[0] in self.translator.symbols.given:
             token_log_probs[0] = 0.0

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
+from headwise.analysis.interventions import Intervention, intervening, private_copy
 from headwise.analysis.patches import ImageAttention, Maps, classify, record_attention, word_maps
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.images.captions import CaptionWords
 from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.images.sets import Labeled
-from headwise.models.vision import VisionTransformer
+from headwise.models.contrastive import ImageText
+from headwise.models.vision import ImageClassifier, VisionTransformer
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
 
+_Kind = TypeVar("_Kind", ImageClassifier, ImageText)
 TASKS = ("image_classification", "image_text")
 
 
@@ -74,11 +79,22 @@ class Viewer(ABC):
         """Return a held-out image, counted from 0; raises `CheckpointError` if the prepared images no longer exist."""
 
     @abstractmethod
-    def view(self, pixels: Maps, caption: str) -> View:
+    def view(self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()) -> View:
         """Run the model on an image (channels, height, width), from 0 to 1; `caption` is for an image-text model.
 
-        Raises `ConfigError` for a caption with unknown words, or for a caption given to a classifier.
+        Interventions are on the encoder of the image. Raises `ConfigError` for one that it doesn't allow, for a caption
+        with unknown words, and for a caption given to a classifier.
         """
+
+    @contextmanager
+    def _changed(self, model: _Kind, interventions: Sequence[Intervention]) -> Iterator[_Kind]:
+        """Context manager that gives a private copy of a model with interventions on its encoder of images."""
+        for change in interventions:
+            if change.kind in ("prefix", "word", "checkpoint"):
+                raise ConfigError(f"intervention {str(change)!r}: expected a translation run, found another")
+        copy = private_copy(model) if interventions else model
+        with intervening(copy.vision, interventions):
+            yield copy
 
     @cached_property
     def _test(self) -> Labeled:
@@ -101,11 +117,14 @@ class ClassifierViewer(Viewer):
         pixels = self._test.images[row].astype(np.float32) / self._form.full
         return HeldOutImage(pixels, self.classes[int(self._test.labels[row])])
 
-    def view(self, pixels: Maps, caption: str = "") -> View:  # noqa: D102
+    def view(  # noqa: D102
+        self, pixels: Maps, caption: str = "", interventions: Sequence[Intervention] = ()
+    ) -> View:
         if caption:
             raise ConfigError(f"caption: expected none, as a classifier reads none, found {caption!r}")
         image = torch.from_numpy(self._form.standardized(pixels))
-        classified = classify(self._classifier, image.to(next(self.model.parameters()).device))
+        with self._changed(self._classifier, interventions) as model:
+            classified = classify(model, image.to(next(model.parameters()).device))
         return View(classified, classified.probabilities)
 
 
@@ -133,14 +152,17 @@ class CaptionViewer(Viewer):
     def held_out(self, row: int) -> HeldOutImage:  # noqa: D102
         return self._gallery[row]
 
-    def view(self, pixels: Maps, caption: str) -> View:  # noqa: D102
+    def view(  # noqa: D102
+        self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()
+    ) -> View:
         if unknown := self._words.unknown(caption):
             raise ConfigError(f"caption: expected words that captions have, found {unknown[0]!r}")
         image = torch.from_numpy(pixels) * 2 - 1
         ids = self._words.encode(caption)
-        attention = record_attention(self.vision, image.to(next(self.model.parameters()).device))
         words = tuple(map(self._words.name, ids))
-        return View(attention, words=words, shares=word_maps(self._pairs, image, ids))
+        with self._changed(self._pairs, interventions) as model:
+            attention = record_attention(model.vision, image.to(next(model.parameters()).device))
+            return View(attention, words=words, shares=word_maps(model, image, ids))
 
 
 def open_viewer(run: Path, config: Config, device: str = "auto") -> Viewer:

@@ -114,6 +114,9 @@ class TrainingConfig(Section):
     average_last: Annotated[int, Field(gt=0, le=bounds.CHECKPOINTS)] = (
         5  # number of checkpoints averaged at the end (section 6.1: 5 base, 20 big)
     )
+    keep_checkpoints: Literal["last", "doubling", "all"] = (
+        "last"  # those to average, the best and the latest; doubling: also checkpoint_every · 1, 2, 4, 8, …
+    )
     label_smoothing: Probability = 0.1  # section 5.4
     r_drop: Penalty = 0.0  # weight of the R-Drop KL divergence (Liang et al. 2021)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

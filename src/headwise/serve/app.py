@@ -7,6 +7,7 @@
     POST /api/products             the computation of one head at one step
     POST /api/boxes                the boxes of the model: shapes, parameters and operations
     POST /api/box                  the computation of one box at one position
+    POST /api/steps                a target decoded step by step, and with teacher forcing
     POST /api/next                 a language model's next-token distribution
     POST /api/continue             a language model's continuation of a text
     POST /api/patches              a vision model's attention over the patches of an image

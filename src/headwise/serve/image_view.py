@@ -25,7 +25,7 @@ def patches_json(viewer: Viewer, request: PatchesRequest) -> dict[str, Any]:
     else:
         pixels, truth = _decoded(request.pixels, viewer.shape), None
     caption = "" if viewer.classes else (request.caption.strip() or truth or "")
-    view = viewer.view(pixels, caption)
+    view = viewer.view(pixels, caption, request.changes())
 
     def array(values: Maps) -> Any:
         return _array(values, request.arrays)

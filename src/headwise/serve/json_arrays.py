@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from headwise.analysis.boxes.steps import listed
 from headwise.analysis.products import Products
+from headwise.analysis.stepwise import Stepwise
 from headwise.analysis.trace import Forced, Trace, forced_json
 from headwise.serve.requests import Arrays
 
@@ -60,6 +61,16 @@ def boxes_json(content: Any, arrays: Arrays) -> Any:
     if isinstance(content, list | tuple):
         return [boxes_json(value, arrays) for value in content]
     return content
+
+
+def steps_json(stepwise: Stepwise, arrays: Arrays) -> dict[str, Any]:
+    """Return the steps of a target, their cross-attention as lists or packed."""
+    weights = stepwise.attention
+    if weights is None:
+        attention = None
+    else:
+        attention = packed(weights) if arrays == "packed" else weights.astype(np.float64).round(6).tolist()
+    return {**stepwise.to_json(), "attention": attention}
 
 
 def _attention(forced: Forced) -> dict[str, Any]:

@@ -23,13 +23,12 @@ After = Annotated[int, Field(ge=0, lt=2**31)]  # number of a record of metrics.j
 Number = Annotated[int, Field(ge=0, lt=100_000)]  # of a layer, head or query, from 0
 
 
-class RunRequest(BaseModel):
-    """Base of the translation requests: the run, the source sentence and the interventions."""
+class InterventionsRequest(BaseModel):
+    """Base of the requests with interventions."""
 
     model_config = ConfigDict(extra="forbid")
 
     run: Annotated[str, Field(max_length=200)]
-    text: Text
     interventions: Annotated[
         list[Annotated[str, Field(max_length=MOST_CHARACTERS)]], Field(max_length=MOST_CHANGES)
     ] = []
@@ -42,6 +41,12 @@ class RunRequest(BaseModel):
         if words > MOST_WORDS:
             raise ConfigError(f"interventions: expected at most {MOST_WORDS} forced words, found {words}")
         return interventions
+
+
+class RunRequest(InterventionsRequest):
+    """Base of the requests about a text: the run, the source sentence and the interventions."""
+
+    text: Text
 
 
 class TraceRequest(RunRequest):
@@ -71,20 +76,16 @@ class ContinueRequest(TextRequest):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
 
 
-class PatchesRequest(BaseModel):
+class PatchesRequest(InterventionsRequest):
     """Return a vision model's attention over an image's patches.
 
     The image is a held-out one, counted from 0, or `pixels`: base64 of one byte each, (channels, height, width).
     `caption` is for a model of images and texts; the default is the held-out image's own.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    run: Annotated[str, Field(max_length=200)]
     image: Annotated[int, Field(ge=0, lt=10_000_000)] = 0
     pixels: Annotated[str, Field(max_length=MOST_PIXELS)] | None = None
     caption: Text = ""
-    arrays: Arrays = "lists"
 
 
 class ForceRequest(RunRequest):
@@ -107,6 +108,13 @@ class BoxRequest(BoxesRequest):
     layer: Number | None = None
     position: Number = 0
     temperature: Annotated[float, Field(ge=bounds.COLDEST, le=bounds.HOTTEST)] = 1.0
+
+
+class StepsRequest(RunRequest):
+    """Decode a target step by step, with its likeliest tokens at each step."""
+
+    target: Text | Ids
+    alternatives: Annotated[int, Field(ge=1, le=100)] = 8
 
 
 class ProductsRequest(RunRequest):

@@ -14,9 +14,10 @@ from headwise.analysis.boxes.architecture import architecture
 from headwise.analysis.boxes.explaining import explain_box
 from headwise.analysis.boxes.recording import record
 from headwise.analysis.products import products
+from headwise.analysis.stepwise import step_by_step
 from headwise.serve.evidence import Evidence
 from headwise.serve.image_view import patches_json
-from headwise.serve.json_arrays import boxes_json, products_json, reading_json, trace_json
+from headwise.serve.json_arrays import boxes_json, products_json, reading_json, steps_json, trace_json
 from headwise.serve.language_model import continued_json, next_json
 from headwise.serve.metrics import read_curves
 from headwise.serve.protection.bodies import CheckedRoute
@@ -30,6 +31,7 @@ from headwise.serve.requests import (
     PatchesRequest,
     ProductsRequest,
     RunRequest,
+    StepsRequest,
     TextRequest,
     TraceRequest,
 )
@@ -65,7 +67,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     @router.post("/trace")
     async def trace(request: Request, body: TraceRequest) -> Response:
         def work() -> dict[str, Any]:
-            tracer = runs[body.run].tracer
+            tracer = runs[body.run].reader
             overrides = {"beam": body.beam, "alpha": body.alpha}
             options = {name: value for name, value in overrides.items() if value is not None}
             return trace_json(tracer.trace(body.text, body.changes(), **options), body.arrays)
@@ -75,7 +77,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     @router.post("/force")
     async def force(request: Request, body: ForceRequest) -> Response:
         def work() -> dict[str, Any]:
-            tracer = runs[body.run].tracer
+            tracer = runs[body.run].reader
             forced = tracer.force(body.text, body.target, body.changes(), alpha=body.alpha)
             return reading_json(forced, body.arrays)
 
@@ -85,7 +87,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     async def one_cell(request: Request, body: ProductsRequest) -> Response:
         def work() -> dict[str, Any]:
             cell = (body.part, body.layer, body.head, body.query)
-            tracer = runs[body.run].tracer
+            tracer = runs[body.run].reader
             computed = products(tracer, body.text, body.target, *cell, body.changes())
             return products_json(computed, body.arrays)
 
@@ -106,6 +108,15 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
             options = {"temperature": body.temperature, "interventions": body.changes()}
             found = explain_box(runs[body.run].tracer, body.text, *where, **options)
             return boxes_json(found.to_json(), body.arrays)
+
+        return await answer(request, body, work)
+
+    @router.post("/steps")
+    async def steps(request: Request, body: StepsRequest) -> Response:
+        def work() -> dict[str, Any]:
+            tracer, changes = runs[body.run].tracer, body.changes()
+            found = step_by_step(tracer, body.text, body.target, changes, alternatives=body.alternatives)
+            return steps_json(found, body.arrays)
 
         return await answer(request, body, work)
 

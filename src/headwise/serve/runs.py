@@ -9,7 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch import nn
+
 from headwise.analysis.interventions import attention_parts, heads_of
+from headwise.analysis.single_stack import LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import TASKS, Viewer, open_viewer
 from headwise.config import Config
@@ -32,7 +35,7 @@ class NotReady(HeadwiseError):
 
 
 def _load_tracer(run: Run) -> Tracer:
-    return Tracer(Translator.load(run.path, device=run.device, workers=run.threads))
+    return Tracer.load(run.path, run.device, run.threads)
 
 
 def _load_generator(run: Run) -> Generator:
@@ -43,13 +46,18 @@ def _load_viewer(run: Run) -> Viewer:
     return open_viewer(run.path, Config.of_run(run.path, *TASKS), run.device)
 
 
-Model = Tracer | Generator | Viewer
-_Kind = TypeVar("_Kind", Tracer, Generator, Viewer)
+def _load_masked(run: Run) -> MaskedModelTracer:
+    return MaskedModelTracer.load(run.path, Config.of_run(run.path, "masked_language_model"), run.device)
+
+
+Model = Tracer | Generator | MaskedModelTracer | Viewer
+_Kind = TypeVar("_Kind", Tracer, Generator, MaskedModelTracer, Viewer)
 
 # Another task needs a line here, a branch of `Run.describe`, a route in `routes.py` and a panel of the page.
 _LOADERS: dict[str, Callable[[Run], Model]] = {
     "translation": _load_tracer,
     "language_model": _load_generator,
+    "masked_language_model": _load_masked,
     **dict.fromkeys(TASKS, _load_viewer),
 }
 
@@ -100,6 +108,14 @@ class Run:
         return self._loaded_as(Tracer, "translation")
 
     @property
+    def reader(self) -> Tracer | StackTracer:
+        """The tracer of a translator or of a model of one text; raises as `tracer`."""
+        model = self._loaded()
+        if isinstance(model, Generator):
+            return LanguageModelTracer(model)
+        return model if isinstance(model, StackTracer) else self.tracer
+
+    @property
     def generator(self) -> Generator:
         """The language model; raises as `tracer`."""
         return self._loaded_as(Generator, "language_model")
@@ -147,7 +163,7 @@ class Run:
             "name": self.name,
             "task": self.config.task,
             "architecture": self.config.model.architecture,
-            "can": {"translate": False, "products": False, "language_model": False, "vision": False},
+            "can": dict.fromkeys(("translate", "read", "products", "language_model", "vision"), False),
             "languages": dict(zip(("source", "target"), self.config.data.languages, strict=True)),
         }
         if not self.ready:
@@ -155,11 +171,27 @@ class Run:
         model = self._loaded()
         if isinstance(model, Generator):
             description["can"]["language_model"] = True
-            return description | {"parameters": parameter_count(model.model)}
+            return description | self._describe_stack(LanguageModelTracer(model), description["can"])
+        if isinstance(model, MaskedModelTracer):
+            return description | self._describe_stack(model, description["can"])
         if isinstance(model, Viewer):
             description["can"]["vision"] = True
             return description | _describe_viewer(model)
         return description | self._describe_translator(description["can"])
+
+    def _describe_stack(self, tracer: StackTracer, can: dict[str, bool]) -> dict[str, Any]:
+        """Return the part of a model of one text, whose heads the page shows if it has attention weights."""
+        parts = _parts_of(tracer.stack)
+        multihead = [m for m in tracer.stack.modules() if isinstance(m, MultiHeadAttention)]
+        return {
+            "can": {**can, "read": bool(parts), "products": bool(multihead)},
+            "parts": parts,
+            "key_size": multihead[0].key_size if multihead else None,
+            "d_model": self.config.model.d_model,
+            "parameters": parameter_count(tracer.stack),
+            "subwords": tracer.vocabulary.size,
+            "longest": tracer.longest,
+        }
 
     def _describe_translator(self, can: dict[str, bool]) -> dict[str, Any]:
         """Return the parts of a translator, its decoding options and what requests it can answer."""
@@ -168,12 +200,8 @@ class Run:
         parts = attention_parts(model)
         multihead = [a for layers in parts.values() for a in layers if isinstance(a, MultiHeadAttention)]
         return {
-            "can": {**can, "translate": True, "products": bool(multihead)},
-            "parts": {
-                part: {"layers": len(layers), "heads": heads_of(layers[0])}
-                for part, layers in parts.items()
-                if layers
-            },
+            "can": {**can, "translate": True, "read": any(parts.values()), "products": bool(multihead)},
+            "parts": _parts_of(model),
             "key_size": multihead[0].key_size if multihead else None,
             "d_model": self.config.model.d_model,
             "parameters": parameter_count(model),
@@ -182,6 +210,7 @@ class Run:
             "alpha": options.alpha,
             "longest": tracer.longest,
             "samples": self.samples,
+            "checkpoints": tracer.history.steps() if tracer.history else [],
         }
 
     @property
@@ -233,6 +262,15 @@ class Run:
             )
         except DataError:
             return []
+
+
+def _parts_of(model: nn.Module) -> dict[str, dict[str, int]]:
+    """Return the numbers of layers and heads of each part that a model has."""
+    return {
+        part: {"layers": len(layers), "heads": heads_of(layers[0])}
+        for part, layers in attention_parts(model).items()
+        if layers
+    }
 
 
 def _describe_viewer(viewer: Viewer) -> dict[str, Any]:

@@ -271,17 +271,23 @@ def _around_masks(line: str, vocabulary: Vocabulary) -> list[str]:
     return [*before, last]
 
 
-def _with_masks(line: str, place: str, vocabulary: Vocabulary, longest: int) -> list[int]:
-    """Encode a line with <mask>; raises `DataError` if there is none or the line is too long."""
+def encode_masked(line: str, vocabulary: Vocabulary) -> list[int]:
+    """Encode a line, in which <mask> is one token, with the symbols that begin and end it."""
     first, *rest = _around_masks(line, vocabulary)
-    if not rest:
-        raise DataError(f"{place}: expected {MASK} where a token is to be found, found none")
     ids = [BOS, *vocabulary.encode(first)]
     for part in rest:
         ids += [vocabulary.symbol(MASK), *vocabulary.encode(part)]
-    if len(ids) >= longest:
-        raise DataError(f"{place}: expected at most model.max_length={longest} tokens, found {len(ids) + 1}")
     return [*ids, EOS]
+
+
+def _with_masks(line: str, place: str, vocabulary: Vocabulary, longest: int) -> list[int]:
+    """Encode a line with <mask>; raises `DataError` if there is none or the line is too long."""
+    if MASK not in line:
+        raise DataError(f"{place}: expected {MASK} where a token is to be found, found none")
+    ids = encode_masked(line, vocabulary)
+    if len(ids) > longest:
+        raise DataError(f"{place}: expected at most model.max_length={longest} tokens, found {len(ids)}")
+    return ids
 
 
 @torch.no_grad()

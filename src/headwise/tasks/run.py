@@ -46,6 +46,7 @@ _MAY_CHANGE = (
     "training.patience",
     "training.checkpoint_every",
     "training.average_last",
+    "training.keep_checkpoints",
     "training.device",
     "training.products",
     "training.threads",

@@ -83,10 +83,10 @@ class Checkpoints:
 
         Checkpoints of an earlier start, which an interrupted `--restart` may leave behind, are excluded.
         """
-        steps = self._steps_of_current_start()
+        steps = self.steps_of_current_start()
         return [step for step in steps if step % every == 0 or step == steps[-1]][-last:]
 
-    def _steps_of_current_start(self) -> list[int]:
+    def steps_of_current_start(self) -> list[int]:
         """Steps of the checkpoints with the same start as `latest`, or else as the newest checkpoint.
 
         A checkpoint whose state can't be read is included, so that the code that uses it reports the error.
@@ -156,9 +156,16 @@ class Checkpoints:
         """Make `best` name the checkpoint of this step."""
         write_text(self.run / "best", self.path(step).name + "\n")
 
-    def prune(self, last: int, every: int) -> None:
-        """Remove all checkpoints except those to average, the best one and the latest one."""
+    def prune(self, last: int, every: int, keep: str = "last") -> None:
+        """Remove all checkpoints except those to average, the best one and the latest one.
+
+        With `keep` doubling, those of steps every, 2·every, 4·every, 8·every … of the current start stay, too; with
+        all, all of it.
+        """
         kept = {self.path(step) for step in self.to_average(last, every)} | {self.latest(), self.best()}
+        for step in self.steps_of_current_start() if keep != "last" else ():
+            if keep == "all" or (step % every == 0 and (step // every).bit_count() == 1):
+                kept.add(self.path(step))
         remove_partial(self.path(0).with_name("step-*"))
         for step in self.steps():
             if self.path(step) not in kept:
@@ -218,7 +225,7 @@ class Checkpoints:
         """
         record = read_state(path)
         if damaged := find_damage(path, record):
-            others = [p.name for step in self._steps_of_current_start() if (p := self.path(step)) != path]
+            others = [p.name for step in self.steps_of_current_start() if (p := self.path(step)) != path]
             way_out = (
                 f"write {others[-1]} into {self.run / 'latest'} to go on from there, or " if others else ""
             )

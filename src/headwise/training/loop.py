@@ -286,7 +286,7 @@ class Trainer:
             self.monitor.say(line)
 
     def _save(self, best: bool) -> None:
-        progress, options = self.progress, self.options
+        progress = self.progress
         if not all(bool(torch.isfinite(p).all()) for p in self.parameters):
             raise TrainingError(
                 f"step {progress.step}: a parameter is not finite any more; {self._last_good()}"
@@ -299,9 +299,13 @@ class Trainer:
             self.checkpoints.save(self.model, self.optimizer, progress, self.task.identity(), randoms)
             if best:
                 self.checkpoints.mark_best(progress.step)
-            self.checkpoints.prune(options.average_last, options.checkpoint_every)
+            self._prune()
 
         self.world.on_first(save_and_prune)
+
+    def _prune(self) -> None:
+        options = self.options
+        self.checkpoints.prune(options.average_last, options.checkpoint_every, options.keep_checkpoints)
 
     def _average(self) -> None:
         """Average the last checkpoints, write the result as the run's model and score it."""
@@ -314,7 +318,7 @@ class Trainer:
                 parameter.copy_(averaged[name])
         self.model.eval()
         scores = self.task.validate(final=True)
-        self.checkpoints.prune(self.options.average_last, self.options.checkpoint_every)
+        self._prune()
         checkpoints = "checkpoint" if len(steps) == 1 else f"{len(steps)} checkpoints"
         self.monitor.say(f"{self.progress.finished}; averaged the last {checkpoints}")
         self.monitor.validation(self.progress.step, scores, best=False, name="averaged")

@@ -15,6 +15,7 @@ from headwise.analysis.alignment import Rule, align, symmetrize
 from headwise.analysis.attention import CrossAttention
 from headwise.analysis.attribution import Attribution, attribute, rank_correlation, rollout, spearman
 from headwise.analysis.confidence import free_running, teacher_forced
+from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.page import page
 from headwise.analysis.terminal import bar, columns, describe, tree_lines
 from headwise.analysis.trace import Forced
@@ -24,6 +25,7 @@ from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation.alignment import alignment_error_rate
 from headwise.evaluation.calibration import calibration, kept_tokens
+from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, GERMAN, make_run
 
 TEXT, TARGET = ENGLISH[1], GERMAN[1]
@@ -386,3 +388,36 @@ def test_attribute_and_calibration_print(
     assert code == 0, err
     assert out.count("free-running") == 2
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_explain_prints_what_an_intervention_changes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwise(["explain", str(run), "--text", TEXT, "--do", "no-ffn:*.*", "--beam", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    tracer = Tracer(Translator.load(run))
+    before = tracer.trace(TEXT, beam=2)
+    after = tracer.trace(TEXT, parse_interventions(["no-ffn:*.*"]), beam=2)
+    under = tracer.force(TEXT, (*before.hypotheses[0].ids, EOS), after.interventions)
+    start = lines.index("compared with the translation without interventions")
+    kept = lines[start + 1].split()[1:]
+    assert "[-" in lines[start + 1]
+    joined = " ".join(kept)
+    assert (
+        re.sub(r"\[-.*?-\] ?", "", joined).replace("{+", "").replace("+}", "").split() == after.text.split()
+    )
+    assert (
+        re.sub(r"\{\+.*?\+\} ?", "", joined).replace("[-", "").replace("-]", "").split()
+        == before.text.split()
+    )
+    delta = float(lines[start + 2].rpartition("Δ ")[2])
+    assert delta == pytest.approx(under.log_probability - before.hypotheses[0].log_probability, abs=1e-3)
+
+
+def test_explain_prints_the_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headwise(["explain", str(run), "--text", TEXT, "--steps", "--target", TARGET]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("the decoder step by step"))
+    forced = Tracer(Translator.load(run)).force(TEXT, TARGET)
+    for line, log_probability in zip(lines[start + 1 :], forced.log_probabilities, strict=False):
+        numbers = [float(n) for n in re.findall(r" (\d\.\d{4})", line)]
+        assert numbers == pytest.approx([math.exp(log_probability)] * 2, abs=1e-4)
+    assert "largest difference" in lines[-1]

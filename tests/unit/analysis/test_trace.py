@@ -196,9 +196,32 @@ def interventions() -> st.SearchStrategy[Intervention]:
         Intervention, st.sampled_from(["shuffle", "shift", "zero"]), parts, number, number, st.integers(-9, 9)
     )
     word = st.text("aä:;@.*", min_size=1, max_size=5)
+    every = st.one_of(st.none(), parts)
+    others = st.one_of(
+        st.builds(Intervention, st.just("only"), every, number, st.integers(0, 20)),
+        st.builds(Intervention, st.just("no-scaling"), every, number, number),
+        st.builds(
+            Intervention,
+            st.just("temperature"),
+            every,
+            number,
+            number,
+            temperature=st.sampled_from([0.25, 1.0, 2.5, 100.0]),
+        ),
+        st.builds(
+            Intervention,
+            st.sampled_from(["no-residual", "no-norm", "no-ffn"]),
+            st.sampled_from(["encoder", "decoder", None]),
+            number,
+        ),
+        st.builds(Intervention, st.just("no-mask"), st.just("decoder"), number),
+        st.builds(Intervention, st.just("no-positions"), st.sampled_from(["encoder", "decoder", None])),
+        st.builds(lambda n: Intervention("shuffle-positions", "encoder", amount=n), st.integers(0, 99)),
+        st.builds(lambda n: Intervention("checkpoint", None, amount=n), st.integers(0, 10**8)),
+    )
     said = st.builds(lambda text: Intervention("prefix", text=text), word)
     one = st.builds(lambda n, text: Intervention("word", amount=n, text=text), st.integers(0, 30), word)
-    return st.one_of(plain, amount, said, one)
+    return st.one_of(plain, amount, others, said, one)
 
 
 @given(interventions())

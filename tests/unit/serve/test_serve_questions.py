@@ -150,22 +150,50 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "temperature": 1.0,
         "interventions": [],
     },
+    "/api/steps": {"run": "small", "text": ENGLISH[0], "target": [5, 6, 3], "alternatives": 3},
     "/api/next": {"run": "writer", "text": "a", "temperature": 1.0, "top_k": 0, "top_p": 1.0},
     "/api/continue": {"run": "writer", "text": "a", "tokens": 2, "seed": 1, "top_p": 0.5},
-    "/api/patches": {"run": "small", "image": 0, "pixels": None, "caption": ""},
+    "/api/patches": {"run": "small", "image": 0, "pixels": None, "caption": "", "interventions": []},
 }
 NUMBERS = [0, -1, 1, 3, 2**31, 2**63, 2**64, -(10**25), 10**400, 0.5, -0.0, 1e-320, 1e308, "NaN", True]
 ODD = [float("nan"), float("inf"), -float("inf")]
-KINDS = ("silence", "uniform", "zero", "shuffle", "shift", "prefix", "word")
+KINDS = (
+    "silence",
+    "uniform",
+    "zero",
+    "shuffle",
+    "shift",
+    "prefix",
+    "word",
+    "only",
+    "temperature",
+    "no-scaling",
+)
+LAYER_KINDS = (
+    "no-residual",
+    "no-norm",
+    "no-ffn",
+    "no-mask",
+    "no-positions",
+    "shuffle-positions",
+    "checkpoint",
+)
 
 change = st.one_of(
     st.builds(
         "{}:{}.{}.{}{}".format,
         st.sampled_from(KINDS),
-        st.sampled_from(["encoder", "decoder", "cross"]),
+        st.sampled_from(["encoder", "decoder", "cross", "*"]),
         st.sampled_from(["*", "1", "2", "3", "0", "9" * 30]),
         st.sampled_from(["*", "1", "2", "99", "9" * 5000]),
         st.sampled_from(["", "@0", "@-1", "@3", "@" + "9" * 9, "@" + "9" * 25, "@-" + "9" * 25]),
+    ),
+    st.builds(
+        "{}:{}{}{}".format,
+        st.sampled_from(LAYER_KINDS),
+        st.sampled_from(["encoder", "decoder", "*", "0", "9" * 30]),
+        st.sampled_from(["", ".*", ".1", ".3"]),
+        st.sampled_from(["", "@0", "@5", "@" + "9" * 9, "@" + "9" * 25]),
     ),
     st.builds("{}:{}".format, st.sampled_from(KINDS), st.text(max_size=8)),
     st.builds("word:{}:{}".format, st.integers(-1, 10**12), st.text(min_size=1, max_size=5)),

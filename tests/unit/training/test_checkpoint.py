@@ -264,6 +264,16 @@ def test_the_last_planned_checkpoints_the_best_and_the_newest_are_kept(tmp_path:
     ]
 
 
+def test_checkpoints_at_doubled_steps_or_all_are_kept(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 3, 5, 6, 9, 12, 15, 18)
+    checkpoints.prune(1, every=3, keep="all")
+    assert checkpoints.steps() == [3, 5, 6, 9, 12, 15, 18]
+    checkpoints.prune(1, every=3, keep="doubling")
+    assert checkpoints.steps() == [3, 6, 12, 18]
+    checkpoints.prune(1, every=3)
+    assert checkpoints.steps() == [18]
+
+
 def test_going_on_from_an_older_checkpoint_forgets_the_newer_ones(tmp_path: Path) -> None:
     checkpoints = saved(tmp_path, 4, 8, 12)
     checkpoints.mark_best(12)

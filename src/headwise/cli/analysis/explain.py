@@ -29,9 +29,16 @@ def command(
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Join subwords to words.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Print the beam tree, too.")] = False,
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="Print how it was written, token by token, and with teacher forcing."),
+    ] = False,
     do: Annotated[
         list[str] | None,
-        typer.Option(help="Intervene: silence:cross.2.3, uniform:encoder.1.*, prefix:Ein, …; repeatable."),
+        typer.Option(
+            help="Intervene: silence:cross.2.3, no-residual:encoder.*, temperature:*.*.*@0.5, checkpoint:0, "
+            "prefix:Ein, …; repeatable."
+        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -85,22 +92,29 @@ def command(
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.tracer import Tracer
     from headwise.cli.analysis.boxes import BoxOptions, check_unused, show
-    from headwise.decoding.translator import Translator
 
     if out is not None and out.suffix not in (".png", ".html", ".json"):
         raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
     check_unused(boxes, box, layer, position, temperature)
     overrides = {key: value for key, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
-    tracer = Tracer(Translator.load(run, device=device))
+    tracer = Tracer.load(run, device)
     interventions = parse_interventions(do or [])
     trace = tracer.trace(text, interventions, hypothesis=hypothesis - 1, target=target, **overrides)
     if boxes or box is not None:
         show(tracer, text, trace, BoxOptions(box, layer, position or 1, temperature or 1.0), out)
         return
     if out is None:
-        from headwise.analysis.terminal import describe, tree_lines
+        from headwise.analysis.difference import difference
+        from headwise.analysis.stepwise import step_by_step
+        from headwise.analysis.terminal import describe, difference_lines, step_lines, tree_lines
 
         lines = describe(trace, word=word, words=words)
+        if interventions and trace.hypotheses:
+            plain = tracer.trace(text, **overrides)
+            lines += ["", *difference_lines(difference(tracer, plain, trace))]
+        if steps and trace.forced is not None:
+            stepwise = step_by_step(tracer, text, trace.forced.target.ids, interventions)
+            lines += ["", *step_lines(stepwise)]
         typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))
         return
     _write(trace, out, part, words, head)

@@ -112,6 +112,7 @@ def _configuration(corpus: Path, seed: int) -> Config:
                 "validate_every": 700,
                 "checkpoint_every": 100,
                 "average_last": 4,
+                "keep_checkpoints": "doubling",  # for the page's slider from random weights to the last
                 "log_every": 100,
                 "seed": seed,
             },

@@ -57,6 +57,8 @@ export class Data {
   boxes = new Slot();
   /** The selected box. @type {Slot<import("./types.js").Box>} */
   box = new Slot();
+  /** The selected hypothesis, step by step. @type {Slot<import("./types.js").Stepwise>} */
+  stepwise = new Slot();
   /** @type {Slot<import("./roles.js").Evidence>} */
   evidence = new Slot();
   /** A language model's next-token distribution. @type {Slot<import("./types.js").NextToken>} */
@@ -65,6 +67,8 @@ export class Data {
   written = new Slot();
   /** A vision model's attention over an image. @type {Slot<import("./types.js").ImageView>} */
   view = new Slot();
+  /** The same without interventions, null if there are none. @type {Slot<import("./types.js").ImageView>} */
+  unchanged = new Slot();
   /** @type {Slot<import("./types.js").Curves>} */
   curves = new Slot();
 
@@ -93,11 +97,13 @@ export class Data {
       this.cell,
       this.boxes,
       this.box,
+      this.stepwise,
       this.evidence,
       this.curves,
       this.next,
       this.written,
       this.view,
+      this.unchanged,
     ];
   }
 
@@ -105,6 +111,12 @@ export class Data {
   get reading() {
     if (this.store.state.node === null) return this.trace.value?.forced ?? null;
     return this.chosen.value;
+  }
+
+  /** The weights that the overview of heads shows: of a text, or of an image. */
+  get attention() {
+    const { view } = this;
+    return view.value ? { encoder: view.value.attention } : (this.reading?.attention ?? null);
   }
 
   /**
@@ -163,9 +175,12 @@ export class Data {
     if (this.run.status === "ready" && run?.can.vision) {
       const { image, pixels, caption } = state;
       const which = pixels === null ? { image } : { pixels };
-      this.view.ask("patches", { run: run.name, ...which, caption }, delay);
+      const picture = { run: run.name, ...which, caption };
+      this.view.ask("patches", { ...picture, interventions: state.changes }, delay);
+      if (state.changes.length) this.unchanged.ask("patches", picture, delay);
+      else this.unchanged.clear();
     }
-    if (this.run.status !== "ready" || !run?.can.translate) return;
+    if (this.run.status !== "ready" || !(run?.can.translate || run?.can.read)) return;
     const now = { run: run.name, ...question(settingsOf(state)) };
     const before = { run: run.name, ...question(baselineOf(state)) };
     this.trace.ask("trace", now, delay);
@@ -203,6 +218,12 @@ export class Data {
   #askCell() {
     const { part, layer, head, query } = this.store.state;
     const { reading } = this;
+    if (!reading || !this.run.value?.can.translate) this.stepwise.clear();
+    else if (
+      this.trace.status === "ready" &&
+      (this.store.state.node === null || this.chosen.status === "ready")
+    )
+      this.stepwise.ask("steps", { ...this.#common(), target: reading.target.ids }, 30);
     const size = this.run.value?.parts?.[part];
     if (!reading || !size || layer >= size.layers || head >= size.heads || !this.run.value?.can.products) {
       this.cell.clear();

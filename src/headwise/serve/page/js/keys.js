@@ -10,7 +10,7 @@ export const KEYS = [
   ["x", "silence the head that is looked into, or let it speak again"],
   ["u", "undo the last intervention"],
   ["[  ]", "previous and next head"],
-  ["1 … 9", "go to a panel"],
+  ["0 … 9", "go to a panel"],
   ["?", "this list"],
 ];
 

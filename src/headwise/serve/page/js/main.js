@@ -13,11 +13,13 @@ import { insidePanel } from "./panels/inside.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
 import { learnPanel } from "./panels/learn.js";
+import { maskedPanel } from "./panels/masked.js";
 import { microscopePanel } from "./panels/microscope.js";
 import { patchesPanel } from "./panels/patches.js";
 import { ribbonPanel } from "./panels/ribbon.js";
 import { trainingPanel } from "./panels/training.js";
 import { translatePanel } from "./panels/translate.js";
+import { wordsPanel } from "./panels/words.js";
 import { fromFragment, Store, toFragment } from "./state.js";
 import { counted } from "./text.js";
 import { PARTS } from "./types.js";
@@ -25,6 +27,7 @@ import { PARTS } from "./types.js";
 const PANELS = [
   translatePanel,
   languagePanel,
+  maskedPanel,
   patchesPanel,
   ribbonPanel,
   headsPanel,
@@ -32,6 +35,7 @@ const PANELS = [
   architecturePanel,
   insidePanel,
   beamPanel,
+  wordsPanel,
   interventionsPanel,
   evidencePanel,
   learnPanel,
@@ -146,18 +150,19 @@ function keys() {
     else store.set({ ...next, query: null, key: null });
   };
   const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
-  const translates = () => data.run.value?.can.translate;
-  const attends = () => data.run.value !== null && hasAttention(data.run.value);
+  const attends = () =>
+    data.run.value !== null && (hasAttention(data.run.value) || data.run.value.can.vision);
+  const changes = () => data.run.value?.can.translate || attends();
   /** @type {Record<string, () => void>} */
   const actions = {
     x: () => attends() && silence(store, store.state.part, store.state.layer, store.state.head),
-    u: () => translates() && store.undo(),
+    u: () => changes() && store.undo(),
     "[": () => step(-1),
     "]": () => step(1),
     "?": () => dialog.showModal(),
     Escape: () => store.set({ query: null, key: null, word: null, node: null }),
   };
-  for (let number = 1; number <= 9; number++) {
+  for (let number = 0; number <= 9; number++) {
     actions[String(number)] = () => {
       const panel = panels().find((one) => one.dataset.number === String(number));
       panel?.scrollIntoView({ block: "start" });
@@ -209,12 +214,12 @@ async function begin() {
   keys();
   recover();
   data.run.on(({ value, status }) => {
-    if (status !== "ready" || !value?.can.translate) return;
+    if (status !== "ready" || !(value?.can.translate || value?.can.read || value?.can.vision)) return;
     const [part] = PARTS.filter((one) => value.parts?.[one]);
     if (part && !value.parts?.[store.state.part])
-      store.set({ part, layer: 0, head: 0, query: null, key: null });
+      store.set(value.can.vision ? { part } : { part, layer: 0, head: 0, query: null, key: null });
     const { state } = store;
-    if (state.text !== "") return;
+    if (state.text !== "" || value.can.vision) return;
     // Cross-attention of the penultimate layer aligns best (Garg et al. 2019).
     const layer = state.layer || Math.max(0, (value.parts?.cross?.layers ?? 1) - 2);
     const { node, query, key, word } = state; // a link may pin them without naming the text

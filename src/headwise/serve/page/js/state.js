@@ -23,6 +23,7 @@
  * @property {number} boxLayer
  * @property {number} boxStep
  * @property {number} position  the box's token
+ * @property {number} step  of the generation word by word, from 0
  * @property {number | null} tour  the tour's step; null: no tour
  * @property {number} temperature  of a language model, like the next three, and of the box "softmax"
  * @property {number} topk  0: all tokens
@@ -57,6 +58,7 @@ export const START = {
   boxLayer: 0,
   boxStep: 0,
   position: 0,
+  step: 0,
   tour: null,
   temperature: 1,
   topk: 0,
@@ -69,7 +71,7 @@ export const START = {
 };
 
 // A change of one of INPUTS resets DEPENDENT, another run resets OF_RUN, too.
-const DEPENDENT = ["node", "query", "key", "word"];
+const DEPENDENT = ["node", "query", "key", "word", "step"];
 const INPUTS = ["run", "text", "beam", "alpha", "changes"];
 const OF_RUN = ["beam", "alpha", "changes", "base", "image", "pixels", "caption"];
 

@@ -123,11 +123,25 @@
  * @property {string[]} pieces
  * @property {BoxStep[]} steps
  *
+ * @typedef {object} Step  one step of decoding, and teacher forcing at the same position
+ * @property {Alternative} chosen
+ * @property {Alternative[]} alternatives
+ * @property {number} forced
+ * @property {Alternative[]} forced_alternatives
+ * @property {number} difference
+ *
+ * @typedef {object} Stepwise
+ * @property {Side} source
+ * @property {Side} target
+ * @property {Step[]} steps
+ * @property {number} difference
+ * @property {import("./tensor.js").Tensor | null} attention  (layers, heads, steps, source)
+ *
  * @typedef {object} Run
  * @property {string} name
  * @property {string} task
  * @property {string} architecture
- * @property {{ translate: boolean, products: boolean, language_model: boolean, vision: boolean }} can
+ * @property {{ translate: boolean, read: boolean, products: boolean, language_model: boolean, vision: boolean }} can
  * @property {{ source: string | null, target: string | null }} languages
  * @property {Partial<Record<Part, { layers: number, heads: number }>>} [parts]
  * @property {number | null} [key_size]
@@ -138,6 +152,7 @@
  * @property {number} [alpha]
  * @property {number} [longest]
  * @property {string[]} [samples]
+ * @property {number[]} [checkpoints]  training steps whose models are available; 0 is before training
  * @property {number} [images]  number of held-out images of a vision model
  * @property {[channels: number, height: number, width: number]} [shape]  of an image
  * @property {string[]} [classes]  empty for a model that reads captions

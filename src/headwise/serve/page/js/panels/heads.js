@@ -11,11 +11,11 @@ import { PART_NAMES, PARTS } from "../types.js";
 /** @typedef {import("../types.js").Part} Part */
 
 /**
- * Whether a run translates and has attention heads.
+ * Whether a run reads texts and has attention heads.
  * @param {import("../types.js").Run} run
  */
-export function hasAttention({ can, parts }) {
-  return can.translate && Object.keys(parts ?? {}).length > 0;
+export function hasAttention({ can }) {
+  return can.read;
 }
 
 /** @param {import("../types.js").App} app */
@@ -35,12 +35,13 @@ export function headsPanel({ store, data }) {
   watch(section.body, [data.trace, data.chosen]);
   roving(tabs, "[role=tab]");
   roving(grid, ".head");
-  const refresh = twin(section, grid, () => table(data.reading, store.state.part, data.evidence.value));
+  const refresh = twin(section, grid, () => table(data.attention, store.state.part, data.evidence.value));
 
   const show = () => {
     const { state } = store;
     const parts = data.run.value?.parts ?? {};
-    section.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
+    section.root.hidden =
+      data.run.value !== null && !hasAttention(data.run.value) && !data.run.value.can.vision;
     fill(
       tabs,
       ...PARTS.filter((part) => parts[part]).map((part) =>
@@ -62,14 +63,16 @@ export function headsPanel({ store, data }) {
       ),
     );
     grid.setAttribute("aria-labelledby", `tab-${state.part}`);
-    const weights = data.reading?.attention[state.part];
+    const weights = /** @type {import("../types.js").Reading["attention"] | null} */ (data.attention)?.[
+      state.part
+    ];
     if (!weights) {
       fill(
         grid,
         h(
           "p",
           { class: "muted" },
-          data.reading ? "This model has no such attention." : "Nothing to look at yet.",
+          data.attention ? "This model has no such attention." : "Nothing to look at yet.",
         ),
       );
       fill(caption);
@@ -179,6 +182,7 @@ export function headsPanel({ store, data }) {
   });
   data.run.on(show);
   data.trace.on((slot) => slot.status === "ready" && show());
+  data.view.on((slot) => slot.status === "ready" && show());
   data.chosen.on((slot) => slot.status !== "loading" && show());
   data.evidence.on(show);
   return section.root;
@@ -215,12 +219,12 @@ export function silence(store, part, layer, head) {
 
 /**
  * The table of all heads of a part.
- * @param {import("../types.js").Reading | null} reading
+ * @param {import("../types.js").Reading["attention"] | null} attention
  * @param {Part} part
  * @param {any} evidence
  */
-function table(reading, part, evidence) {
-  const weights = reading?.attention[part];
+function table(attention, part, evidence) {
+  const weights = attention?.[part];
   if (!weights) return null;
   const [layers, count, rows, columns] = weights.shape;
   const lines = [];

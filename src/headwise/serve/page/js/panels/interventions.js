@@ -8,6 +8,8 @@ import { number, percent, signed } from "../text.js";
 import { PARTS } from "../types.js";
 import { changesBetween } from "./difference.js";
 import { hasAttention } from "./heads.js";
+import { imageEffect } from "./image_effect.js";
+import { knobInWords, knobs, WITHOUT_MASK } from "./knobs.js";
 
 const KINDS = /** @type {[string, string][]} */ ([
   ["silence", "Silence"],
@@ -18,7 +20,8 @@ const KINDS = /** @type {[string, string][]} */ ([
 ]);
 
 /** @param {import("../types.js").App} app */
-export function interventionsPanel({ store, data, say }) {
+export function interventionsPanel(app) {
+  const { store, data, say } = app;
   const section = panel(
     "interventions",
     "Interventions",
@@ -31,8 +34,8 @@ export function interventionsPanel({ store, data, say }) {
   const list = h("ul", { class: "chips", "aria-label": "Active interventions" });
   const result = h("div", { class: "result", "aria-live": "polite" });
   const forms = h("div", { class: "forms" });
-  section.body.append(h("div", {}, forms, list, result));
-  watch(section.body, [data.base, data.under]);
+  section.body.append(h("div", {}, knobs(app), forms, list, result));
+  watch(section.body, [data.base, data.under, data.unchanged]);
 
   let kind = "silence";
   let where = "head";
@@ -88,7 +91,7 @@ export function interventionsPanel({ store, data, say }) {
     if (!scopes.some(([name]) => name === where)) where = "head";
     const needs = kind === "zero" || kind === "shuffle" || kind === "shift";
     const names = { zero: "Position, from 1", shuffle: "Seed", shift: "By" };
-    const attends = !data.run.value || hasAttention(data.run.value);
+    const attends = !data.run.value || hasAttention(data.run.value) || data.run.value.can.vision;
     const ofHeads = h(
       "form",
       { class: "row", onsubmit: submit(() => add(targets())) },
@@ -117,33 +120,38 @@ export function interventionsPanel({ store, data, say }) {
       attends
         ? ofHeads
         : h("p", { class: "detail" }, "This model has no attention; only its output can be changed."),
-      h(
-        "form",
-        {
-          class: "row",
-          onsubmit: submit(() => prefix.value.trim() && add([`prefix:${prefix.value.trim()}`])),
-        },
-        prefix,
-        h("button", { "data-key": "force-prefix" }, "Force beginning"),
-      ),
-      h(
-        "form",
-        {
-          class: "row",
-          onsubmit: submit(
-            () =>
-              word.value.trim() &&
-              add([
-                `word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`,
-              ]),
-          ),
-        },
-        field("Word", wordNumber),
-        word,
-        h("button", { "data-key": "force-word" }, "Force word"),
-      ),
+      ...(data.run.value && !data.run.value.can.translate ? [] : ofOutput()),
     );
   };
+
+  /** The forms that force words of a translation. */
+  const ofOutput = () => [
+    h(
+      "form",
+      {
+        class: "row",
+        onsubmit: submit(() => prefix.value.trim() && add([`prefix:${prefix.value.trim()}`])),
+      },
+      prefix,
+      h("button", { "data-key": "force-prefix" }, "Force beginning"),
+    ),
+    h(
+      "form",
+      {
+        class: "row",
+        onsubmit: submit(
+          () =>
+            word.value.trim() &&
+            add([
+              `word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`,
+            ]),
+        ),
+      },
+      field("Word", wordNumber),
+      word,
+      h("button", { "data-key": "force-word" }, "Force word"),
+    ),
+  ];
 
   /** The interventions on the chosen heads. */
   const targets = () => {
@@ -188,7 +196,9 @@ export function interventionsPanel({ store, data, say }) {
   };
 
   const showResult = () => {
-    section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    const { can } = data.run.value ?? {};
+    section.root.hidden = can !== undefined && !can.translate && !can.read && !can.vision;
+    const what = can && !can.translate ? "output" : "translation";
     const [trace, base] = [data.trace.value, data.base.value];
     const settled =
       data.trace.status === "ready" && data.base.status === "ready" && data.under.status !== "loading";
@@ -202,6 +212,8 @@ export function interventionsPanel({ store, data, say }) {
           data.run.value && hasAttention(data.run.value) && " x silences the head that is looked into.",
         ),
       );
+    } else if (can?.vision) {
+      fill(result, ...imageEffect(data));
     } else if (settled && trace && base && trace.hypotheses.length && base.hypotheses.length) {
       const [now, before] = [trace.hypotheses[0], base.hypotheses[0]];
       const under = baselineOf(store.state).text === store.state.text ? data.under.value : null;
@@ -209,7 +221,7 @@ export function interventionsPanel({ store, data, say }) {
       const same = now.text === before.text;
       fill(
         result,
-        h("h3", {}, same ? "The translation stays the same" : "The translation changes"),
+        h("h3", {}, `The ${what} ${same ? "stays the same" : "changes"}`),
         !same && changesBetween(before.text, now.text),
         scrolled({
           caption: "Log-probabilities",
@@ -218,7 +230,7 @@ export function interventionsPanel({ store, data, say }) {
             ...(under && delta !== null
               ? [
                   [
-                    "of the translation before",
+                    `of the ${what} before`,
                     number(before.log_probability, 4),
                     number(under.log_probability, 4),
                     signed(delta, 4),
@@ -226,16 +238,18 @@ export function interventionsPanel({ store, data, say }) {
                 ]
               : []),
             [
-              "of the best translation",
+              `of the best ${what}`,
               number(before.log_probability, 4),
               number(now.log_probability, 4),
               signed(now.log_probability - before.log_probability, 4),
             ],
           ],
         }),
-        delta !== null && h("p", { class: "detail" }, explain(delta, same)),
+        delta !== null && h("p", { class: "detail" }, explain(what, delta, same)),
+        store.state.changes.some((change) => change.startsWith("no-mask:")) &&
+          h("p", { class: "detail" }, WITHOUT_MASK),
       );
-      say(same ? "The translation stays the same." : "The translation changes.");
+      say(`The ${what} ${same ? "stays the same" : "changes"}.`);
     }
   };
 
@@ -249,7 +263,7 @@ export function interventionsPanel({ store, data, say }) {
     showResult();
   });
   data.evidence.on(showForms);
-  for (const slot of [data.trace, data.base, data.under]) slot.on(showResult);
+  for (const slot of [data.trace, data.base, data.under, data.view, data.unchanged]) slot.on(showResult);
   showForms();
   showList();
   showResult();
@@ -267,14 +281,15 @@ function scrolled(table) {
 
 /**
  * A change of the log-probability in words.
+ * @param {string} what
  * @param {number} delta
  * @param {boolean} same
  */
-function explain(delta, same) {
+function explain(what, delta, same) {
   if (Math.abs(delta) < 5e-5)
     return "No change: the model doesn’t use what was taken away, for this sentence.";
   const factor = Math.exp(-Math.abs(delta));
-  return `The translation from before is now ${delta < 0 ? `${percent(factor)} as probable as it was` : `${number(1 / factor, 2)} times as probable`}${same ? ", and still the best." : "."}`;
+  return `The ${what} from before is now ${delta < 0 ? `${percent(factor)} as probable as it was` : `${number(1 / factor, 2)} times as probable`}${same ? ", and still the best." : "."}`;
 }
 
 /**
@@ -313,6 +328,8 @@ export function describe(change) {
   const text = rest.join(":");
   if (kind === "prefix") return `begin with “${text}”`;
   if (kind === "word") return `word ${Number(rest[0]) + 1} is “${rest.slice(1).join(":")}”`;
+  const knob = knobInWords(change);
+  if (knob !== null) return knob;
   const [address, amount] = text.split("@");
   const [part, layer, head] = address.split(".");
   const at =

@@ -80,7 +80,8 @@ export function learnPanel(app) {
   };
   store.on(show);
   data.run.on(() => {
-    section.root.hidden = data.run.value !== null && !data.run.value.can.products;
+    section.root.hidden =
+      data.run.value !== null && !(data.run.value.can.translate && data.run.value.can.products);
   });
   data.cell.on((slot) => slot.status === "ready" && show());
   data.trace.on((slot) => slot.status === "ready" && show());

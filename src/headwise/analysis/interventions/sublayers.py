@@ -1,0 +1,261 @@
+"""Parts of a model that are switched off for a while: residual connections, LayerNorm, FFN, positions, causal mask.
+
+The functions change a private copy of a model (`private_copy`) by replacing modules and
+attributes, never parameters. `Changes.undo` restores them, so that the model computes the same bits as before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from headwise.models.base import Memory, Seq2Seq, State
+from headwise.models.transformer import DecoderLayer, EncoderLayer, InputEmbedding
+from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
+from headwise.nn.multihead import MultiHeadAttention
+
+_Kind = TypeVar("_Kind", bound=nn.Module)
+
+
+class Changes:
+    """The changes of a model, which `undo` takes back in reverse order."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def set(self, module: nn.Module, name: str, value: object) -> None:
+        """Set an attribute or child of a module; a method is restored by removing the attribute that hides it."""
+        hides_method = name not in vars(module) and name not in module._modules
+        before = None if hides_method else getattr(module, name)
+        setattr(module, name, value)
+        self._undo.append(
+            (lambda: delattr(module, name)) if hides_method else (lambda: setattr(module, name, before))
+        )
+
+    def replace(self, model: nn.Module, name: str, new: nn.Module) -> None:
+        """Replace the module of a dotted name."""
+        parent, _, child = name.rpartition(".")
+        self.set(model.get_submodule(parent), child, new)
+
+    def undo(self) -> None:
+        """Restore everything."""
+        while self._undo:
+            self._undo.pop()()
+
+
+Stack = Literal["encoder", "decoder"]
+
+
+def part_of(name: str) -> Stack:
+    """Return the stack that a module belongs to, by its name: `encoder`, or `decoder` for all others."""
+    return "encoder" if name.startswith("encoder") or ".encoder." in name else "decoder"
+
+
+def layers_of(model: nn.Module) -> dict[Stack, list[str]]:
+    """Return the names of a Transformer's layers by part, in their order; a missing part has an empty list."""
+    found: dict[Stack, list[str]] = {"encoder": [], "decoder": []}
+    for name, module in model.named_modules():
+        if isinstance(module, EncoderLayer | DecoderLayer):
+            found[part_of(name)].append(name)
+    return found
+
+
+def remove_residuals(model: nn.Module, within: Iterable[str], changes: Changes) -> None:
+    """Make the input of the next sub-layer Sublayer(x) in place of x + Sublayer(x), in the layers of these names."""
+    for name, residual in _inside(model, within, Residual):
+        without = _twin(residual)
+        vars(without)["add"] = lambda x, y: y
+        changes.replace(model, name, without)
+
+
+def remove_normalization(
+    model: nn.Module, within: Iterable[str], changes: Changes, stacks: Iterable[Stack] = ()
+) -> None:
+    """Make LayerNorm (or RMSNorm) the identity in these layers, and after the last layer of the parts in `stacks`."""
+    names = [*within]
+    for stack in stacks:
+        layers = layers_of(model)[stack]
+        names += [
+            name
+            for name, module in model.named_modules()
+            if isinstance(module, LayerNorm | RMSNorm)
+            and part_of(name) == stack
+            and not any(name.startswith(f"{layer}.") for layer in layers)
+        ]
+    for kind in (LayerNorm, RMSNorm):
+        for name, _ in _inside(model, names, kind):
+            changes.replace(model, name, nn.Identity())
+
+
+def remove_feed_forward(model: nn.Module, within: Iterable[str], changes: Changes) -> None:
+    """Make FFN(x) = 0 in the layers of these names; the residual connection around it stays."""
+    for name, _ in _inside(model, within, FeedForward):
+        changes.replace(model, name, _Zero())
+
+
+def remove_positions(model: nn.Module, part: str, changes: Changes) -> None:
+    """Leave out the position encoding of a part: the table added to its embeddings, or what acts inside attention."""
+    for name, attention in model.named_modules():
+        if isinstance(attention, MultiHeadAttention) and part_of(name) == part:
+            changes.set(attention, "positions", None)
+    _with_table(model, part, changes, lambda table, _: None)
+
+
+def shuffle_positions(model: nn.Module, part: str, seed: int, changes: Changes) -> None:
+    """Give the tokens of a part each other's positions, drawn with a seed; the last one, the end symbol, keeps its own.
+
+    The part's table of positions must be added to the embeddings, and its length be known at once: that of an encoder.
+    """
+
+    def shuffled(table: Tensor | None, length: int) -> Tensor | None:
+        return None if table is None else table[position_order(length, seed).to(table.device)]
+
+    _with_table(model, part, changes, shuffled)
+
+
+def has_table(model: nn.Module) -> bool:
+    """Return whether a table of positions is added to the model's embeddings."""
+    return any(isinstance(module, InputEmbedding) and module.table is not None for module in model.modules())
+
+
+def position_order(length: int, seed: int) -> Tensor:
+    """Return the position that each of `length` tokens gets when positions are shuffled; the last keeps its own."""
+    generator = torch.Generator().manual_seed(seed)
+    inner = torch.randperm(max(length - 1, 0), generator=generator)
+    return torch.cat([inner, torch.arange(max(length - 1, 0), length)])
+
+
+def remove_causal_mask(model: nn.Module, within: Iterable[str], changes: Changes) -> None:
+    """Let every position attend to later ones, in the self-attention of these layers.
+
+    Step-by-step decoding then computes the whole prefix anew at every step, because its earlier positions attend to the
+    newest one; forced decoding has the whole target at once, so that a position sees the token that it predicts.
+    """
+    for name in within:
+        attention = model.get_submodule(name).self_attention
+        if isinstance(attention, MultiHeadAttention):
+            changes.set(attention, "causal", False)
+    if isinstance(model, Seq2Seq):
+        changes.set(model, "start", lambda memory, beams=1, capacity=None: _Prefix(memory, beams))
+        changes.set(model, "step", lambda tokens, state: _step(model, tokens, state))
+
+
+class _Zero(nn.Module):
+    """A sub-layer that outputs 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+class _Prefix(State):
+    """Decoding state without a cache: the encoded source, and all tokens so far (rows, time)."""
+
+    def __init__(self, memory: Memory, beams: int) -> None:
+        self.memory, self.beams = memory, beams
+        self.tokens = memory.mask.new_zeros(memory.mask.size(0) * beams, 0, dtype=torch.long)
+
+    def reorder(self, rows: Tensor) -> _Prefix:
+        self.tokens = self.tokens[rows]
+        return self
+
+    def keep(self, sentences: Tensor) -> _Prefix:
+        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
+        self.memory = Memory(self.memory.states[sentences], self.memory.mask[sentences])
+        return self.reorder(rows.flatten())
+
+
+def _step(model: Seq2Seq, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    """Decode the whole prefix, and return the log-probabilities after its last token."""
+    assert isinstance(state, _Prefix)
+    state.tokens = torch.cat([state.tokens, tokens[:, None]], dim=1)
+    states, mask = (x.repeat_interleave(state.beams, 0) for x in (state.memory.states, state.memory.mask))
+    hidden = model.decode(Memory(states, mask), state.tokens)[:, -1]
+    return model.project(hidden).float().log_softmax(-1), state
+
+
+def _inside(model: nn.Module, within: Iterable[str], kind: type[_Kind]) -> Iterator[tuple[str, _Kind]]:
+    """Yield the modules of a kind that have one of these names, or are inside a module of these names."""
+    prefixes = tuple(within)
+    for name, module in list(model.named_modules()):
+        inside = any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+        if inside and isinstance(module, kind):
+            yield name, module
+
+
+def _twin(module: _Kind) -> _Kind:
+    """Return a shallow copy with dictionaries of its own; parameters, buffers and children are shared."""
+    twin = copy.copy(module)
+    for name in ("_parameters", "_buffers", "_modules"):
+        vars(twin)[name] = dict(vars(module)[name])
+    return twin
+
+
+def _with_table(
+    model: nn.Module, part: str, changes: Changes, changed: Callable[[Tensor | None, int], Tensor | None]
+) -> None:
+    """Change the table of positions while a part computes; `changed` gets the table and the number of tokens.
+
+    The encoder and the decoder of a translator share the table, so it is changed around the calls of their methods.
+    """
+    names = [name for name, module in model.named_modules() if isinstance(module, InputEmbedding)]
+    if not isinstance(model, Seq2Seq):
+        for name in names:
+            embedding = model.get_submodule(name)
+            assert isinstance(embedding, InputEmbedding)
+            changes.replace(model, name, _with_changed_table(embedding, changed))
+        return
+    for method in ("encode",) if part == "encoder" else ("decode", "step"):
+        changes.set(model, method, _around(model, names, getattr(model, method), changed))
+
+
+def _around(
+    model: nn.Module,
+    names: list[str],
+    method: Callable[..., Any],
+    changed: Callable[[Tensor | None, int], Tensor | None],
+) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        with _changed_tables(model, names, changed):
+            return method(*arguments, **named)
+
+    return call
+
+
+@contextmanager
+def _changed_tables(
+    model: nn.Module, names: list[str], changed: Callable[[Tensor | None, int], Tensor | None]
+) -> Iterator[None]:
+    changes = Changes()
+    try:
+        for name in names:
+            embedding = model.get_submodule(name)
+            assert isinstance(embedding, InputEmbedding)
+            changes.replace(model, name, _with_changed_table(embedding, changed))
+        yield
+    finally:
+        changes.undo()
+
+
+def _with_changed_table(
+    embedding: InputEmbedding, changed: Callable[[Tensor | None, int], Tensor | None]
+) -> InputEmbedding:
+    """Return a copy whose table is computed at each call, from that of an embedding that may be such a copy itself."""
+    twin, table = _twin(embedding), embedding.table
+    twin._parameters.pop("table", None)
+    twin._buffers.pop("table", None)
+    earlier: Callable[[int], Tensor | None] = vars(embedding).get("table_of", lambda length: table)
+
+    def table_of(length: int) -> Tensor | None:
+        return changed(earlier(length), length)
+
+    def forward(x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
+        twin.table = table_of(x.size(-2))
+        return type(twin).forward(twin, x, start, segments)
+
+    vars(twin).update(table=None, table_of=table_of, forward=forward)
+    return twin

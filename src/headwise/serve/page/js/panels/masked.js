@@ -1,0 +1,59 @@
+/** A masked language model: a text with its masks filled, or each token as the model reads it. */
+
+import { fill, h } from "../dom.js";
+import { panel, tableOf, watch } from "../panel.js";
+import { number } from "../text.js";
+
+/** @param {import("../types.js").App} app */
+export function maskedPanel({ store, data }) {
+  const section = panel(
+    "masked",
+    "Masked words",
+    1,
+    "Write <mask> for a word, and the model fills it from both sides; without one, it says how it reads each token.",
+  );
+  const text = h("textarea", {
+    id: "masked-text",
+    rows: 3,
+    dir: "auto",
+    spellcheck: "false",
+    "aria-label": "Text",
+    placeholder: "the <mask> sat on the mat",
+    oninput: () => store.set({ text: text.value }),
+  });
+  const filled = h("p", { class: "changes", dir: "auto", "aria-live": "polite" });
+  const likely = h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Likely tokens" });
+  section.body.append(h("div", { class: "sides" }, text, h("div", {}, filled, likely)));
+  watch(section.body, [data.trace]);
+
+  const show = () => {
+    const run = data.run.value;
+    section.root.hidden = run?.task !== "masked_language_model";
+    if (text.value !== store.state.text) text.value = store.state.text;
+    const trace = data.trace.value;
+    const reading = trace?.forced;
+    if (section.root.hidden || !trace || !reading) return fill(filled);
+    fill(filled, reading.target.text);
+    const places = trace.source.pieces.flatMap((piece, index) => (piece === "<mask>" ? [index] : []));
+    const shown = places.length ? places : reading.target.pieces.map((_, index) => index).slice(1, -1);
+    fill(
+      likely,
+      tableOf({
+        caption: places.length ? "Likely tokens of each mask" : "Likely tokens of each position",
+        head: ["Position", "Token", "Probability of the likeliest"],
+        rows: shown.map((index) => [
+          index + 1,
+          reading.target.pieces[index],
+          reading.alternatives[index]
+            .map((one) => `${one.piece} ${number(Math.exp(one.log_probability), 3)}`)
+            .join("   "),
+        ]),
+      }),
+    );
+  };
+  store.on((_, changed) => (changed.has("text") || changed.has("run")) && show());
+  data.run.on(show);
+  data.trace.on((slot) => slot.status === "ready" && show());
+  section.root.hidden = true;
+  return section.root;
+}
