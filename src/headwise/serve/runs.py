@@ -132,7 +132,10 @@ class Run:
             "name": self.name,
             "task": self.config.task,
             "architecture": self.config.model.architecture,
-            "can": {"translate": False, "products": False, "language_model": False, "vision": False},
+            "can": {
+                **dict.fromkeys(("translate", "products", "evidence", "language_model", "vision"), False),
+                "metrics": True,
+            },
             "languages": dict(zip(("source", "target"), self.config.data.languages, strict=True)),
         }
         if not self.ready:
@@ -153,7 +156,7 @@ class Run:
         parts = attention_parts(model)
         multihead = [a for layers in parts.values() for a in layers if isinstance(a, MultiHeadAttention)]
         return {
-            "can": {**can, "translate": True, "products": bool(multihead)},
+            "can": {**can, "translate": True, "evidence": True, "products": bool(multihead)},
             "parts": {
                 part: {"layers": len(layers), "heads": heads_of(layers[0])}
                 for part, layers in parts.items()
