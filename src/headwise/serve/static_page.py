@@ -85,36 +85,41 @@ class Exporter(base.Exporter):
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         _check_subwords(trained)
         run = Run(trained.run.resolve().name, trained.run, trained.config, "cpu")
-        description = run.describe()
-        notes = []
-        evidence = Evidence(EvaluationPairs.of(run), run.translator)
-        if evidence.corpus is not None:
-            evidence.measure()
-        if evidence.status != "measured":
-            notes.append(f"panel 7 (evidence) is left out: {evidence.about}")
-        curves = read_curves(run) | {"going_on": False}
-        can = description["can"] | {
-            "evidence": evidence.status == "measured",
-            "metrics": curves["count"] > 0,
-        }
-        description["can"] = {name: can[name] and name in _ANSWERED for name in can}
-        _copy_page(folder)
-        files = folder / RUN
-        files.mkdir()
-        entry = {"name": run.name, "task": run.config.task, "ready": True}
-        for name, content in {
-            "runs.json": {"runs": [entry]},
-            "run.json": description,
-            "evidence.json": evidence.to_json(),
-            "metrics.json": curves,
-            "model.json": _model_json(trained, description["longest"]),
-        }.items():
-            write_text(files / name, json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
-        for name in _run_files(trained):
-            shutil.copyfile(trained.run / name, files / name)
+        evidence = write_page(trained, run, folder, EvaluationPairs.of(run))
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        notes.append(f"{size / 1e6:.1f} MB; any web server can serve them, such as `python -m http.server`")
+        notes = [f"{size / 1e6:.1f} MB; any web server can serve them, such as `python -m http.server`"]
+        if evidence.status == "failed":
+            notes.append(f"panel 7 (evidence) is left out: {evidence.about}")
+        elif evidence.status != "measured":
+            notes.append("panel 7 (evidence) is left out, as the run's development data isn't there any more")
         return notes
+
+
+def write_page(trained: Trained, run: Run, folder: Path, corpus: EvaluationPairs | None) -> Evidence:
+    """Write the page of a run into an empty directory, with what is measured on `corpus`; return that."""
+    evidence = Evidence(corpus, run.translator)
+    if corpus is not None:
+        evidence.measure()
+    curves = read_curves(run) | {"going_on": False}
+    description = run.describe()
+    available = {"evidence": evidence.status == "measured", "metrics": curves["count"] > 0}
+    can = description["can"] | available
+    description["can"] = {name: value and name in _ANSWERED for name, value in can.items()}
+    responses = {
+        "runs.json": {"runs": [{"name": run.name, "task": run.config.task, "ready": True}]},
+        "run.json": description,
+        "evidence.json": evidence.to_json(),
+        "metrics.json": curves,
+        "model.json": _model_json(trained, description["longest"]),
+    }
+    _copy_page(folder)
+    files = folder / RUN
+    files.mkdir()
+    for name, content in responses.items():
+        write_text(files / name, json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+    for name in _run_files(trained):
+        shutil.copyfile(trained.run / name, files / name)
+    return evidence
 
 
 def _copy_page(folder: Path) -> None:
