@@ -151,7 +151,7 @@ def tracer(translator: Translator) -> Tracer:
 def served(
     request: pytest.FixtureRequest, run: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    """The page with a server, and the same page without one; `SERVER_ONLY` marks what only the first can do."""
+    """The page with a server, and without one; tests of a request, or of looks that don't differ, are `SERVER_ONLY`."""
     if request.param == "server":
         with serving(run, corpus=six_sentences()) as served:
             yield served

@@ -150,6 +150,7 @@ def test_the_whole_journey_by_keyboard(visit: Visit) -> None:
     expect(page.locator("dialog")).to_be_hidden()
 
 
+@SERVER_ONLY
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
     with visiting(browser, served, color_scheme=scheme) as visit:
@@ -267,6 +268,7 @@ WIDER = """
 """
 
 
+@SERVER_ONLY
 @pytest.mark.parametrize("width", [320, 390])  # 1280 at 400 %, and a phone
 def test_nothing_is_cut_off_when_it_is_narrow(visit: Visit, width: int) -> None:
     visit.page.set_viewport_size({"width": width, "height": 700})
@@ -276,6 +278,7 @@ def test_nothing_is_cut_off_when_it_is_narrow(visit: Visit, width: int) -> None:
     expect(page.locator(".stage.upright")).to_be_visible()
 
 
+@SERVER_ONLY
 def test_motion_and_colors_follow_the_reader(browser: Browser, served: Site) -> None:
     colors = []
     for scheme in ("light", "dark"):
