@@ -65,12 +65,10 @@ def main() -> None:
         write_page(trained, Run(run.name, run, trained.config, "cpu"), page, None)
         result = measure(page, text)
     times = sorted(result["times"])
-    print(
-        f"{result['source']} source tokens, {result['target']} target tokens, beam {trained.config.decoding.beam}"
-    )
-    print(
-        f"fastest {times[0]:.0f} ms   median {statistics.median(times):.0f} ms   90 % {times[int(0.9 * len(times))]:.0f} ms"
-    )
+    beam = trained.config.decoding.beam
+    print(f"{result['source']} source tokens, {result['target']} target tokens, a beam of {beam}")
+    slow = times[int(0.9 * len(times))]
+    print(f"fastest {times[0]:.0f} ms   median {statistics.median(times):.0f} ms   90 % {slow:.0f} ms")
 
 
 def measure(page: Path, text: str) -> dict[str, Any]:
