@@ -150,7 +150,7 @@ def tracer(translator: Translator) -> Tracer:
 @pytest.fixture(scope="session", params=["server", "static"])
 def served(
     request: pytest.FixtureRequest, run: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
+) -> Iterator[Site | Served]:
     """The page with a server, and without one; tests of a request, or of looks that don't differ, are `SERVER_ONLY`."""
     if request.param == "server":
         with serving(run, corpus=six_sentences()) as served:
