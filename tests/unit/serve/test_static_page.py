@@ -216,6 +216,7 @@ def test_errors_are_the_servers(small: tuple[Path, Path]) -> None:
     theirs = on_server(run, INVALID)
     assert all(response["error"] for response in theirs)
     assert in_browser(folder, INVALID) == theirs
+    assert "/api/next: expected" in in_browser(folder, [("next", {"text": "a"})])[0]["error"]
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,8 @@ export async function openRun(read) {
     products: (request) => products(tracer, request),
   };
   return (path, request) => {
+    if (!Object.hasOwn(answers, path))
+      throw new Refusal(`/api/${path}: expected a request that the page without a server answers`);
     check(request);
     return answers[path](request);
   };
