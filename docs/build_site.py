@@ -2,12 +2,13 @@
 
 The pages are the Markdown files of docs, README and CHANGELOG, and reference pages made from the code. The site needs
 no network: search runs in the browser. A page that loads something from elsewhere is an error, and so is a link that
-leads nowhere.
+leads nowhere. With the variable DEMO, a run, the site has the run's model, computed in the browser.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,9 @@ from pathlib import Path
 
 import site_reference
 
+from headwise.interop.runs import export_run
 from headwise.learn.chapters import chapters
+from headwise.serve.static_page import Exporter
 
 ROOT = Path(__file__).parents[1]
 SOURCE, SITE = ROOT / "build" / "docs-source", ROOT / "build" / "site"
@@ -73,6 +76,22 @@ def pages() -> None:
     index.write_text(index.read_text("utf-8") + "\n" + "\n".join(trees), "utf-8")
 
 
+def live_page() -> None:
+    """Write the page that embeds the model of a run."""
+    frame = '<iframe src="demo/index.html" title="The model" style="width: 100%; height: 80vh; border: 0"></iframe>'
+    alone = '<p><a href="demo/index.html">Open it alone</a></p>'
+    (SOURCE / "live.md").write_text(
+        "# A live model\n\nYour browser computes this model: see [how](page.md#the-page-without-a-server).\n\n"
+        f"```{{raw}} html\n{frame}\n{alone}\n```\n",
+        "utf-8",
+    )
+    index = SOURCE / "index.md"
+    first = "\nlearn/README\n"
+    text = index.read_text("utf-8")
+    assert first in text
+    index.write_text(text.replace(first, f"{first}live\n", 1), "utf-8")
+
+
 def _python_page() -> str:
     lines = ["# Python", "", "Made from the docstrings."]
     for title, modules in MODULES.items():
@@ -113,6 +132,9 @@ def external_requests() -> list[str]:
 def main() -> int:
     """Build the site; return 1 where a link leads nowhere or a page would load something from elsewhere."""
     pages()
+    demo = os.environ.get("DEMO")
+    if demo:
+        live_page()
     shutil.rmtree(SITE, ignore_errors=True)
     command = [
         sys.executable,
@@ -127,6 +149,8 @@ def main() -> int:
         str(ROOT / "build/doctrees"),
     ]
     done = subprocess.run([*command, str(SOURCE), str(SITE)], check=False)
+    if demo and done.returncode == 0:
+        export_run(Path(demo), Exporter(), "page", SITE / "demo")
     elsewhere = external_requests()
     for file in elsewhere:
         print(f"{file}: loads something from elsewhere", file=sys.stderr)

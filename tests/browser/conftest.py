@@ -1,13 +1,15 @@
-"""Fixtures of the browser tests: a small model behind a real server, and a real browser."""
+"""Fixtures of the browser tests: a small model, behind a real server and as static files, and a real browser."""
 
 from __future__ import annotations
 
+import functools
 import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,12 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 from headwise.analysis.heads.measuring import Annotated
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
+from headwise.interop.runs import open_trained
 from headwise.serve.app import create_app
 from headwise.serve.evaluation_pairs import EvaluationPairs
-from headwise.serve.runs import open_runs
+from headwise.serve.runs import Run, open_runs
 from headwise.serve.server import listen, server
+from headwise.serve.static_page import write_page
 from translator_run import ENGLISH, GERMAN, make_run
 
 CHROMIUM = next(
@@ -44,6 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
             if CHROMIUM is None:
                 item.add_marker(missing)
+
+
+@dataclass
+class Site:
+    """A page at an address."""
+
+    address: str
 
 
 @dataclass
@@ -104,9 +115,10 @@ class Visit:
         return [row.locator("th, td").all_inner_texts() for row in rows]
 
     def refused(self) -> None:
-        """Expect that a request failed, and drop the browser's messages about it."""
+        """Expect that a request to the server failed, if there is one, and drop the browser's messages about it."""
         kept = [line for line in self.complaints if not line.startswith("Failed to load resource")]
-        assert len(kept) < len(self.complaints)
+        without_server = self.page.locator("meta[name=headwise-run]").count() == 1
+        assert without_server or len(kept) < len(self.complaints)
         self.complaints[:] = kept
 
     def state(self) -> dict[str, Any]:
@@ -135,10 +147,20 @@ def tracer(translator: Translator) -> Tracer:
     return Tracer(translator)
 
 
-@pytest.fixture(scope="session")
-def served(run: Path) -> Iterator[Served]:
-    with serving(run, corpus=six_sentences()) as served:
-        yield served
+@pytest.fixture(scope="session", params=["server", "static"])
+def served(
+    request: pytest.FixtureRequest, run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site | Served]:
+    """The page with a server, and without one; tests of a request, or of looks that don't differ, are `SERVER_ONLY`."""
+    if request.param == "server":
+        with serving(run, corpus=six_sentences()) as served:
+            yield served
+    else:
+        with static_files(run, tmp_path_factory.mktemp("site"), six_sentences()) as site:
+            yield site
+
+
+SERVER_ONLY = pytest.mark.parametrize("served", ["server"], indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -150,7 +172,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def visit(browser: Browser, served: Served) -> Iterator[Visit]:
+def visit(browser: Browser, served: Site | Served) -> Iterator[Visit]:
     with visiting(browser, served) as visit:
         yield visit
 
@@ -172,7 +194,28 @@ def serving(*runs: Path, corpus: EvaluationPairs | None = None) -> Iterator[Serv
 
 
 @contextmanager
-def visiting(browser: Browser, served: Served, **options: Any) -> Iterator[Visit]:
+def static_files(run: Path, folder: Path, corpus: EvaluationPairs | None = None) -> Iterator[Site]:
+    """Serve an exported page as files, under a path, inside the block."""
+    page = folder / "class" / "page"
+    page.mkdir(parents=True)
+    trained = open_trained(run)
+    write_page(trained, Run(run.name, run, trained.config, "cpu"), page, corpus)
+    files = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietFiles, directory=str(folder)))
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    try:
+        yield Site(f"http://127.0.0.1:{files.server_port}/class/page/")
+    finally:
+        files.shutdown()
+        files.server_close()
+
+
+class QuietFiles(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def visiting(browser: Browser, served: Site | Served, **options: Any) -> Iterator[Visit]:
     """Open a fresh page; at the end check that it sent no foreign requests and logged no errors or warnings."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     page = context.new_page()

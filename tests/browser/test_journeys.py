@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
-from browser.conftest import TEXT, Served, Visit, serving, visiting
+from browser.conftest import SERVER_ONLY, TEXT, Site, Visit, serving, visiting
 from translator_run import ENGLISH, make_run
 
 
@@ -19,7 +19,7 @@ def shown(page: Page) -> list[str]:
     return [panel.inner_text() for panel in page.locator(".panel:visible").all()]
 
 
-def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser, served: Served) -> None:
+def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser, served: Site) -> None:
     page = visit.open()
     page.locator("#tab-decoder").click()
     page.locator("[data-key=head-1-0]").click()
@@ -150,8 +150,9 @@ def test_the_whole_journey_by_keyboard(visit: Visit) -> None:
     expect(page.locator("dialog")).to_be_hidden()
 
 
+@SERVER_ONLY
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(browser: Browser, served: Served, scheme: str) -> None:
+def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
     with visiting(browser, served, color_scheme=scheme) as visit:
         page = visit.open(f"text={TEXT}&changes=silence:cross.1.1&query=1&key=1&stage=5&word=t1")
         page.wait_for_timeout(1500)
@@ -216,6 +217,7 @@ def test_too_much_text_is_refused_in_place_and_can_be_mended(visit: Visit) -> No
     visit.refused()
 
 
+@SERVER_ONLY
 def test_stale_answers_are_thrown_away(visit: Visit) -> None:
     page = visit.open()
     delayed: list[Route] = []
@@ -266,6 +268,7 @@ WIDER = """
 """
 
 
+@SERVER_ONLY
 @pytest.mark.parametrize("width", [320, 390])  # 1280 at 400 %, and a phone
 def test_nothing_is_cut_off_when_it_is_narrow(visit: Visit, width: int) -> None:
     visit.page.set_viewport_size({"width": width, "height": 700})
@@ -275,7 +278,8 @@ def test_nothing_is_cut_off_when_it_is_narrow(visit: Visit, width: int) -> None:
     expect(page.locator(".stage.upright")).to_be_visible()
 
 
-def test_motion_and_colors_follow_the_reader(browser: Browser, served: Served) -> None:
+@SERVER_ONLY
+def test_motion_and_colors_follow_the_reader(browser: Browser, served: Site) -> None:
     colors = []
     for scheme in ("light", "dark"):
         with visiting(browser, served, color_scheme=scheme, reduced_motion="reduce") as visit:

@@ -14,6 +14,7 @@ import torch
 from playwright.sync_api import expect
 
 from browser.conftest import TEXT, Visit, number
+from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.decoding.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention, recording
@@ -162,11 +163,10 @@ def test_the_best_hypothesis_is_the_command_lines(visit: Visit, run: Path, tmp_p
         assert number(figures.rsplit("= ", 1)[1]) == pytest.approx(float(score), abs=6e-4)
 
 
-def test_each_nodes_log_probabilities_sum_to_its_score(visit: Visit) -> None:
-    page = visit.open(f"text={TEXT}&beam=3&alpha=0.7")
+def test_each_nodes_log_probabilities_sum_to_its_score(visit: Visit, tracer: Tracer) -> None:
+    visit.open(f"text={TEXT}&beam=3&alpha=0.7")
     rows = visit.table("beam")[1:]
-    question = {"run": "small", "text": TEXT, "beam": 3, "alpha": 0.7}
-    tree = page.request.post(f"{visit.address}api/trace", data=question).json()["tree"]
+    tree = tracer.trace(TEXT, beam=3, alpha=0.7).to_json()["tree"]
     assert len(rows) == len(tree) > 20
     for row, node in zip(rows, tree, strict=True):
         _, length, gain, total, penalty, score, state = row

@@ -78,8 +78,7 @@ def step_lines(stepwise: Stepwise, likeliest: int = 3) -> list[str]:
     ]
     for name, step in zip(names, stepwise.steps, strict=True):
         likely = "  ".join(
-            f"{plain(one.piece)} {math.exp(one.log_probability):.2f}"
-            for one in step.alternatives[:likeliest]
+            f"{plain(one.piece)} {math.exp(one.log_probability):.2f}" for one in step.alternatives[:likeliest]
         )
         own, forced = math.exp(step.chosen.log_probability), math.exp(step.forced)
         lines.append(f"  {padded(name, width)}  {own:.4f}  {forced:.4f}   {likely}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from headwise.errors import CheckpointError, ConfigError
@@ -47,15 +48,15 @@ def find_importer(source: Path, name: str | None = None) -> tuple[str, Importer]
     )
 
 
-def find_exporter(name: str) -> Exporter:
-    """Return the exporter of this name.
+def find_exporter(name: str, known: Mapping[str, str] = EXPORTERS) -> Exporter:
+    """Return the exporter of this name; `known` are the modules of exporters by name.
 
     Raises `ConfigError` for an unknown name, and where a package that it needs isn't installed; the extra of the same
     name installs it.
     """
-    _check(name, EXPORTERS, "--to")
+    _check(name, known, "--to")
     try:
-        exporter: Exporter = importlib.import_module(EXPORTERS[name]).Exporter()
+        exporter: Exporter = importlib.import_module(known[name]).Exporter()
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"--to {name}: needs the package {error.name}, found none; run `pip install headwise[{name}]`"
@@ -63,7 +64,7 @@ def find_exporter(name: str) -> Exporter:
     return exporter
 
 
-def _check(name: str, known: dict[str, str], option: str) -> None:
+def _check(name: str, known: Mapping[str, str], option: str) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""

@@ -63,7 +63,7 @@ class Evidence:
                 return
             self.status = "measuring"
             self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
-        threading.Thread(target=self._measure, name="evidence", daemon=True).start()
+        threading.Thread(target=self.measure, name="evidence", daemon=True).start()
 
     def to_json(self) -> dict[str, Any]:
         """Return the status and the results so far as JSON values."""
@@ -78,7 +78,8 @@ class Evidence:
             **self.results,
         }
 
-    def _measure(self) -> None:
+    def measure(self) -> None:
+        """Measure in this thread; `status` says how it ended. There must be a corpus."""
         assert self.corpus is not None
         try:
             shared = self.load()

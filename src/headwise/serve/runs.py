@@ -163,7 +163,12 @@ class Run:
             "name": self.name,
             "task": self.config.task,
             "architecture": self.config.model.architecture,
-            "can": dict.fromkeys(("translate", "read", "products", "language_model", "vision"), False),
+            "can": {
+                **dict.fromkeys(
+                    ("translate", "read", "products", "evidence", "language_model", "vision"), False
+                ),
+                "metrics": True,
+            },
             "languages": dict(zip(("source", "target"), self.config.data.languages, strict=True)),
         }
         if not self.ready:
@@ -200,7 +205,13 @@ class Run:
         parts = attention_parts(model)
         multihead = [a for layers in parts.values() for a in layers if isinstance(a, MultiHeadAttention)]
         return {
-            "can": {**can, "translate": True, "read": any(parts.values()), "products": bool(multihead)},
+            "can": {
+                **can,
+                "translate": True,
+                "read": any(parts.values()),
+                "products": bool(multihead),
+                "evidence": True,
+            },
             "parts": _parts_of(model),
             "key_size": multihead[0].key_size if multihead else None,
             "d_model": self.config.model.d_model,

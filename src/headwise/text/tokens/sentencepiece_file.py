@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-# Fields of ModelProto, of its pieces, and of its trainer's options.
+# Fields of ModelProto, of its pieces, and of its trainer's and normalizer's options.
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
 PIECE, SCORE, TYPE = 1, 2, 3
 MODEL_TYPE, VOCABULARY_SIZE, SPACE_IS_SUFFIX = 3, 4, 24
+ESCAPE_SPACES = 5
 # Types of pieces and of models.
-NORMAL, UNKNOWN, CONTROL = 1, 2, 3
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 UNIGRAM, BPE = 1, 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 
@@ -33,9 +34,27 @@ def bytes_field(number: int, content: bytes) -> bytes:
 
 def trainer_options(model: bytes) -> dict[int, int]:
     """Return the whole numbers among the trainer's options, by field; `model` is one that SentencePiece has parsed."""
+    return _whole_numbers(model, TRAINER)
+
+
+def normalizer_options(model: bytes) -> dict[int, int]:
+    """Return the whole numbers among the normalizer's options, by field, as `trainer_options` does."""
+    return _whole_numbers(model, NORMALIZER)
+
+
+def piece_types(model: bytes) -> set[int]:
+    """Return the types of the pieces, of a model that SentencePiece has parsed."""
+    types: set[int] = set()
+    for number, message in _fields(model):
+        if number == PIECES and isinstance(message, bytes):
+            types.update(value for key, value in _fields(message) if key == TYPE and isinstance(value, int))
+    return types
+
+
+def _whole_numbers(model: bytes, section: int) -> dict[int, int]:
     options: dict[int, int] = {}
     for number, message in _fields(model):
-        if number == TRAINER and isinstance(message, bytes):
+        if number == section and isinstance(message, bytes):
             options |= {key: value for key, value in _fields(message) if isinstance(value, int)}
     return options
 

@@ -1,6 +1,11 @@
-/** Requests to the server: the newest one supersedes those before, and an error is one sentence. */
+/** Requests to the server or to the browser's model: the newest supersedes those before, an error is one sentence. */
 
+import { BrowserModel } from "./model/client.js";
 import { unpacked } from "./tensor.js";
+
+/** The folder of the run's files where `headwise export --to page` wrote the page; undefined where a server did. */
+const folder = document.querySelector("meta[name=headwise-run]")?.getAttribute("content");
+const browserModel = folder ? new BrowserModel(new URL(folder, document.baseURI)) : null;
 
 /** An error response of the server, or no response at all (`lost`). */
 export class Failure extends Error {
@@ -48,6 +53,11 @@ export async function ask(path, question, signal) {
  * @param {AbortSignal} [signal]
  */
 async function fetched(path, question, signal) {
+  if (browserModel !== null) {
+    const answer = await browserModel.ask(path, question, signal);
+    if (answer.error) throw new Failure(answer.error, false);
+    return answer;
+  }
   /** @type {Response} */
   let response;
   try {

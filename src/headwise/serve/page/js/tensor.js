@@ -1,4 +1,4 @@
-/** Arrays as the server packs them, and functions on attention weights. */
+/** Arrays as responses have them, and functions on attention weights. */
 
 /** An array of 32-bit floats with a shape, in row-major order. */
 export class Tensor {
@@ -26,12 +26,13 @@ export class Tensor {
 }
 
 /**
- * Unpack every packed array in a response of the server, in place.
+ * Unpack every array in a response, in place: of the server in base64, of the browser's model as it is.
  * @param {any} value
  * @returns {any}
  */
 export function unpacked(value) {
   if (typeof value !== "object" || value === null) return value;
+  if (value.float32 instanceof Float32Array) return new Tensor(value.shape, value.float32);
   if (typeof value.float32 === "string") {
     const bytes = Uint8Array.from(atob(value.float32), (character) => character.charCodeAt(0));
     return new Tensor(value.shape, new Float32Array(bytes.buffer));

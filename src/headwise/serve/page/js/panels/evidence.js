@@ -50,7 +50,7 @@ export function evidencePanel({ store, data }) {
   });
 
   const show = () => {
-    section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    section.root.hidden = data.run.value !== null && !data.run.value.can.evidence;
     const evidence = data.evidence.value;
     if (!evidence) return;
     if (evidence.status !== "measured") {

@@ -31,6 +31,9 @@ export function trainingPanel({ data }) {
         ]),
     };
   });
+  data.run.on(({ value }) => {
+    section.root.hidden = value !== null && !value.can.metrics;
+  });
   const show = () => {
     const curves = data.curves.value;
     if (!curves) return;

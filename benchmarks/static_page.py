@@ -1,0 +1,125 @@
+"""Time of a translation on the page without a server: `python benchmarks/static_page.py [RUN]`; the target is 300 ms.
+
+A 20-token sentence with the run's beam size, traced by the browser's model in headless Chromium. Without RUN, the model
+has random weights and the size of Multi30k's: 4 + 4 layers, d_model 128, d_ff 512, 5,500 subwords, a beam of 4; its
+outputs are as long as the input, as translations are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import shutil
+import statistics
+import tempfile
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import torch
+from playwright.sync_api import sync_playwright
+from safetensors.torch import save_file
+
+from headwise.config import Config
+from headwise.interop.runs import open_trained
+from headwise.models.build import build_model
+from headwise.serve.runs import Run
+from headwise.serve.static_page import write_page
+from headwise.text.tokens.subwords import Subwords
+
+SENTENCE = "a young man in a blue shirt is riding a brown horse along the beach with two dogs ."
+TOKENS = 20
+ROUNDS = 20
+SIZE = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 512, "heads": 4}
+# Times of `ROUNDS` traces in milliseconds, in a worker of its own, after two that compile the code.
+MEASURE = """
+async ([text, rounds]) => {
+  const { BrowserModel } = await import(new URL("js/model/client.js", document.baseURI));
+  const model = new BrowserModel(new URL("run/", document.baseURI));
+  const times = [];
+  let trace = null;
+  for (let round = -2; round < rounds; round++) {
+    const began = performance.now();
+    trace = await model.ask("trace", { text });
+    if (round >= 0) times.push(performance.now() - began);
+  }
+  return { times, source: trace.source.ids.length, target: trace.forced.target.ids.length };
+}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, nargs="?")
+    parser.add_argument("--text")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        run, text = arguments.run, arguments.text or SENTENCE
+        if run is None:
+            run, text = random_run(Path(scratch, "random"))
+        page = Path(scratch, "page")
+        page.mkdir()
+        trained = open_trained(run)
+        write_page(trained, Run(run.name, run, trained.config, "cpu"), page, None)
+        result = measure(page, text)
+    times = sorted(result["times"])
+    beam = trained.config.decoding.beam
+    print(f"{result['source']} source tokens, {result['target']} target tokens, a beam of {beam}")
+    slow = times[int(0.9 * len(times))]
+    print(f"fastest {times[0]:.0f} ms   median {statistics.median(times):.0f} ms   90 % {slow:.0f} ms")
+
+
+def measure(page: Path, text: str) -> dict[str, Any]:
+    """Open the page in headless Chromium and trace the text there."""
+    files = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietFiles, directory=str(page)))
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    chromium = next(path for name in ("chromium", "google-chrome") if (path := shutil.which(name)))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        tab = browser.new_page()
+        tab.goto(f"http://127.0.0.1:{files.server_port}/icon.svg")
+        tab.goto(
+            f"http://127.0.0.1:{files.server_port}/index.html#text=%20"
+        )  # blank: the page itself stays idle
+        result: dict[str, Any] = tab.evaluate(MEASURE, [text, ROUNDS])
+        browser.close()
+    files.shutdown()
+    return result
+
+
+class QuietFiles(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+def random_run(directory: Path) -> tuple[Path, str]:
+    """Write a run with random weights and subwords of random words; return it with a sentence of 20 subwords."""
+    directory.mkdir()
+    config = Config.from_tree(
+        {
+            "model": {**SIZE, "norm": "pre"},
+            "subwords": {"size": 5500},
+            "decoding": {"beam": 4, "extra_length": 0},
+        }
+    )
+    letters = random.Random(1)
+    words = [
+        "".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=letters.randint(3, 9))) for _ in range(4000)
+    ]
+    lines = [" ".join(letters.choices(words, k=10)) for _ in range(4000)]
+    subwords = Subwords.train(lines[:2000], lines[2000:], config.subwords, directory)
+    torch.manual_seed(1)
+    network = build_model(config.model, subwords.source_size, subwords.target_size)
+    save_file(dict(network.named_parameters()), directory / "model.safetensors")
+    (directory / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    sentence: list[str] = []
+    for word in words:
+        if len(subwords.encode_source(" ".join([*sentence, word]))) <= TOKENS:
+            sentence.append(word)
+    return directory, " ".join(sentence)
+
+
+if __name__ == "__main__":
+    main()

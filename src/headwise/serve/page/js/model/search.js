@@ -1,0 +1,136 @@
+/**
+ * Beam search (section 6.1 of the paper), with the tree of all hypotheses; greedy search is a beam of 1.
+ *
+ * At every step each live hypothesis is continued by every token; the k likeliest continuations that don't end stay
+ * live, and those that end and are among the k likeliest of all are finished. Finished hypotheses are ranked by
+ * log P / ((5 + |Y|) / 6)^α (Wu et al. 2016, equation 14).
+ */
+
+import { BOS, EOS, PAD, Refusal, UNK } from "./subwords.js";
+
+/** @typedef {{ beam: number, alpha: number, limit: number, prefix: number[] }} Options */
+/** @typedef {{ parent: number | null, token: number, token_log_probability: number, log_probability: number,
+ *   length: number, length_penalty: number, score: number, finished: boolean }} Node */
+/** @typedef {{ node: number | null, path: number[], total: number, gains: number[], tokens: number[] }} Live */
+/** @typedef {{ node: number, tokens: number[], gains: number[], log_probability: number, score: number }} Finished */
+/** @typedef {{ parent: Live, token: number, gain: number, total: number }} Candidate */
+
+/** @param {number} length @param {number} alpha */
+export function lengthPenalty(length, alpha) {
+  return ((5 + length) / 6) ** alpha;
+}
+
+/**
+ * Search for the best translations of an encoded source.
+ * @param {import("./transformer.js").Transformer} model
+ * @param {import("./transformer.js").Memory} memory
+ * @param {Options} options
+ * @param {import("./attention.js").Hooks} hooks
+ */
+export function search(model, memory, options, hooks) {
+  const { beam, alpha } = options;
+  const limit = Math.max(options.limit, options.prefix.length + 1);
+  const state = model.start();
+  /** @type {Live[]} */
+  let live = [{ node: null, path: [], total: 0, gains: [], tokens: [] }];
+  /** @type {Finished[]} */
+  let finished = [];
+  /** @type {Node[]} */
+  const tree = [];
+  for (let length = 1; live.length > 0 && finished.length < beam; length++) {
+    const base = state[0].keys.count;
+    const paths = live.map(({ path }, row) => [...path, base + row]);
+    const hidden = model.read(
+      live.map(({ tokens }) => tokens.at(-1) ?? BOS),
+      paths,
+      state,
+      memory,
+      hooks,
+    );
+    const logProbabilities = model.logProbabilities(hidden);
+    live.forEach((hypothesis, row) => {
+      hypothesis.path = paths[row];
+      constrain(logProbabilities.at(row).data, length, limit, options.prefix);
+    });
+    const candidates = best(live, logProbabilities, 2 * beam);
+    const penalty = lengthPenalty(length, alpha);
+    /** @type {Live[]} */
+    const next = [];
+    candidates.forEach(({ parent, token, gain, total }, rank) => {
+      const ends = token === EOS;
+      if (ends ? rank >= beam : next.length >= beam) return;
+      const node = tree.length;
+      tree.push({
+        parent: parent.node,
+        token,
+        token_log_probability: gain,
+        log_probability: total,
+        length,
+        length_penalty: penalty,
+        score: total / penalty,
+        finished: ends,
+      });
+      const gains = [...parent.gains, gain];
+      if (ends) {
+        const sum = gains.reduce((a, b) => a + b, 0);
+        finished.push({
+          node,
+          tokens: parent.tokens,
+          gains,
+          log_probability: sum,
+          score: sum / penalty,
+        });
+      } else next.push({ node, path: parent.path, total, gains, tokens: [...parent.tokens, token] });
+    });
+    live = next;
+  }
+  if (finished.length === 0)
+    throw new Refusal("expected probabilities from the model, found values that aren't finite numbers");
+  finished = finished.sort((a, b) => b.score - a.score).slice(0, beam);
+  return { hypotheses: finished, tree };
+}
+
+/**
+ * Set the log-probabilities of disallowed tokens to −∞: of the special symbols, and of all but the end symbol at the
+ * limit, or all but the next token of the prefix.
+ * @param {Float32Array} logProbabilities
+ * @param {number} length  |Y| with this token
+ * @param {number} limit
+ * @param {number[]} prefix
+ */
+function constrain(logProbabilities, length, limit, prefix) {
+  const only = length <= prefix.length ? prefix[length - 1] : length >= limit ? EOS : null;
+  if (only === null) {
+    for (const banned of [PAD, UNK, BOS]) logProbabilities[banned] = Number.NEGATIVE_INFINITY;
+    return;
+  }
+  const kept = logProbabilities[only];
+  logProbabilities.fill(Number.NEGATIVE_INFINITY);
+  logProbabilities[only] = kept;
+}
+
+/**
+ * The likeliest continuations, best first; of equal ones, that of the earlier hypothesis, then of the lower token.
+ * Sums are in float32, as the server's.
+ * @param {Live[]} live
+ * @param {import("../tensor.js").Tensor} logProbabilities
+ * @param {number} count
+ */
+function best(live, logProbabilities, count) {
+  /** @type {Candidate[]} */
+  const candidates = [];
+  let threshold = Number.NEGATIVE_INFINITY;
+  live.forEach((parent, row) => {
+    const gains = logProbabilities.at(row).data;
+    for (let token = 0; token < gains.length; token++) {
+      const total = Math.fround(parent.total + gains[token]);
+      if (!(total > threshold)) continue;
+      let place = candidates.length;
+      while (place > 0 && candidates[place - 1].total < total) place--;
+      candidates.splice(place, 0, { parent, token, gain: gains[token], total });
+      if (candidates.length > count) candidates.pop();
+      if (candidates.length === count) threshold = candidates[count - 1].total;
+    }
+  });
+  return candidates;
+}

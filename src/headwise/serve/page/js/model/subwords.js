@@ -1,0 +1,120 @@
+/** The subwords of source and target: texts to ids and back, with the ids of a run's vocabulary. */
+
+import { SentencePiece } from "./sentencepiece.js";
+
+export const [PAD, UNK, BOS, EOS] = [0, 1, 2, 3];
+const SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"];
+const SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
+
+/** An error that the page shows: one sentence. */
+export class Refusal extends Error {}
+
+/** One side: SentencePiece's own ids, or those of a list of pieces (`vocabulary.json`). */
+export class Side {
+  /**
+   * @param {SentencePiece} splitter
+   * @param {"source" | "target"} name
+   * @param {{ pieces: string[], codes: boolean, lowercase: boolean } | null} numbering
+   */
+  constructor(splitter, name, numbering) {
+    this.splitter = splitter;
+    this.name = name;
+    this.numbering = numbering;
+    this.pieces = numbering?.pieces ?? splitter.model.pieces;
+    this.ids = new Map(this.pieces.map((piece, id) => [piece, id]));
+    for (const piece of SPECIAL_PIECES) this.ids.delete(piece); // the text `</s>` isn't the end of a sentence
+  }
+
+  get size() {
+    return this.pieces.length;
+  }
+
+  /** Whether the piece of an id is one byte. @param {number} id */
+  isByte(id) {
+    return this.splitter.isByte(this.pieces[id]);
+  }
+
+  /**
+   * Encode a text, without special ids but unknown.
+   * @param {string} text
+   */
+  encode(text) {
+    const surrogate = SURROGATE.exec(text);
+    if (surrogate) {
+      const code = `\\u${surrogate[0].charCodeAt(0).toString(16)}`;
+      throw new Refusal(`${this.name}: expected whole characters, found half of one (${code})`);
+    }
+    const [code, rest] = this.#withoutCode(text);
+    const pieces = this.splitter.split(this.numbering?.lowercase ? rest.toLowerCase() : rest);
+    return [...code, ...pieces].map((piece) => this.ids.get(piece) ?? UNK);
+  }
+
+  /** Split off a language code at the beginning. @param {string} text @returns {[string[], string]} */
+  #withoutCode(text) {
+    const end = this.numbering?.codes && text.startsWith(">>") ? text.indexOf("<<") : -1;
+    return end < 0 ? [[], text] : [[text.slice(0, end + 2)], text.slice(end + 2)];
+  }
+
+  /**
+   * Decode ids; padding, begin and end are dropped.
+   * @param {number[]} ids
+   */
+  decode(ids) {
+    const pieces = ids.filter((id) => ![PAD, BOS, EOS].includes(id)).map((id) => this.pieces[id]);
+    const text = this.splitter.join(pieces);
+    return this.numbering ? strip(text.replaceAll("\u2581", " ")) : text;
+  }
+}
+
+/**
+ * Read the subwords of a run.
+ * @param {(name: string) => Promise<ArrayBuffer>} read
+ * @param {{ source: string, target: string, numbering: string | null }} files
+ */
+export async function readSubwords(read, files) {
+  const source = new SentencePiece(await read(files.source));
+  const target = files.target === files.source ? source : new SentencePiece(await read(files.target));
+  if (files.numbering === null)
+    return { source: new Side(source, "source", null), target: new Side(target, "target", null) };
+  const {
+    source: first,
+    target: second,
+    ...flags
+  } = JSON.parse(new TextDecoder().decode(await read(files.numbering)));
+  const numbering = (/** @type {string[]} */ pieces) => ({
+    codes: false,
+    lowercase: false,
+    ...flags,
+    pieces,
+  });
+  return {
+    source: new Side(source, "source", numbering(first)),
+    target: new Side(target, "target", numbering(second ?? first)),
+  };
+}
+
+// White space as Python defines it; JavaScript's `trim` has U+FEFF in addition, and lacks some control characters.
+const SPACES = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+";
+const AROUND = new RegExp(`^${SPACES}|${SPACES}$`, "g");
+const BETWEEN = new RegExp(SPACES);
+const LINE_ENDS = ["\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"];
+
+/** A text without white space at its ends. @param {string} text */
+export function strip(text) {
+  return text.replace(AROUND, "");
+}
+
+/** A text as one line without white space at its ends. @param {string} text */
+export function line(text) {
+  return strip(oneLine(text));
+}
+
+/** A text with a space for each character that ends a line. @param {string} text */
+export function oneLine(text) {
+  return [...text].map((one) => (LINE_ENDS.includes(one) ? " " : one)).join("");
+}
+
+/** The words of a text, separated by white space. @param {string} text */
+export function words(text) {
+  return strip(text) === "" ? [] : strip(text).split(BETWEEN);
+}

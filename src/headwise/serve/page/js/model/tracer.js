@@ -1,0 +1,299 @@
+/** Traces: a search with its beam tree, then forced decoding that records attention and log-probabilities. */
+
+import { Tensor } from "../tensor.js";
+import { changes, format, parse } from "./interventions.js";
+import { lengthPenalty, search } from "./search.js";
+import { splitWords } from "./seen.js";
+import { BOS, EOS, line, oneLine, PAD, Refusal, strip, words } from "./subwords.js";
+
+/** @typedef {import("./interventions.js").Intervention} Intervention */
+/** @typedef {import("../types.js").Side} SideOfTrace */
+
+const SCHEMA = 1; // of the trace (docs/analysis.md)
+const ALTERNATIVES = 5;
+const NAMED = 8; // words in a note
+const EMPTY = "expected a text to look into, found an empty one";
+
+/**
+ * A run's model with its subwords and its record of the training text.
+ * @typedef {object} Translator
+ * @property {import("./transformer.js").Transformer} model
+ * @property {{ source: import("./subwords.js").Side, target: import("./subwords.js").Side }} subwords
+ * @property {{ source: import("./seen.js").Seen, target: import("./seen.js").Seen }} seen
+ * @property {{ beam: number, alpha: number, extra_length: number }} decoding
+ * @property {number} longest  subwords of a text
+ */
+
+export class Tracer {
+  /** @param {Translator} translator */
+  constructor(translator) {
+    this.translator = translator;
+  }
+
+  /**
+   * Translate a text; the response of `/api/trace`.
+   * @param {{ text: string, beam?: number | null, alpha?: number | null, interventions?: string[] }} request
+   */
+  trace({ text, beam, alpha, interventions = [] }) {
+    const { model, decoding, longest } = this.translator;
+    const options = { beam: beam ?? decoding.beam, alpha: alpha ?? decoding.alpha };
+    const applied = interventions.filter((one) => strip(one)).map(parse);
+    const { source, notes } = this.read(text);
+    const common = {
+      schema: SCHEMA,
+      architecture: "transformer",
+      ...options,
+      interventions: applied.map(format),
+      notes,
+      source,
+    };
+    if (source.ids.length === 1) return { ...common, forced: null, hypotheses: [], tree: [] };
+    const hooks = { change: changes(applied, model) };
+    const memory = model.encode(source.ids, hooks);
+    const limit = Math.min(source.ids.length + decoding.extra_length, longest + 1);
+    const found = this.#search(applied, (prefix) =>
+      search(model, memory, { ...options, limit, prefix }, hooks),
+    );
+    const forced = this.#force(source, [...found.hypotheses[0].tokens, EOS], options.alpha, applied);
+    return { ...common, forced, ...this.#shown(found, options.alpha) };
+  }
+
+  /**
+   * Decode a given target, a text or ids; the response of `/api/force`.
+   * @param {{ text: string, target: string | number[], alpha?: number | null, interventions?: string[] }} request
+   */
+  force({ text, target, alpha, interventions = [] }) {
+    const applied = interventions.filter((one) => strip(one)).map(parse);
+    const { source } = this.read(text);
+    if (source.ids.length === 1) throw new Refusal(EMPTY);
+    return this.#force(source, this.targetIds(target), alpha ?? this.translator.decoding.alpha, applied);
+  }
+
+  /**
+   * The ids of a target text with the end symbol, or checked ids.
+   * @param {string | number[]} target
+   */
+  targetIds(target) {
+    const { longest, subwords } = this.translator;
+    const ids = typeof target === "string" ? [...subwords.target.encode(line(target)), EOS] : target;
+    if (ids.length === 0 || ids.length > longest + 1)
+      throw new Refusal(`target: expected from 1 to ${longest + 1} subwords, found ${ids.length}`);
+    const wrong = ids.find((id) => !(id >= 0 && id < subwords.target.size));
+    if (wrong !== undefined)
+      throw new Refusal(`target: expected ids below ${subwords.target.size}, found ${wrong}`);
+    return ids;
+  }
+
+  /**
+   * Encode a source text; the notes report what was cut off, and unknown words.
+   * @param {string} text
+   * @returns {{ source: SideOfTrace, notes: string[] }}
+   */
+  read(text) {
+    const { longest, subwords, seen } = this.translator;
+    const ids = subwords.source.encode(line(text));
+    const notes = [];
+    if (ids.length > longest)
+      notes.push(`the text has ${ids.length} subwords, and the first ${longest} are looked into`);
+    const unknown = [...new Set(seen.source.newWords(line(text)))];
+    if (unknown.length > 0) {
+      const what = seen.source.recorded ? "never saw in training" : "has no subwords for";
+      const more = unknown.length > NAMED ? ` and ${unknown.length - NAMED} more` : "";
+      const named = unknown
+        .slice(0, NAMED)
+        .join(", ")
+        .replace(/(?! )[\p{C}\p{Z}]/gu, "\ufffd");
+      notes.push(`the model ${what}, in whole or in part: ${named}${more}`);
+    }
+    const source = this.side([...ids.slice(0, longest), EOS], "source");
+    // Unknown subwords decode to ⁇, so unknown words are replaced by those of the text, which correspond one to one
+    // unless the text itself contains SentencePiece's symbol for a space.
+    const original = splitWords(line(text));
+    if (original.length === this.side(ids, "source").words.length)
+      source.words = source.words.map((word, n) => (source.unknown.includes(n) ? original[n] : word));
+    return { source, notes };
+  }
+
+  /**
+   * The text, subwords and words of ids; start and end symbols are words of their own.
+   * @param {number[]} ids
+   * @param {"source" | "target"} which
+   * @returns {SideOfTrace}
+   */
+  side(ids, which) {
+    const side = this.translator.subwords[which];
+    const special = (/** @type {number} */ id) => [PAD, BOS, EOS].includes(id);
+    const pieces = ids.map((id) => side.pieces[id]);
+    /** @type {number[][]} */
+    const groups = [];
+    const wordOf = ids.map((id, index) => {
+      const starts = pieces[index].startsWith("\u2581") || special(id) || special(ids[index - 1]);
+      if (index === 0 || starts) groups.push([]);
+      groups[groups.length - 1].push(id);
+      return groups.length - 1;
+    });
+    const isNew = this.translator.seen[which].newPieces(ids);
+    return {
+      text: side.decode(ids),
+      ids,
+      pieces,
+      words: groups.map((group, word) => strip(side.decode(group)) || pieces[wordOf.indexOf(word)]),
+      word_of: wordOf,
+      unknown: [...groups.keys()].filter((word) => wordOf.some((one, index) => one === word && isNew[index])),
+    };
+  }
+
+  /**
+   * Search with the interventions on the output; a forced word follows the best output of the search before.
+   * @param {Intervention[]} interventions
+   * @param {(prefix: number[]) => ReturnType<typeof search>} find
+   */
+  #search(interventions, find) {
+    const { subwords, longest } = this.translator;
+    const within = (/** @type {string} */ text) => {
+      const prefix = subwords.target.encode(text);
+      if (prefix.length <= longest) return prefix;
+      throw new Refusal(
+        `prefix: expected an output that begins with at most ${longest} subwords, found ${prefix.length}`,
+      );
+    };
+    const prefixes = interventions.filter(({ kind }) => kind === "prefix").map(({ text }) => text);
+    let found = find(within(line(prefixes.join(" "))));
+    const forcedWords = interventions.filter(({ kind }) => kind === "word");
+    for (const word of forcedWords.sort((a, b) => (a.amount ?? 0) - (b.amount ?? 0))) {
+      const output = words(subwords.target.decode(found.hypotheses[0].tokens));
+      if (output.length < (word.amount ?? 0))
+        throw new Refusal(
+          `intervention '${format(word)}': expected a number up to ${output.length}, as the output has ` +
+            `${output.length} words, found ${word.amount}`,
+        );
+      found = find(within([...output.slice(0, word.amount ?? 0), word.text].join(" ")));
+    }
+    return found;
+  }
+
+  /**
+   * Forced decoding of target ids.
+   * @param {SideOfTrace} source
+   * @param {number[]} target
+   * @param {number} alpha
+   * @param {Intervention[]} interventions
+   */
+  #force(source, target, alpha, interventions) {
+    const inputs = [BOS, ...target.slice(0, -1)];
+    const grids = new Grids(this.translator.model, source.ids.length, inputs.length);
+    const { hidden } = this.pass(source.ids, inputs, interventions, (...call) => grids.record(...call));
+    const table = this.translator.model.logProbabilities(hidden);
+    const { pieces } = this.translator.subwords.target;
+    const own = target.map((id, step) => table.at(step).data[id]);
+    const total = own.reduce((a, b) => a + b, 0);
+    const penalty = lengthPenalty(target.length, alpha);
+    return {
+      target: this.side(target, "target"),
+      reads: this.side(inputs, "target"),
+      log_probabilities: own,
+      alternatives: target.map((_, step) => {
+        const row = table.at(step).data;
+        return highest(row, ALTERNATIVES).map((id) => ({ id, piece: pieces[id], log_probability: row[id] }));
+      }),
+      log_probability: total,
+      length_penalty: penalty,
+      score: total / penalty,
+      attention: grids.packed(),
+    };
+  }
+
+  /**
+   * One forward pass: encode the source, and read the decoder's inputs, of which each sees itself and those before.
+   * @param {number[]} source
+   * @param {number[]} inputs
+   * @param {Intervention[]} interventions
+   * @param {import("./attention.js").Hooks["observe"]} observe
+   */
+  pass(source, inputs, interventions, observe) {
+    const { model } = this.translator;
+    const hooks = { change: changes(interventions, model), observe };
+    const paths = inputs.map((_, last) => Array.from({ length: last + 1 }, (_, row) => row));
+    return { hidden: model.read(inputs, paths, model.start(), model.encode(source, hooks), hooks) };
+  }
+
+  /**
+   * The hypotheses and the beam tree of a search, as a trace has them.
+   * @param {ReturnType<typeof search>} found
+   * @param {number} alpha
+   */
+  #shown({ hypotheses, tree }, alpha) {
+    const { target } = this.translator.subwords;
+    const ranks = new Map(hypotheses.map(({ node }, rank) => [node, rank]));
+    return {
+      hypotheses: hypotheses.map(({ node, tokens, gains, log_probability, score }) => ({
+        node,
+        text: oneLine(target.decode(tokens)),
+        ids: tokens,
+        log_probability,
+        length_penalty: lengthPenalty(gains.length, alpha),
+        score,
+        token_log_probabilities: gains,
+      })),
+      tree: tree.map((node, index) => ({
+        ...node,
+        piece: target.pieces[node.token],
+        rank: ranks.get(index) ?? null,
+      })),
+    };
+  }
+}
+
+/** The attention weights of a forward pass, (layers, heads, rows, columns) for each part. */
+class Grids {
+  /**
+   * @param {import("./transformer.js").Transformer} model
+   * @param {number} source
+   * @param {number} target
+   */
+  constructor(model, source, target) {
+    const { encoder_layers: above, decoder_layers: below, heads } = model.config;
+    const zeros = (/** @type {number[]} */ ...shape) =>
+      new Tensor(shape, new Float32Array(shape.reduce((a, b) => a * b)));
+    this.parts = {
+      encoder: zeros(above, heads, source, source),
+      decoder: zeros(below, heads, target, target),
+      cross: zeros(below, heads, target, source),
+    };
+  }
+
+  /**
+   * @param {import("../types.js").Part} part
+   * @param {number} layer
+   * @param {import("./attention.js").Attended} attended
+   */
+  record(part, layer, { weights }) {
+    weights.forEach((ofRow, row) => {
+      for (let head = 0; head < ofRow.shape[0]; head++)
+        this.parts[part].at(layer, head, row).data.set(ofRow.at(head).data);
+    });
+  }
+
+  packed() {
+    return Object.fromEntries(Object.entries(this.parts).map(([part, grid]) => [part, packed(grid)]));
+  }
+}
+
+/** An array as responses have it. @param {Tensor} tensor */
+export function packed({ shape, data }) {
+  return { shape, float32: data };
+}
+
+/** The places of the highest numbers, highest first. @param {Float32Array} values @param {number} count */
+function highest(values, count) {
+  /** @type {number[]} */
+  const places = [];
+  for (let place = 0; place < values.length; place++) {
+    if (places.length === count && !(values[place] > values[places[count - 1]])) continue;
+    let rank = places.length;
+    while (rank > 0 && values[places[rank - 1]] < values[place]) rank--;
+    places.splice(rank, 0, place);
+    if (places.length > count) places.pop();
+  }
+  return places;
+}

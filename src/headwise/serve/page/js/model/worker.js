@@ -1,0 +1,41 @@
+/** The worker that computes the model: it answers the page's requests one after the other. */
+
+import { openRun } from "./answers.js";
+import { Refusal } from "./subwords.js";
+
+/** @typedef {{ folder: string } | { path: string, question: any }} Message */
+
+/** @type {ReturnType<typeof openRun> | null} */
+let run = null;
+
+/** @param {string} folder */
+function open(folder) {
+  return openRun(async (name) => {
+    const response = await fetch(new URL(name, folder)).catch(() => null);
+    if (!response?.ok) {
+      const found = response ? `the status ${response.status}` : "no connection";
+      throw new Refusal(`${name}: expected one of the page’s files, found ${found}`);
+    }
+    return response.arrayBuffer();
+  });
+}
+
+/** Answer a request. @param {string} path @param {any} question */
+async function answer(path, question) {
+  try {
+    const answers = await /** @type {NonNullable<typeof run>} */ (run);
+    return answers(path, question);
+  } catch (error) {
+    if (error instanceof Refusal) return { error: error.message };
+    console.error(error);
+    return { error: "The model in the browser failed; the browser’s console says why." };
+  }
+}
+
+self.addEventListener("message", async (/** @type {MessageEvent<Message>} */ { data }) => {
+  if ("folder" in data) {
+    run = open(data.folder);
+    return;
+  }
+  self.postMessage({ answer: await answer(data.path, data.question) });
+});
