@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, finite
+from headwise.cli.arguments import Device, finite, named
 from headwise.errors import ConfigError
 from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
 
@@ -18,7 +18,8 @@ LIMITS = ServiceLimits()
 
 def command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Run directories, trained or in training.")
+        list[Path],
+        typer.Argument(metavar="RUN…", callback=named, help="Run directories, also in training, or demo."),
     ],
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     allow_host: Annotated[

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, AsJson, Beam, Engine, EnginePrecision, MoreRuns, finite
+from headwise.cli.arguments import Alpha, AsJson, Beam, Engine, EnginePrecision, MoreRuns, finite, named
 from headwise.cli.training.train import as_changes, say, train_and_report
 from headwise.config.presets import preset_changes
 
 
 def command(
-    teacher: Annotated[Path, typer.Argument(metavar="TEACHER", help="A trained run directory.")],
+    teacher: Annotated[
+        Path, typer.Argument(metavar="TEACHER", callback=named, help="A trained run directory.")
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The student's run directory.")],
     source: Annotated[
         list[str],
