@@ -66,9 +66,9 @@ lint-page: node_modules
 picture: $(VENV)/dev
 	$(BIN)/python docs/draw_architecture.py
 
-# What the code of docs/learn prints and draws, inserted by running it; with DEMO=runs/demo also what the demo's model says.
+# What the code of the chapters prints and draws, inserted by running it; with RECORD=1 also what the demo's model says.
 learn: $(VENV)/dev
-	$(BIN)/python docs/run_chapters.py $(DEMO)
+	$(BIN)/python docs/run_chapters.py $(if $(RECORD),--record)
 
 # The documentation as a site in build/site, with offline search; PORT=8000 for docs-serve.
 PORT ?= 8000

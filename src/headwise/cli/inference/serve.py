@@ -96,9 +96,7 @@ def command(
     try:
         from headwise.serve.server import serve
     except ImportError as error:
-        raise ConfigError(
-            f"serve: needs the packages of the extra serve, found no {error.name}; run `pip install headwise[serve]`"
-        ) from None
+        raise without_extra("serve", error) from None
     from headwise.serve.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
     from headwise.serve.production import open_production
     from headwise.serve.protection.hosts import checked_origin
@@ -151,3 +149,10 @@ def command(
         guard=guard,
     )
     serve(opened, host, port, say, corpus, allow_host or [], production)
+
+
+def without_extra(command: str, error: ImportError) -> ConfigError:
+    """Return the error of a command whose packages aren't installed."""
+    return ConfigError(
+        f"{command}: needs the packages of the extra serve, found no {error.name}; run `pip install headwise[serve]`"
+    )

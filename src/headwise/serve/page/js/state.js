@@ -19,6 +19,7 @@
  * @property {boolean} words  whether subwords are merged into words
  * @property {string | null} word  pinned in the ribbon: "s3" or "t2"; of a caption: "w1"
  * @property {number} stage  the microscope's step
+ * @property {string | null} panel  the panel that a link leads to
  * @property {number | null} tour  the tour's step; null: no tour
  * @property {number} temperature  of a language model, like the next three
  * @property {number} topk  0: all tokens
@@ -49,6 +50,7 @@ export const START = {
   words: true,
   word: null,
   stage: 0,
+  panel: null,
   tour: null,
   temperature: 1,
   topk: 0,
