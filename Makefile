@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-model test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn docs docs-serve screenshots format clean
+.PHONY: demo demo-model test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -69,6 +69,10 @@ picture: $(VENV)/dev
 # What the code of the chapters prints and draws, inserted by running it; with RECORD=1 also what the demo's model says.
 learn: $(VENV)/dev
 	$(BIN)/python docs/run_chapters.py $(if $(RECORD),--record)
+
+# A notebook of each chapter in build/notebooks.
+notebooks: $(VENV)/dev
+	$(BIN)/python docs/make_notebooks.py
 
 # The documentation as a site in build/site, with offline search; PORT=8000 for docs-serve.
 PORT ?= 8000

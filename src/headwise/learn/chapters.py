@@ -22,7 +22,8 @@ from pathlib import Path
 from headwise.errors import DataError
 from headwise.files import write_text
 
-_BLOCK = re.compile(
+# A block that is run, with what it printed.
+BLOCK = re.compile(
     r"^```(?P<kind>python|sh run|sh recorded)\n(?P<code>.*?)^```\n(?:\n```output\n.*?^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
@@ -58,7 +59,7 @@ def with_outputs(text: str, name: str, folder: Path, *, record: bool = False) ->
         return f"{block}\n```output\n{printed.rstrip()}\n```\n" if printed.strip() else block
 
     with contextlib.chdir(folder):
-        return _BLOCK.sub(run, text)
+        return BLOCK.sub(run, text)
 
 
 def _python(code: str, namespace: dict[str, object], name: str, line: int) -> str:
