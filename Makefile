@@ -112,4 +112,4 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $(VENV)/user $@
+	touch $(VENV)/user $(VENV)/docs $@
