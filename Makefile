@@ -103,7 +103,7 @@ $(BIN)/python:
 
 # Each of these compiles the native library, so none is made by way of another.
 $(VENV)/user: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
 	touch $@
 
 $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
