@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn docs docs-serve screenshots format clean
+.PHONY: demo demo-model test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -11,6 +11,15 @@ demo: $(VENV)/user
 
 test: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# The model in the package, of a run of `headwise demo`.
+RUN ?= runs/demo
+TEST := data/miniature/test
+demo-model: $(VENV)/user
+	$(BIN)/headwise data generate miniature --train 1 -o data/miniature
+	$(BIN)/python models/publish.py $(RUN) src/headwise/shipped/demo --source $(TEST).en --reference $(TEST).de \
+	--name demo --before "headwise data generate miniature --train 1" --development 200 --license "MIT, as Headwise" \
+	--data "60,000 sentence pairs of Headwise's built-in world, which headwise demo generates"
 
 # What arithmetic could change, as another processor: CPU=avx2 has no AVX-512, CPU=default has no AVX at all.
 CPU ?= avx2
@@ -57,9 +66,13 @@ lint-page: node_modules
 picture: $(VENV)/dev
 	$(BIN)/python docs/draw_architecture.py
 
-# What the code of docs/learn prints and draws, inserted by running it; with DEMO=runs/demo also what the demo's model says.
+# What the code of the chapters prints and draws, inserted by running it; with RECORD=1 also what the demo's model says.
 learn: $(VENV)/dev
-	$(BIN)/python docs/run_chapters.py $(DEMO)
+	$(BIN)/python docs/run_chapters.py $(if $(RECORD),--record)
+
+# A notebook of each chapter in build/notebooks.
+notebooks: $(VENV)/dev
+	$(BIN)/python docs/make_notebooks.py
 
 # The documentation as a site in build/site, with offline search; PORT=8000 for docs-serve.
 PORT ?= 8000
@@ -90,7 +103,7 @@ $(BIN)/python:
 
 # Each of these compiles the native library, so none is made by way of another.
 $(VENV)/user: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
 	touch $@
 
 $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
@@ -99,4 +112,4 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $(VENV)/user $@
+	touch $(VENV)/user $(VENV)/docs $@

@@ -19,7 +19,7 @@ from pathlib import Path
 import site_reference
 
 from headwise.interop.runs import export_run
-from headwise.learn.chapters import chapters
+from headwise.learn.chapters import PAGES, chapters
 from headwise.serve.static_page import Exporter
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +32,7 @@ MODULES = {
     "Learning": ["headwise.learn.from_scratch", "headwise.learn.runs"],
 }
 CONTENTS = {
-    "Learn": ["learn/README", *(f"learn/{file.stem}" for file in chapters(ROOT / "docs/learn")), "learn/mistakes"],
+    "Learn": ["learn/README", *(f"learn/{file.stem}" for file in chapters(PAGES)), "learn/mistakes"],
     "How-to": ["recipes", "training", "adapting", "distillation", "data", "tasks", "decoding", "evaluation", "serve",
                "page", "analysis", "heads", "interop", "speed", "attention", "extend", "security"],
     "Reference": ["reference/python", "reference/command-line", "reference/configuration", "reference/from-scratch"],
@@ -52,12 +52,14 @@ def pages() -> None:
         ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("*.py", "__pycache__", "reproduction.html")
     )
     shutil.copy(ROOT / "docs" / "conf.py", SOURCE)
+    shutil.copytree(PAGES, SOURCE / "learn")
     for name, file in {
         "changelog": "CHANGELOG.md",
         "benchmarks": "benchmarks/README.md",
         "index": "README.md",
     }.items():
         text = (ROOT / file).read_text("utf-8").replace("](../docs/", "](").replace("](docs/", "](")
+        text = text.replace("](src/headwise/learn/pages/", "](learn/")
         (SOURCE / f"{name}.md").write_text(text, "utf-8")
     reference = SOURCE / "reference"
     reference.mkdir()
@@ -105,10 +107,11 @@ def _links(text: str, page: Path) -> str:
     """Lead links to files that are no pages to the page that shows them, or show the path instead."""
     up = "../" * (len(page.relative_to(SOURCE).parts) - 1)
     text = re.sub(
-        r"\]\((?:\.\./)+src/headwise/learn/from_scratch\.py\)|\]\(src/headwise/learn/from_scratch\.py\)",
+        r"\]\(\.\./from_scratch\.py\)|\]\(src/headwise/learn/from_scratch\.py\)",
         f"]({up}reference/from-scratch.md)",
         text,
     )
+    text = text.replace("](../../../../docs/", f"]({up}")
     text = re.sub(r"\]\((?:\.\./)?benchmarks/README\.md", f"]({up}benchmarks.md", text)
     text = re.sub(r"^```sh (?:run|recorded)$", "```sh", text, flags=re.MULTILINE)
     text = re.sub(r"^```(?:output|mermaid)$", "```text", text, flags=re.MULTILINE)

@@ -25,6 +25,7 @@ EVERYWHERE = {
     "files",
     "parsing",
     "processes",
+    "shipped",
 }
 ENTRIES = {"__main__"}
 

@@ -1,6 +1,6 @@
-"""Run the code of docs/learn and insert what it prints: `make learn`; --check only compares.
+"""Run the code of the chapters and insert what it prints: `make learn`; --check only compares.
 
-With a run of `headwise demo` as argument (`make learn DEMO=runs/demo`), what its model says is recorded anew.
+With --record (`make learn RECORD=1`), what the model in the package says is recorded anew.
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headwise.learn.chapters import update
-
-FOLDER = Path(__file__).with_name("learn")
+from headwise.learn.chapters import PAGES, update
 
 
 def main() -> int:
     """Run all chapters in place or, with --check, in a copy; print the files that differ."""
-    runs = [Path(word) for word in sys.argv[1:] if word != "--check"]
+    record = "--record" in sys.argv
     with tempfile.TemporaryDirectory() as name:
-        folder = FOLDER
+        folder = PAGES
         if "--check" in sys.argv:
-            folder = Path(name) / "learn"
-            shutil.copytree(FOLDER, folder)
-        changed = update(folder, runs[0] if runs else None)
+            folder = Path(name) / "pages"
+            shutil.copytree(PAGES, folder)
+        changed = update(folder, record=record)
         same = all(
-            file.read_bytes() == (FOLDER / file.relative_to(folder)).read_bytes() for file in _files(folder)
+            file.read_bytes() == (PAGES / file.relative_to(folder)).read_bytes() for file in _files(folder)
         )
     print("\n".join(map(str, changed)), end="\n" if changed else "")
     return int("--check" in sys.argv and (bool(changed) or not same))

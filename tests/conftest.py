@@ -38,6 +38,7 @@ NUMERICAL = {
         "test_scheduler_end",
         "test_shortlist",
         "test_heads",
+        "test_shipped_demo",
     ),
 }
 

@@ -26,6 +26,7 @@ def load(
 ) -> Translator:
     """Load a trained model from its run directory; several runs with the same subwords form an ensemble.
 
+    `demo` is the model in the package, which `headwise demo` has trained.
     `precision` is float32, bfloat16, int8, auto for the fastest, or None for the precision the run is stored in;
     `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
     `shortlist` enables the lexical shortlist learned by `headwise shortlist`; `language` is a target language of an

@@ -50,3 +50,24 @@ def test_a_command_finds_its_files_outside_a_clone(
     )
     assert done.returncode == 2
     assert shown in done.stderr
+
+
+def test_the_model_in_the_package_translates(installed: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headwise", "translate", "demo", "--engine", "pytorch"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"},
+        input="Dog bites man.\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "Hund beißt Mann.\n"
+
+
+def test_the_source_distribution_has_the_model(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    listed = (tmp_path / "headwise.egg-info" / "SOURCES.txt").read_text("utf-8").splitlines()
+    assert "src/headwise/shipped/demo/model.safetensors" in listed
+    assert "src/headwise/shipped/demo/corpus/dev.en" in listed

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-TrainedRun = Annotated[Path, typer.Argument(help="A trained run directory.")]
+from headwise.shipped.runs import find_run
+
+
+def named(value: Any) -> Any:
+    """Put the directory of a shipped run in the place of its name, in a path, a list of paths or None."""
+    if isinstance(value, list):
+        return [find_run(path) for path in value]
+    return None if value is None else find_run(value)
+
+
+TrainedRun = Annotated[
+    Path, typer.Argument(callback=named, help="A trained run directory, or demo: the model in the package.")
+]
 MoreRuns = Annotated[
     list[Path] | None,
     typer.Option(
-        "--with", metavar="RUN", help="Another run for an ensemble, with the same subwords; may be repeated."
+        "--with",
+        metavar="RUN",
+        callback=named,
+        help="Another run for an ensemble, with the same subwords; may be repeated.",
     ),
 ]
 Languages = Annotated[

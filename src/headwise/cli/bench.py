@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise import bounds
+from headwise.cli.arguments import named
 from headwise.cli.bench_setup import (
     Against,
     Device,
@@ -101,7 +102,11 @@ def bench_train(
 def bench_decode(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="A trained run; without it, untrained models of --model sizes."),
+        typer.Argument(
+            metavar="[RUN]",
+            callback=named,
+            help="A trained run; else untrained models of --model sizes.",
+        ),
     ] = None,
     against: Against = "",
     models: Models = "tiny",
@@ -255,7 +260,9 @@ def bench_start(
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]", help="A trained run; without it, an untrained model of --model size."
+            metavar="[RUN]",
+            callback=named,
+            help="A trained run; without it, an untrained model of --model size.",
         ),
     ] = None,
     against: Against = "",

@@ -37,6 +37,7 @@ COMMANDS = {
         "headwise.cli.inference.serve",
         "Open a page that shows every head, and translate for other programs.",
     ),
+    "learn": ("headwise.cli.inference.learn", "Open the way through the paper, beside a live model."),
     "keys": ("headwise.cli.inference.keys", "Make and remove the API keys of `headwise serve`."),
     "explain": ("headwise.cli.analysis.explain", "Show what every head attended to in one translation."),
     "heads": (

@@ -36,6 +36,8 @@ from headwise.config.training import (
 from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing.yaml_text import read_yaml
 
+_IN_RUN = "{run}/"
+
 
 class Config(Section):
     """Configuration of a run: the task and all sections."""
@@ -81,8 +83,10 @@ class Config(Section):
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
         """Read a YAML file and apply `key.sub=value` overrides.
 
-        `configs/NAME.yaml` is a shipped configuration where no such file exists. Raises `ConfigError` with the file and
-        every unknown key or invalid value in it.
+        `configs/NAME.yaml` is a shipped configuration where no such file exists. A file of `data` that begins with
+        `{run}/` is in the folder of the YAML file, so that it moves together with the run.
+
+        Raises `ConfigError` with the file and every unknown key or invalid value in it.
         """
         path = find_file(Path(path))
         if not path.exists():
@@ -92,6 +96,9 @@ class Config(Section):
             tree = {}
         if not isinstance(tree, dict):
             raise ConfigError(f"{path}: expected keys and values, found {type(tree).__name__}")
+        data = tree.get("data")
+        if isinstance(data, dict):
+            tree = tree | {"data": {key: _placed(value, path.parent) for key, value in data.items()}}
         return cls.from_tree(apply_overrides(tree, overrides), origin=str(path))
 
     @classmethod
@@ -131,3 +138,12 @@ class Config(Section):
         """Return the first 12 hexadecimal digits of the configuration's SHA-256."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _placed(value: Any, folder: Path) -> Any:
+    """Replace `{run}/` at the beginning of a string by a folder."""
+    return (
+        str(folder / value.removeprefix(_IN_RUN))
+        if isinstance(value, str) and value.startswith(_IN_RUN)
+        else value
+    )

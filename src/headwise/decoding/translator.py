@@ -34,6 +34,7 @@ from headwise.decoding.shortlist import FILE as SHORTLIST
 from headwise.decoding.shortlist import Shortlist
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.models.base import Seq2Seq
+from headwise.shipped.runs import find_run
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.seen import Novelty, Seen
@@ -75,7 +76,7 @@ class Translator:
         shortlist: bool = False,
         language: str | None = None,
     ) -> Translator:
-        """Load a run directory, or several as an ensemble; the first run's configuration gives the defaults.
+        """Load a run directory or `demo`, or several as an ensemble; the first run's configuration gives the defaults.
 
         For `device`, `precision`, `engine` and `workers` see `headwise.decoding.loading.EngineOptions`. `shortlist`
         restricts translations to the first run's vocabulary shortlist. `language` is a language code of an imported
@@ -83,7 +84,7 @@ class Translator:
         or damaged, lacks the requested shortlist, or has other subwords than the first run, and `ConfigError` or
         `DeviceError` where it doesn't support the options.
         """
-        paths = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
+        paths = [find_run(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
         options = EngineOptions(engine, precision, device, workers)
         loaded_runs = [open_run(path, options) for path in paths]
         first = loaded_runs[0]

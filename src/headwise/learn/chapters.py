@@ -1,9 +1,10 @@
-"""Chapters of docs/learn: Markdown whose code is run, with what it prints inserted below.
+"""The chapters in `pages/`: Markdown whose code is run, with what it prints inserted below.
 
 A block that begins with ```python is run, all blocks of a chapter in one namespace; ```sh run is a command line of
-`headwise`, which is run. What a block prints stands in a block ```output below it. Blocks ```sh recorded need the
-demo's model: they are run where one is given, and keep what they printed then where none is. Blocks ```sh are not run.
-Code that draws a picture writes it below the chapter's folder (`headwise.learn.pictures.save`).
+`headwise`, which is run. What a block prints stands in a block ```output below it. Blocks ```sh recorded show
+what the model in the package says, which may differ in a digit on another processor: they are run on request and keep
+what they printed then. Blocks ```sh are not run. Code that draws a picture writes it below the chapter's folder
+(`headwise.learn.pictures.save`). A link `live:FRAGMENT` leads to the page of `headwise serve` in that state.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from pathlib import Path
 from headwise.errors import DataError
 from headwise.files import write_text
 
-_BLOCK = re.compile(
+# A block that is run, with what it printed.
+BLOCK = re.compile(
     r"^```(?P<kind>python|sh run|sh recorded)\n(?P<code>.*?)^```\n(?:\n```output\n.*?^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
 _SECONDS = 120  # that one command may take
+PAGES = Path(__file__).parent / "pages"
 
 
 def chapters(folder: Path) -> list[Path]:
@@ -33,10 +36,11 @@ def chapters(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9][0-9]-*.md"))
 
 
-def with_outputs(text: str, name: str, folder: Path, demo: Path | None = None) -> str:
-    """Run the blocks of a chapter in `folder` and return its text with what they print; `demo` is the demo's run.
+def with_outputs(text: str, name: str, folder: Path, *, record: bool = False) -> str:
+    """Run the blocks of a chapter in `folder` and return its text with what they print.
 
-    Raises `DataError` naming the chapter and the line where a block fails.
+    With `record`, blocks that are recorded run, too. Raises `DataError` naming the chapter and the line where a block
+    fails.
     """
     namespace: dict[str, object] = {"__name__": "__main__"}
 
@@ -47,15 +51,15 @@ def with_outputs(text: str, name: str, folder: Path, demo: Path | None = None) -
             printed = _python(code, namespace, name, line)
         elif match["kind"] == "sh run":
             printed = _shell(code, name, line)
-        elif demo is None:
+        elif not record:
             return match[0]
         else:
-            printed = _recorded(code, name, line, demo)
+            printed = _recorded(code, name, line)
         block = f"```{match['kind']}\n{code}```\n"
         return f"{block}\n```output\n{printed.rstrip()}\n```\n" if printed.strip() else block
 
     with contextlib.chdir(folder):
-        return _BLOCK.sub(run, text)
+        return BLOCK.sub(run, text)
 
 
 def _python(code: str, namespace: dict[str, object], name: str, line: int) -> str:
@@ -79,12 +83,10 @@ def _shell(code: str, name: str, line: int) -> str:
     return done.stdout
 
 
-def _recorded(code: str, name: str, line: int, demo: Path) -> str:
-    """Run command lines in a folder in which the demo's run is `runs/demo`."""
+def _recorded(code: str, name: str, line: int) -> str:
+    """Run command lines in an empty folder."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "runs").mkdir()
-        (Path(folder) / "runs" / "demo").symlink_to(demo.resolve())
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             ["bash", "-c", code],
             cwd=folder,
@@ -98,12 +100,12 @@ def _recorded(code: str, name: str, line: int, demo: Path) -> str:
     return done.stdout
 
 
-def update(folder: Path, demo: Path | None = None) -> list[Path]:
-    """Run all chapters of a folder and write their new text; returns the files that changed."""
+def update(folder: Path, *, record: bool = False) -> list[Path]:
+    """Run all chapters of a folder and write their new text; returns the files that changed; see `with_outputs`."""
     changed = []
     for file in chapters(folder):
         text = file.read_text(encoding="utf-8")
-        new = with_outputs(text, file.name, folder, demo)
+        new = with_outputs(text, file.name, folder, record=record)
         if new != text:
             write_text(file, new)
             changed.append(file)

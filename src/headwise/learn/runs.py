@@ -11,6 +11,7 @@ from headwise.config import Config, ModelConfig
 from headwise.errors import ConfigError
 from headwise.learn.from_scratch import END, Transformer
 from headwise.models.build import build_model, fitting
+from headwise.shipped.runs import find_run
 from headwise.text.tokens.subwords import Subwords
 
 # What from_scratch computes: any value of these keys, and the default value of every other.
@@ -42,12 +43,12 @@ class Run:
 
 
 def load(path: Path | str) -> Run:
-    """Load a translation run, whatever the precision of its file.
+    """Load a translation run (or `demo`), whatever the precision of its file.
 
     Raises `CheckpointError` where the run is missing or damaged, and `ConfigError` for a model that differs from the
     paper's in more than its sizes, biases, sharing of embeddings and the place of its normalization.
     """
-    path = Path(path)
+    path = find_run(path)
     config = Config.of_run(path, "translation")
     for key, default in ModelConfig():
         value = getattr(config.model, key)

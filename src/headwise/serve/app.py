@@ -1,5 +1,6 @@
-"""The web application: the page's static files and the JSON API, and the translation service with its protocols.
+"""The web application: the page, the chapters and the JSON API, and the translation service with its protocols.
 
+    GET  /learn/                   the chapters (`headwise.learn.rendering`)
     GET  /api/runs                 the runs that are served
     GET  /api/run?run=NAME         one run: its task, model and capabilities
     POST /api/trace                translate a sentence; return the whole trace
@@ -34,6 +35,7 @@ from starlette.responses import Response
 
 from headwise import __version__
 from headwise.errors import HeadwiseError
+from headwise.serve.chapters import add_chapters
 from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.evidence import Evidence
 from headwise.serve.production import Production
@@ -106,6 +108,7 @@ def create_app(
     if production is not None:
         for router in production.routers(app):
             app.include_router(router)
+    add_chapters(app)
     app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     _handle_errors(app)
     if production is not None and production.origins:

@@ -62,6 +62,14 @@ _LOADERS: dict[str, Callable[[Run], Model]] = {
 }
 
 
+# What a run can show: translation, attention weights, a head's products, the steps of decoding, boxes, parts of the
+# model switched off, statistics over many sentences, a language model's next token, images, and training curves.
+CAPABILITIES = (
+    *("translate", "read", "products", "steps", "boxes", "switches", "evidence"),
+    *("language_model", "vision", "metrics"),
+)
+
+
 @dataclass
 class Run:
     """A run directory that is served under a unique name.
@@ -163,12 +171,7 @@ class Run:
             "name": self.name,
             "task": self.config.task,
             "architecture": self.config.model.architecture,
-            "can": {
-                **dict.fromkeys(
-                    ("translate", "read", "products", "evidence", "language_model", "vision"), False
-                ),
-                "metrics": True,
-            },
+            "can": {**dict.fromkeys(CAPABILITIES, False), "metrics": True},
             "languages": dict(zip(("source", "target"), self.config.data.languages, strict=True)),
         }
         if not self.ready:
@@ -189,7 +192,7 @@ class Run:
         parts = _parts_of(tracer.stack)
         multihead = [m for m in tracer.stack.modules() if isinstance(m, MultiHeadAttention)]
         return {
-            "can": {**can, "read": bool(parts), "products": bool(multihead)},
+            "can": {**can, "read": bool(parts), "products": bool(multihead), "switches": True},
             "parts": parts,
             "key_size": multihead[0].key_size if multihead else None,
             "d_model": self.config.model.d_model,
@@ -207,10 +210,10 @@ class Run:
         return {
             "can": {
                 **can,
-                "translate": True,
+                **dict.fromkeys(("translate", "steps", "evidence"), True),
                 "read": any(parts.values()),
                 "products": bool(multihead),
-                "evidence": True,
+                **dict.fromkeys(("boxes", "switches"), self.config.model.architecture == "transformer"),
             },
             "parts": _parts_of(model),
             "key_size": multihead[0].key_size if multihead else None,

@@ -57,7 +57,7 @@ _MODEL_KEYS = (
     *("norm", "normalization", "norm_epsilon", "activation", "gated", "positions", "max_length"),
     *("source_end", "scale_embeddings"),
 )
-_ANSWERED = ("translate", "products", "evidence", "metrics")  # what the page without a server can do
+_ANSWERED = ("translate", "read", "products", "evidence", "metrics")  # what the page without a server can do
 _LOADING = '<p class="muted">Loading…</p>'
 _HINT = (
     '<p class="muted">Loading… (Opened as a file, the page stays so: browsers run its modules from a web server only, '
@@ -105,6 +105,7 @@ def write_page(trained: Trained, run: Run, folder: Path, corpus: EvaluationPairs
     available = {"evidence": evidence.status == "measured", "metrics": curves["count"] > 0}
     can = description["can"] | available
     description["can"] = {name: value and name in _ANSWERED for name, value in can.items()}
+    description["checkpoints"] = []
     responses = {
         "runs.json": {"runs": [{"name": run.name, "task": run.config.task, "ready": True}]},
         "run.json": description,

@@ -265,3 +265,14 @@ def test_values_are_checked_on_assignment() -> None:
     config = Config()
     with pytest.raises(ValueError, match="less than 1"):
         config.model.dropout = 1.0
+
+
+def test_a_file_in_the_run_moves_with_it(tmp_path: Path) -> None:
+    tree = {"data": {"dev_source": "{run}/dev.en", "dev_target": "dev.de", "source": []}}
+    for name in ("here", "there"):
+        file = tmp_path / name / "config.yaml"
+        file.parent.mkdir()
+        file.write_text(yaml.safe_dump(tree), encoding="utf-8")
+        data = Config.load(file).data
+        assert data.dev_source == str(tmp_path / name / "dev.en")
+        assert data.dev_target == "dev.de"

@@ -1,4 +1,4 @@
-"""The chapters of docs/learn: their code runs, what they show is what it prints, and they have all their parts."""
+"""The chapters: their code runs, what they show is what it prints, and they have all their parts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
 
+import headwise
+from headwise.corpora.miniature.corpus import EXAMPLES
 from headwise.errors import DataError
-from headwise.learn.chapters import chapters, update, with_outputs
+from headwise.learn.chapters import PAGES, chapters, update, with_outputs
 from headwise.learn.pictures import heat, lines
-from paths import DOCS
 
-FOLDER = DOCS / "learn"
+FOLDER = PAGES
 CHAPTERS = chapters(FOLDER)
 PARTS = [
     "**Question.**",
@@ -63,12 +65,45 @@ def test_every_recorded_block_has_its_output() -> None:
     assert set(recorded) == {"```output"}
 
 
-def test_a_recorded_block_is_run_where_there_is_a_model_and_kept_where_there_is_none(tmp_path: Path) -> None:
-    text = "```sh recorded\nls runs/demo | head -1\n```\n\n```output\nold\n```\n"
+def test_a_recorded_block_is_run_on_request_only(tmp_path: Path) -> None:
+    text = "```sh recorded\necho a | tr a b\n```\n\n```output\nold\n```\n"
     assert with_outputs(text, "c.md", tmp_path) == text
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.yaml").touch()
-    assert with_outputs(text, "c.md", tmp_path, tmp_path / "run") == text.replace("old", "config.yaml")
+    assert with_outputs(text, "c.md", tmp_path, record=True) == text.replace("old", "b")
+
+
+@pytest.mark.slow
+def test_the_model_in_the_package_still_says_what_was_recorded(tmp_path: Path) -> None:
+    copy = tmp_path / "pages"
+    shutil.copytree(FOLDER, copy)
+    assert [file.name for file in update(copy, record=True)] == [], "run `make learn RECORD=1`"
+
+
+@pytest.mark.parametrize("file", CHAPTERS, ids=lambda file: file.stem)
+def test_a_chapter_leads_to_the_live_model(file: Path) -> None:
+    text = file.read_text(encoding="utf-8").partition("## The live model")[2].partition("\n## ")[0]
+    links = re.findall(r"\]\(live:([^)]+)\)", text)
+    assert links
+    panels = set(re.findall(r'^  const section = panel\(\s*"(\w+)"', _javascript(), re.MULTILINE))
+    known = set(
+        re.findall(r"^  (\w+): ", _javascript().partition("START = {")[2].partition("}")[0], re.MULTILINE)
+    )
+    for link in links:
+        state = dict(parse_qsl(link, strict_parsing=True))
+        assert state["panel"] in panels
+        assert state.keys() <= known
+        assert state.get("text", EXAMPLES[0]) in EXAMPLES
+
+
+def _javascript() -> str:
+    page = Path(headwise.__file__).parent / "serve" / "page" / "js"
+    return "\n".join(file.read_text("utf-8") for file in sorted(page.rglob("*.js")))
+
+
+def test_links_between_files_lead_to_files() -> None:
+    for file in sorted(FOLDER.glob("*.md")):
+        for link in re.findall(r"\]\(([^)\s]+)\)", file.read_text(encoding="utf-8")):
+            if not link.startswith(("live:", "http")):
+                assert (FOLDER / link).exists(), (file.name, link)
 
 
 def test_every_picture_is_shown_with_its_description() -> None:

@@ -90,6 +90,9 @@ def test_a_run_says_what_it_can_do(client: Client) -> None:
         "translate",
         "read",
         "products",
+        "steps",
+        "boxes",
+        "switches",
         "evidence",
         "metrics",
     ]

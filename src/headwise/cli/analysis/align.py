@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, TrainedRun
+from headwise.cli.arguments import Device, TrainedRun, named
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def command(
         ),
     ] = "mean",
     reverse: Annotated[
-        Path | None, typer.Option(metavar="RUN2", help="A run of the reverse direction, to symmetrize with.")
+        Path | None,
+        typer.Option(
+            metavar="RUN2", callback=named, help="A run of the reverse direction, to symmetrize with."
+        ),
     ] = None,
     symmetrize: Annotated[
         str, typer.Option(help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.")

@@ -9,12 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, searchable
+from headwise.cli.arguments import AsJson, Device, named, searchable
 from headwise.errors import ConfigError
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(help="Trained run directories, to compare.", metavar="RUN…")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(callback=named, help="Trained run directories, to compare.", metavar="RUN…"),
+    ],
     source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
     reference: Annotated[Path, typer.Option(help="Its reference translation, line by line.")],
     bins: Annotated[int, typer.Option(min=1, max=bounds.BINS, help="Of equal width.")] = 10,

@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device
+from headwise.cli.arguments import Device, named
 from headwise.config import Config
 from headwise.errors import ConfigError
 
 
 def command(
     run: Annotated[
-        Path, typer.Argument(help="A trained run directory of task image_classification or image_text.")
+        Path,
+        typer.Argument(
+            callback=named, help="A trained run directory of task image_classification or image_text."
+        ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The .png file to write.")],
     row: Annotated[

@@ -18,6 +18,7 @@ from headwise.cli.arguments import (
     EnginePrecision,
     TargetLanguage,
     TrainedRun,
+    named,
 )
 from headwise.errors import ConfigError
 
@@ -27,7 +28,8 @@ def command(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Test files, by default the run's development data; for translation, more runs to score."
+            callback=named,
+            help="Test files, by default the run's development data; for translation, more runs to score.",
         ),
     ] = None,
     source: Annotated[
@@ -42,7 +44,9 @@ def command(
     ] = None,
     compare: Annotated[
         Path | None,
-        typer.Option(metavar="RUN2", help="Another run: test whether the difference is significant."),
+        typer.Option(
+            metavar="RUN2", callback=named, help="Another run: test whether the difference is significant."
+        ),
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Of the comparison: bleu or chrf.", show_default="bleu")

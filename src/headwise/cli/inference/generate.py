@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, Precision, drawable, finite
+from headwise.cli.arguments import Device, Precision, drawable, finite, named
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory of task language_model.")],
+    run: Annotated[
+        Path, typer.Argument(callback=named, help="A trained run directory of task language_model.")
+    ],
     prompt: Annotated[str, typer.Option(help="Text to continue; without, a new text begins.")] = "",
     temperature: Annotated[
         float,

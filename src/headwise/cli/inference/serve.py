@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, finite
+from headwise.cli.arguments import Device, finite, named
 from headwise.errors import ConfigError
 from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
 
@@ -18,7 +18,8 @@ LIMITS = ServiceLimits()
 
 def command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Run directories, trained or in training.")
+        list[Path],
+        typer.Argument(metavar="RUN…", callback=named, help="Run directories, also in training, or demo."),
     ],
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     allow_host: Annotated[
@@ -98,9 +99,7 @@ def command(
     try:
         from headwise.serve.server import listening, serve
     except ImportError as error:
-        raise ConfigError(
-            f"serve: needs the packages of the extra serve, found no {error.name}; run `pip install headwise[serve]`"
-        ) from None
+        raise without_extra("serve", error) from None
     from headwise.serve.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
     from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protection.hosts import checked_origin
@@ -182,3 +181,10 @@ def command(
         served_languages(run, given, tell)
     with listening(host, port, allow_host or [], say) as (listener, hosts):
         supervise(Served(opened, listener, hosts, corpus, production, threads), workers, tell, limits)
+
+
+def without_extra(command: str, error: ImportError) -> ConfigError:
+    """Return the error of a command whose packages aren't installed."""
+    return ConfigError(
+        f"{command}: needs the packages of the extra serve, found no {error.name}; run `pip install headwise[serve]`"
+    )

@@ -16,6 +16,7 @@ from headwise.cli.arguments import (
     MoreRuns,
     OutputFile,
     TargetLanguage,
+    TrainedRun,
     searchable,
 )
 from headwise.errors import ConfigError
@@ -23,14 +24,13 @@ from headwise.errors import ConfigError
 if TYPE_CHECKING:
     from headwise.decoding.translator import Translation
 
-Run = Annotated[Path, typer.Argument(help="A trained run directory.")]
 InputFile = Annotated[
     Path | None, typer.Argument(help="Text to translate, plain or .gz; without, standard input.")
 ]
 
 
 def command(
-    run: Run,
+    run: TrainedRun,
     file: InputFile = None,
     out: OutputFile = None,
     also: MoreRuns = None,

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
+from headwise.cli.arguments import named
 from headwise.errors import CheckpointError
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run directory with checkpoints.")],
+    run: Annotated[Path, typer.Argument(callback=named, help="A run directory with checkpoints.")],
     last: Annotated[
         int,
         typer.Option(min=1, max=bounds.CHECKPOINTS, help="How many checkpoints, counted from the last one."),

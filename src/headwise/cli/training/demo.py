@@ -83,6 +83,7 @@ def command(
     typer.echo(f"curves                         {out / 'curves.png'}")
     typer.echo(f"seconds                        {seconds:.0f}")
     typer.echo(f'\nNext: echo "The old cat sleeps because it is tired." | headwise translate {out}')
+    typer.echo(f"      headwise learn {out}")
 
 
 def _configuration(corpus: Path, seed: int) -> Config:

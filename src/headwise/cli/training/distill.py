@@ -17,13 +17,16 @@ from headwise.cli.arguments import (
     MoreRuns,
     TargetLanguage,
     finite,
+    named,
 )
 from headwise.cli.training.train import as_changes, say, train_and_report
 from headwise.config.presets import preset_changes
 
 
 def command(
-    teacher: Annotated[Path, typer.Argument(metavar="TEACHER", help="A trained run directory.")],
+    teacher: Annotated[
+        Path, typer.Argument(metavar="TEACHER", callback=named, help="A trained run directory.")
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The student's run directory.")],
     source: Annotated[
         list[str],

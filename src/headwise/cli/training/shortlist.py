@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
+from headwise.cli.arguments import named
 from headwise.errors import CheckpointError
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A trained run directory, with its prepared text.")],
+    run: Annotated[
+        Path, typer.Argument(callback=named, help="A trained run directory, with its prepared text.")
+    ],
     candidates: Annotated[
         int,
         typer.Option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Languages, finite
+from headwise.cli.arguments import Languages, finite, named
 from headwise.cli.main import INTERRUPTED
 from headwise.config import Config
 from headwise.config.languages import parse_languages
@@ -46,7 +46,10 @@ def command(
     start: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="RUN", help="A trained run to adapt: its model and subwords are kept."
+            "--from",
+            metavar="RUN",
+            callback=named,
+            help="A trained run to adapt: its model and subwords are kept.",
         ),
     ] = None,
     mix: Annotated[
@@ -98,7 +101,7 @@ def command(
     """
     changes = [*(preset_changes(preset) if preset else []), *(overrides or [])]
     options = {
-        "initialize_from": start,
+        "initialize_from": None if start is None else str(start),
         "max_steps": max_steps,
         "max_minutes": max_minutes,
         "device": device,

@@ -28,9 +28,7 @@ _SIGNED = ("bleu",)  # scores that have a signature
 
 def model_card(trained: TrainedRun, architecture: str) -> str:
     """Return README.md with the metadata that the Hub reads."""
-    config, recipe = trained.config, read_recipe(trained.run / "model.safetensors")
-    data = [Path(file).name for file in (*config.data.source, *config.data.target, *config.data.text)]
-    tag = _TAGS[config.task]
+    tag = _TAGS[trained.config.task]
     lines = [
         "---",
         "library_name: transformers",
@@ -42,15 +40,22 @@ def model_card(trained: TrainedRun, architecture: str) -> str:
         "",
         f"A Transformer (Vaswani et al. 2017) trained with Headwise {__version__}, as `{architecture}`.",
         "",
+    ]
+    return "\n".join([*lines, *facts(trained), "", *_scores(trained.run)])
+
+
+def facts(trained: TrainedRun) -> list[str]:
+    """Return a list in Markdown of what a model is and what it was trained on."""
+    config, recipe = trained.config, read_recipe(trained.run / "model.safetensors")
+    data = [Path(file).name for file in (*config.data.source, *config.data.target, *config.data.text)]
+    return [
         f"- Model: {_layers(config)}, d_model {config.model.d_model}, {config.model.heads} heads, "
         f"norm={config.model.norm}",
         *_vocabulary(trained),
         f"- Training text: {', '.join(data) or 'not recorded'} (checksum {recipe.get('data', 'not recorded')})",
         f"- Configuration: {config.digest()}, seed {config.training.seed}",
         f"- Averaged checkpoints: {', '.join(map(str, recipe.get('steps') or [])) or 'not recorded'}",
-        "",
     ]
-    return "\n".join([*lines, *_scores(trained.run)])
 
 
 def _layers(config: Config) -> str:

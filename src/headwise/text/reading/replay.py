@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from headwise.config import Config, DataConfig
 from headwise.errors import ConfigError, DataError
+from headwise.shipped.runs import find_run
 from headwise.text.reading.pairs import PairFiles, training_files
 
 
@@ -33,11 +33,12 @@ def read_replay(option: str) -> Replay:
         share = math.nan
     if not origin or not 0 < share < 1:
         raise ConfigError(f"--mix: expected OLD=SHARE with a share between 0 and 1, found {option!r}")
-    if not Path(origin).is_dir():
+    run = find_run(origin)
+    if not run.is_dir():
         source, *target = origin.split(",")
         data = DataConfig(source=[source], target=target)
     else:
-        config = Config.of_run(Path(origin))
+        config = Config.of_run(run)
         if config.task != "translation":
             raise ConfigError(f"--mix {origin}: expected a translation run, found one of task {config.task}")
         data = config.data

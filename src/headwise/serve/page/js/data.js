@@ -218,7 +218,7 @@ export class Data {
   #askCell() {
     const { part, layer, head, query } = this.store.state;
     const { reading } = this;
-    if (!reading || !this.run.value?.can.translate) this.stepwise.clear();
+    if (!reading || !this.run.value?.can.steps) this.stepwise.clear();
     else if (
       this.trace.status === "ready" &&
       (this.store.state.node === null || this.chosen.status === "ready")
@@ -293,7 +293,7 @@ export class Data {
 
 /** Whether a run's computation can be shown box by box. @param {import("./types.js").Run | null} run */
 export function hasBoxes(run) {
-  return run?.can.translate === true && run.architecture === "transformer";
+  return run?.can.boxes === true;
 }
 
 /** Settings as the body of a request. @param {Settings} settings */

@@ -4,6 +4,7 @@ import { Failure } from "./api.js";
 import { allRuns, Data } from "./data.js";
 import { button, fill, h, select } from "./dom.js";
 import { repaint } from "./heat.js";
+import { linkFollower, moveTo } from "./jump.js";
 import { keysDialog, listen } from "./keys.js";
 import { architecturePanel } from "./panels/architecture.js";
 import { beamPanel } from "./panels/beam.js";
@@ -50,8 +51,11 @@ const liveRegion = h("div", { class: "hidden", "aria-live": "polite" });
 const app = { store, data, say: (text) => fill(liveRegion, text) };
 const dialog = keysDialog();
 
-/** Keep the URL fragment and the state in step, also when the user follows a link or edits the URL. */
-function syncFragment() {
+/**
+ * Keep the URL fragment and the state in step, also when the user follows a link or edits the URL.
+ * @param {() => void} followLink
+ */
+function syncFragment(followLink) {
   let fragment = location.hash.slice(1);
   let timer = 0;
   const navigated = () => location.hash.slice(1) !== fragment;
@@ -60,6 +64,7 @@ function syncFragment() {
     fragment = location.hash.slice(1);
     const parsed = fromFragment(fragment);
     store.set({ ...parsed, run: parsed.run || store.state.run });
+    followLink();
   };
   const write = () => {
     if (navigated()) return follow(); // the user followed a link meanwhile
@@ -165,8 +170,7 @@ function keys() {
   for (let number = 0; number <= 9; number++) {
     actions[String(number)] = () => {
       const panel = panels().find((one) => one.dataset.number === String(number));
-      panel?.scrollIntoView({ block: "start" });
-      panel?.querySelector("h2")?.focus({ preventScroll: true });
+      if (panel && moveTo(panel.id)) store.set({ panel: panel.id });
     };
   }
   listen(actions);
@@ -208,7 +212,8 @@ async function begin() {
   if (!known) store.state = { ...store.state, run: runs[0].name };
   fill(main, ...PANELS.map((make) => make(app)));
   document.body.append(liveRegion);
-  syncFragment();
+  const followLink = linkFollower(store);
+  syncFragment(followLink);
   followTheme();
   header(runs);
   keys();
@@ -226,6 +231,7 @@ async function begin() {
     store.set({ layer, text: value.samples?.[0] ?? "", node, query, key, word });
   });
   data.begin();
+  followLink();
 }
 
 begin();

@@ -24,6 +24,7 @@
  * @property {number} boxStep
  * @property {number} position  the box's token
  * @property {number} step  of the generation word by word, from 0
+ * @property {string | null} panel  the panel that a link leads to
  * @property {number | null} tour  the tour's step; null: no tour
  * @property {number} temperature  of a language model, like the next three, and of the box "softmax"
  * @property {number} topk  0: all tokens
@@ -59,6 +60,7 @@ export const START = {
   boxStep: 0,
   position: 0,
   step: 0,
+  panel: null,
   tour: null,
   temperature: 1,
   topk: 0,

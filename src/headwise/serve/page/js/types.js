@@ -141,8 +141,8 @@
  * @property {string} name
  * @property {string} task
  * @property {string} architecture
- * @property {{ translate: boolean, read: boolean, products: boolean, language_model: boolean, vision: boolean,
- *   evidence: boolean, metrics: boolean }} can
+ * @property {{ translate: boolean, read: boolean, products: boolean, steps: boolean, boxes: boolean,
+ *   switches: boolean, evidence: boolean, language_model: boolean, vision: boolean, metrics: boolean }} can
  * @property {{ source: string | null, target: string | null }} languages
  * @property {Partial<Record<Part, { layers: number, heads: number }>>} [parts]
  * @property {number | null} [key_size]

@@ -87,7 +87,7 @@ export function knobs({ store, data }) {
   const show = () => {
     const run = data.run.value;
     const { changes, head } = store.state;
-    switches.hidden = warmth.hidden = run !== null && run.architecture !== "transformer";
+    switches.hidden = warmth.hidden = run !== null && !run.can.switches;
     const scopes = scopesOf(run);
     const chosen = `${scope.part}.${scope.layer}`;
     fill(

@@ -28,7 +28,13 @@ export function learnPanel(app) {
       ),
     ),
   );
-  section.body.append(list);
+  const chapters = h(
+    "p",
+    { class: "detail" },
+    h("a", { href: "learn/" }, "Fourteen chapters"),
+    " lead from the idea to the running model, with numbers to calculate along.",
+  );
+  section.body.append(chapters, list);
 
   const card = h("aside", { class: "tour", "aria-label": "Tour", hidden: true });
   document.body.append(card);

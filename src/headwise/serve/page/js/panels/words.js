@@ -70,7 +70,7 @@ export function wordsPanel({ store, data }) {
 
   const show = () => {
     const stepwise = data.stepwise.value;
-    section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
+    section.root.hidden = data.run.value !== null && !data.run.value.can.steps;
     for (const control of [slider, play, back, next]) control.disabled = !stepwise;
     if (!stepwise) {
       label.value = "";

@@ -1,0 +1,52 @@
+"""`headwise learn`: the way through the paper, in the browser, beside a live model."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.arguments import Device, named
+from headwise.cli.inference.serve import without_extra
+
+
+def command(
+    run: Annotated[
+        Path, typer.Argument(callback=named, help="A translation run, or demo: the model in the package.")
+    ] = Path("demo"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    browser: Annotated[bool, typer.Option(help="Open the chapters in the browser.")] = True,
+    device: Device = "auto",
+) -> None:
+    """Open the chapters in the browser: the paper from the idea to a running model, beside that model.
+
+    The links of the chapters open the model's page, where every head can be seen at work and silenced.
+
+    Example: headwise learn
+
+    Example: headwise learn runs/de --port 9000 --no-browser
+    """
+    try:
+        from headwise.serve.server import listening, serve
+    except ImportError as error:
+        raise without_extra("learn", error) from None
+    from headwise.serve.runs import open_runs
+
+    def say(address: str) -> None:
+        chapters = f"{address}learn/"
+        typer.echo(f"The chapters are at {chapters}, the live model at {address}  (Ctrl-C ends it)")
+        if browser and _has_screen():
+            webbrowser.open(chapters)
+
+    with listening("127.0.0.1", port, [], say) as (listener, hosts):
+        serve(open_runs([run], device), listener, hosts)
+
+
+def _has_screen() -> bool:
+    """Whether a browser has a window to open in; without one, a browser for terminals would take this terminal."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in names)

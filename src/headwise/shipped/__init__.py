@@ -1,0 +1,1 @@
+"""Runs that are part of the package."""

@@ -1,0 +1,86 @@
+"""`models/publish.py` makes a model folder whose card can be checked."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwise.config import Config
+from paths import ROOT
+from program import Outcome, call, environment
+from translator_run import ENGLISH, GERMAN, make_run
+
+
+def publish(*arguments: object, cwd: Path) -> Outcome:
+    command = [sys.executable, str(ROOT / "models" / "publish.py"), *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, a test set, a development set of two pairs, and the published model."""
+    folder = tmp_path_factory.mktemp("publish")
+    for name, lines in (("test.en", ENGLISH), ("test.de", GERMAN)):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    run = make_run(folder / "run")
+    config = Config.load(
+        run / "config.yaml", [f"data.dev_source={folder}/test.en", f"data.dev_target={folder}/test.de"]
+    )
+    (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    done = publish(
+        "run", "models/small", *OPTIONS, "--beam", 2, "--before", "true", "--development", 2, cwd=folder
+    )
+    assert done.code == 0, done.err
+    return folder
+
+
+OPTIONS = ("--source", "test.en", "--reference", "test.de", "--data", "six sentences", "--license", "MIT")
+
+
+def test_the_command_of_the_card_computes_its_scores(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = (folder / "models" / "small" / "README.md").read_text("utf-8")
+    assert "- Data: six sentences" in card
+    assert "- License: MIT" in card
+    before, command = card.partition("```sh\n")[2].partition("\n```")[0].splitlines()
+    assert before == "true"
+    monkeypatch.chdir(folder)
+    outcome = call(capsys, *command.removeprefix("headwise ").split())
+    rows = dict(re.findall(r"^\| ([A-Za-z0-9 ]+) \| ([0-9.]+) \|", card, re.MULTILINE))
+    found = dict(re.findall(r"^([A-Za-z0-9 ]+?) +([0-9.]+)  nrefs", outcome.out, re.MULTILINE))
+    assert rows == found
+    assert len(rows) == 3
+
+
+def test_the_folder_can_be_moved_and_names_no_path_of_this_machine(folder: Path, tmp_path: Path) -> None:
+    model = folder / "models" / "small"
+    assert str(folder) not in "".join(
+        file.read_text("utf-8", "replace") for file in model.rglob("*") if file.is_file()
+    )
+    moved = model.rename(tmp_path / "elsewhere")
+    source = Path(Config.load(moved / "config.yaml").data.dev_source or "")
+    assert source == moved / "corpus" / "test.en"
+    assert source.read_text("utf-8").splitlines() == ENGLISH[:2]
+    moved.rename(model)
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "message"),
+    [
+        ("nothing", (), "nothing: expected a run directory, found none"),
+        ("run", ("--precision", "int3"), "precision: expected int8 or bfloat16, found 'int3'"),
+        ("run", ("--source", "missing.en"), "missing.en: there is no such file"),
+    ],
+)
+def test_bad_input_leaves_nothing(folder: Path, run: str, more: tuple[str, ...], message: str) -> None:
+    done = publish(run, "models/bad", *OPTIONS, *more, cwd=folder)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert not (folder / "models" / "bad").exists()

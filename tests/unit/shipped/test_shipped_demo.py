@@ -1,0 +1,75 @@
+"""The model in the package translates as its card says, and `headwise demo` trains one that is as good."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import headwise
+from headwise.corpora.miniature import generate, write
+from headwise.decoding.translator import Translator
+from headwise.evaluation.translation import bleu
+from headwise.shipped.runs import FOLDER
+from program import call
+
+DEMO = FOLDER / "demo"
+_DIFFERENCE = 0.5  # in BLEU, between processors
+_SEEDS = 3.0  # in BLEU, between trainings on different machines
+
+WALK_THROUGHS = {
+    "The cat sat on the mat because it was tired.": "Die Katze saß auf dem Teppich, weil sie müde war.",
+    "The cat sat on the mat because it was soft.": "Die Katze saß auf dem Teppich, weil er weich war.",
+    "The dog chased the ball because it was red.": "Der Hund jagte den Ball, weil er rot war.",
+    "Dog bites man.": "Hund beißt Mann.",
+    "Man bites dog.": "Mann beißt Hund.",
+    "Alice helped Bob because he was sick.": "Alice half Bob, weil er krank war.",
+    "Alice helped Bob because she was friendly.": "Alice half Bob, weil sie freundlich war.",
+    "The old cat sleeps because it is tired.": "Die alte Katze schläft, weil sie müde ist.",
+}
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return headwise.load("demo", device="cpu")
+
+
+def card_bleu() -> float:
+    """The BLEU of the test set that the card states."""
+    match = re.search(r"^\| BLEU \| ([0-9.]+) \|", (DEMO / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert match is not None
+    return float(match[1])
+
+
+def test_the_sentences_of_the_walk_throughs(translator: Translator) -> None:
+    translations = translator.translate([*WALK_THROUGHS])
+    assert [translation.text for translation in translations] == [*WALK_THROUGHS.values()]
+    assert not any(translation.unknown for translation in translations)
+
+
+def test_its_quality_is_what_the_card_states(translator: Translator) -> None:
+    pairs = generate(train=0, dev=0).test
+    translations = [t.text for t in translator.translate([pair.source for pair in pairs])]
+    assert bleu(translations, [pair.target for pair in pairs]).score == pytest.approx(
+        card_bleu(), abs=_DIFFERENCE
+    )
+
+
+def test_its_development_text_begins_the_generated_one(tmp_path: Path) -> None:
+    write(generate(train=0, test=500), tmp_path)
+    for file in sorted((DEMO / "corpus").iterdir()):
+        assert (tmp_path / file.name).read_bytes().startswith(file.read_bytes()), file.name
+    assert len((DEMO / "corpus" / "dev.en").read_text("utf-8").splitlines()) == 200
+
+
+def test_the_package_stays_small() -> None:
+    assert sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file()) < 1.5e6
+
+
+@pytest.mark.slow
+def test_the_demo_trains_a_model_of_this_quality(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = call(capsys, "demo", "--out", tmp_path / "run", "--json")
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["bleu"] == pytest.approx(card_bleu(), abs=_SEEDS)

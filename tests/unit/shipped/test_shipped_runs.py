@@ -1,0 +1,76 @@
+"""The name `demo` stands for the model in the package, in every command that takes a run."""
+
+from __future__ import annotations
+
+import importlib
+import typing
+import warnings
+from pathlib import Path
+
+import pytest
+
+from headwise.cli.arguments import named
+from headwise.cli.main import COMMANDS
+from headwise.config import Config
+from headwise.shipped.runs import FOLDER, NAMES, find_run
+from program import call
+from translator_run import make_run
+
+RUNS = {
+    "run",
+    "runs",
+    "teacher",
+    "also",
+    "compare",
+    "reverse",
+    "start",
+}  # parameters that are run directories
+
+
+def run_parameters() -> dict[tuple[str, str], typing.Any]:
+    """What typer knows of each parameter that is a run directory, by command and name."""
+    found = {}
+    for command, (module, _) in COMMANDS.items():
+        function = getattr(importlib.import_module(module), "command", None)
+        hints = typing.get_type_hints(function, include_extras=True) if function is not None else {}
+        found |= {(command, name): typing.get_args(hints[name])[-1] for name in RUNS & hints.keys()}
+    return found
+
+
+def test_every_command_with_a_run_takes_the_name() -> None:
+    found = run_parameters()
+    assert len({command for command, _ in found}) > 15
+    assert [key for key, option in found.items() if option.callback is not named] == []
+
+
+def test_other_paths_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in ("runs/demo", "other", str(tmp_path / "demo"), "demo/run"):
+        assert find_run(path) == Path(path)
+    for name in NAMES:
+        assert find_run(name) == FOLDER / name
+        assert (FOLDER / name / "config.yaml").is_file()
+
+
+def test_a_directory_of_the_name_wins_and_is_mentioned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "demo")
+    with pytest.warns(UserWarning, match="demo: what has this name in the current directory is used"):
+        assert find_run("demo") == Path("demo")
+    (tmp_path / "text").write_text("A\n", encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        outcome = call(capsys, "translate", "demo", "text")
+    assert outcome.code == 0
+    assert outcome.err.count("warning: demo: what has this name") == 1
+
+
+def test_a_shipped_run_names_no_file_of_the_machine_that_trained_it() -> None:
+    for name in NAMES:
+        config = Config.load(FOLDER / name / "config.yaml")
+        assert Path(config.data.dev_source or "").parent == FOLDER / name / "corpus"
+        assert Path(config.data.dev_source or "").is_file()
+        text = (FOLDER / name / "config.yaml").read_text("utf-8")
+        assert not [line for line in text.splitlines() if line.split(": ")[-1].startswith(("/", "- /"))]
