@@ -10,7 +10,8 @@ import sacrebleu
 from headwise.config import Config, DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.translation import nearest
-from headwise.tasks.distillation import progress, student
+from headwise.tasks.corpus import progress
+from headwise.tasks.distillation import student
 from headwise.tasks.recipes import CorpusSize, choose
 from headwise.tasks.registry import find_task
 from headwise.text.tokens.subwords import Subwords

@@ -96,14 +96,14 @@ def command(
 
     Example: headwise distill runs/de --source train.en --preset tiny model.decoder_layers=1 -o runs/student
     """
+    from headwise.tasks.corpus.runs import Runs
     from headwise.tasks.distillation.run import Distillation, prepare_student
-    from headwise.tasks.distillation.teacher import Teacher
 
     training = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
     files = {"source": source, "dev_source": dev_source, "dev_target": dev_target}
     search = {"beam": beam, "alpha": alpha}
     job = Distillation(
-        Teacher(
+        Runs(
             [teacher, *(also or [])],
             {name: value for name, value in search.items() if value is not None},
             {"engine": engine, "precision": precision, "workers": workers, "device": device or "auto"},

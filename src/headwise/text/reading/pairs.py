@@ -1,7 +1,7 @@
 """Reader of parallel text: sentence pairs from files, with cleaning.
 
 Pairs come from two plain-text files with one sentence per line, from a two-column `.tsv`, or from a `.jsonl` with
-named fields; each may be compressed (`.gz`). Everything streams: memory use doesn't grow with the files.
+named fields; each may be compressed (`.gz`, `.zst`). Everything streams: memory use doesn't grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
 surrounding white space are stripped, and that line-end characters inside a sentence become spaces. Lines end at `\\n`
@@ -22,6 +22,7 @@ from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
 from headwise.parsing.bounds import Malformed
 from headwise.parsing.json_text import json_value
+from headwise.text.reading.compression import plain_name
 from headwise.text.reading.lines import one_line, open_text, text_lines
 
 _NO_TEXT = b"\xff"  # placeholder of a line that isn't UTF-8
@@ -89,7 +90,7 @@ class CleaningReport:
 def training_files(config: DataConfig) -> list[PairFiles]:
     """Pair the files of `data.source` and `data.target`, in order.
 
-    A `.tsv` or `.jsonl` file (or either with `.gz`) holds both sides and has no target file.
+    A `.tsv` or `.jsonl` file (or either compressed) holds both sides and has no target file.
 
     Raises:
         ConfigError: the lists don't match or are too long, or there isn't one positive weight for each file (pair).
@@ -206,7 +207,7 @@ def _is_two_sided(path: str | Path) -> bool:
 
 
 def _format(path: str | Path) -> str:
-    return Path(str(path).removesuffix(".gz")).suffix.lower()
+    return Path(plain_name(path)).suffix.lower()
 
 
 def _read_two(source: Path, target: Path) -> Iterator[RawPair]:

@@ -1,68 +1,18 @@
-"""The teacher of a distillation, and the text that it translates."""
+"""The text that a teacher translates."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.config import CleaningConfig, Config
+from headwise.config import CleaningConfig
 from headwise.data.prepared import files_checksum, stamp
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.translator import Translator
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import ConfigError
+from headwise.text.reading.compression import plain_name
 from headwise.text.reading.lines import open_text, text_lines
 from headwise.text.reading.pairs import pair_files, read_pairs
-from headwise.text.tokens.subwords import Subwords
-
-
-@dataclass(frozen=True)
-class Teacher:
-    """A run or an ensemble, and how it translates.
-
-    Attributes:
-        runs: run directories; several are an ensemble, whose first run gives the default search options.
-        search: search options that differ from those of the first run.
-        engine: keyword arguments of `Translator.load`: engine, precision, device, workers.
-    """
-
-    runs: Sequence[Path]
-    search: Mapping[str, Any] = field(default_factory=dict)
-    engine: Mapping[str, Any] = field(default_factory=dict)
-
-    def options(self) -> SearchOptions:
-        """Return the search options; raises `ConfigError` for one out of range, `CheckpointError` without a run."""
-        decoding = Config.of_run(self.runs[0], "translation").decoding
-        defaults = {"beam": decoding.beam, "alpha": decoding.alpha, "extra_length": decoding.extra_length}
-        return SearchOptions(**{**defaults, **self.search})
-
-    def digest(self) -> str:
-        """Return 12 hexadecimal digits that identify the weights, subwords and architecture of all runs.
-
-        Raises `CheckpointError` if a run is missing or isn't trained to its end.
-        """
-        digest = hashlib.sha256()
-        for run in self.runs:
-            config = Config.of_run(run, "translation")
-            weights = run / "model.safetensors"
-            if not weights.is_file():
-                raise CheckpointError(
-                    f"{weights}: there is no such file; was the teacher trained to its end?"
-                )
-            parts = [
-                files_checksum({"inputs": [stamp(weights)]}),
-                Subwords.load(run, config.subwords).digest(),
-                json.dumps(config.model.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
-            ]
-            digest.update("\n".join(parts).encode())
-        return digest.hexdigest()[:12]
-
-    def load(self) -> Translator:
-        """Load the runs; raises as `Translator.load` does."""
-        return Translator.load(list(self.runs), **self.engine)
 
 
 @dataclass(frozen=True)
@@ -86,7 +36,7 @@ class SourceText:
         if not self.sources:
             raise ConfigError("--source: expected at least one file of text to translate, found none")
         for path in (*self.sources, *self.references):
-            if path.name.lower().removesuffix(".gz").endswith((".tsv", ".jsonl")):
+            if plain_name(path).lower().endswith((".tsv", ".jsonl")):
                 raise ConfigError(
                     f"{path}: expected plain text or .gz, one sentence per line, found another format"
                 )
