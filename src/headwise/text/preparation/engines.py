@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headwise.processes import child_environment
 from headwise.text.reading.compression import extra_module
 
 
@@ -21,13 +20,7 @@ def ray_cluster() -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    variables = {"PYTHONPATH": child_environment()["PYTHONPATH"]}
-    ray.init(
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        include_dashboard=False,
-        runtime_env={"env_vars": variables},
-    )
+    ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     try:
         yield ray
     finally:
