@@ -20,11 +20,11 @@ from headwise.serve.protocols.keys import KeyStore
 from headwise.serve.protocols.observation import Log, Metrics
 from headwise.serve.protocols.observation import routes as operation_routes
 from headwise.serve.runs import Run
-from headwise.serve.translation.detection import preload
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.service import Service
+from headwise.text.reading.detection import preload
 
 Languages = dict[str, tuple[str, str]]
 
