@@ -147,16 +147,17 @@ class FileTranslation:
     def _begun(self, request: dict[str, Any]) -> Manifest | None:
         """Return the manifest of an interrupted command; None if there is none.
 
-        Raises `CheckpointError` if it depended on something else. A rule for bad lines may follow that of stopping at
-        the first, because there was none so far.
+        Raises `CheckpointError` if it depended on something else. The rule for bad lines may change as long as there was
+        none.
         """
         if self.restart or not self.progress.exists():
             remove_partial(self.out)
             return None
         manifest = Manifest.load(self.progress)
-        for rule in ("on_bad_line", "long_lines"):
-            if manifest.request.get(rule) == "stop":
-                manifest.request[rule] = request[rule]
+        if manifest.request.get("on_bad_line") == "stop":
+            manifest.request["on_bad_line"] = request["on_bad_line"]
+        if not manifest.count("too_long"):
+            manifest.request["long_lines"] = request["long_lines"]
         manifest.check(request, self.out, _OTHER)
         manifest.check_files([self.work.output], self.progress)
         return manifest

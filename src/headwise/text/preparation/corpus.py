@@ -12,6 +12,7 @@ Memory doesn't grow with the text, except for a few numbers for each table of `s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -33,7 +34,7 @@ from headwise.files import disk_errors, hold, write_text
 from headwise.parsing.json_text import read_json
 from headwise.text.preparation.cleaning import Rules, load_filter
 from headwise.text.preparation.duplicates import BANDS
-from headwise.text.preparation.engines import ENGINES, Task, run_tasks
+from headwise.text.preparation.engines import ENGINES, Task, ray_cluster, run_tasks
 from headwise.text.preparation.pieces import cut, find_files, stamp_of
 from headwise.text.preparation.stores import write_rows
 from headwise.text.tokens.subwords import Subwords
@@ -350,7 +351,8 @@ def prepare_corpus(
         if not begun.exists() and any(path.name != ".lock" for path in out.iterdir()):
             raise DataError(f"{out}: expected a new folder or one with a prepared corpus, found other files")
         write_text(begun, json.dumps(request))
-        return _Stages(job, out, say).run(sources, targets, request)
+        with ray_cluster() if job.engine == "ray" else contextlib.nullcontext():  # one for all stages
+            return _Stages(job, out, say).run(sources, targets, request)
 
 
 def _request(job: Preparation, sources: list[str], targets: list[str]) -> dict[str, Any]:
