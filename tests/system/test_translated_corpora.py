@@ -207,9 +207,8 @@ def test_kills_change_nothing(kills: int, run: Path, packed: Path, tmp_path: Pat
     assert headwise(*command, whole).code == 0
     for kill in range(kills):
         process, before = start(*command, out), translated(out)
-        wait_for(
-            lambda before=before, more=draw.randint(1, 2): translated(out) >= before + 16 * more, process
-        )
+        goal = before + 16 * draw.randint(1, 2)
+        wait_for(lambda goal=goal: translated(out) >= goal, process)
         if kill == 0:
             press_ctrl_c(process)
             assert "lines are saved; the same command goes on from there" in finish(process).err

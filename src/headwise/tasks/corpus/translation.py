@@ -147,8 +147,8 @@ class FileTranslation:
     def _begun(self, request: dict[str, Any]) -> Manifest | None:
         """Return the manifest of an interrupted command; None if there is none.
 
-        Raises `CheckpointError` if it depended on something else. The rule for bad lines may change as long as there was
-        none.
+        Raises `CheckpointError` if it depended on something else. The rule for bad lines may change as long as
+        there was none.
         """
         if self.restart or not self.progress.exists():
             remove_partial(self.out)
