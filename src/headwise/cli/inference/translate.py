@@ -9,8 +9,8 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import (
+    CorpusEngine,
     Device,
-    Engine,
     EnginePrecision,
     MoreRuns,
     OutputFile,
@@ -130,12 +130,14 @@ def command(
         bool, typer.Option("--jsonl", help="Write a JSON object for each line, with everything.")
     ] = False,
     device: Device = "auto",
-    engine: Engine = "auto",
+    engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
     workers: Annotated[
         int,
         typer.Option(
-            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one per processor."
+            min=0,
+            max=bounds.PROCESSES,
+            help="Threads that each search sentences; 0: one per processor, or one per Ray worker.",
         ),
     ] = 0,
     shortlist: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, AsJson, Beam, Engine, EnginePrecision, MoreRuns, finite
+from headwise.cli.arguments import Alpha, AsJson, Beam, CorpusEngine, EnginePrecision, MoreRuns, finite
 from headwise.cli.training.train import as_changes, say, train_and_report
 from headwise.config.presets import preset_changes
 
@@ -53,12 +53,14 @@ def command(
     tokenize: Annotated[
         str, typer.Option(help="With --interpolate: sacreBLEU's tokenizer, such as zh, ja-mecab or char.")
     ] = "13a",
-    engine: Engine = "auto",
+    engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
     workers: Annotated[
         int,
         typer.Option(
-            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one per processor."
+            min=0,
+            max=bounds.PROCESSES,
+            help="Threads that each search sentences; 0: one per processor, or one per Ray worker.",
         ),
     ] = 0,
     max_steps: Annotated[
