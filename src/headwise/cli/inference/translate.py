@@ -137,7 +137,7 @@ def command(
         typer.Option(
             min=0,
             max=bounds.PROCESSES,
-            help="Threads that each search sentences; 0: one per processor, or one per Ray worker.",
+            help="Threads that search; 0: one per processor, or one per Ray worker.",
         ),
     ] = 0,
     shortlist: Annotated[

@@ -186,10 +186,11 @@ def open_corpora(config: DataConfig) -> ShardedData:
         Path(config.prepared[0]),
         ShardedStore(corpora),
         _together(developments),
-        *texts,
-        corpora[0].subwords,
-        report,
-        digest.hexdigest()[:12],
+        dev_source=texts[0],
+        dev_target=texts[1],
+        subwords=corpora[0].subwords,
+        report=report,
+        checksum=digest.hexdigest()[:12],
     )
 
 
