@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-model test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format clean
+.PHONY: demo demo-model test test-slow test-cluster test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -29,7 +29,12 @@ test-numerical: $(VENV)/dev
 	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not slow'
 
 test-slow: $(VENV)/dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'slow and not cluster'
+
+# Several processes as the machines of a cluster. What isn't installed is skipped with the reason.
+test-cluster: $(VENV)/dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray]'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster
 
 # The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.
 # What they say goes by pytest, which would swallow it. Its own leaks are looked for apart, as Python has many.

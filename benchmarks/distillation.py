@@ -25,8 +25,9 @@ from headwise.config import DataConfig
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.evaluation.translation import bleu
+from headwise.tasks.corpus.runs import Runs
+from headwise.tasks.distillation.source import SourceText
 from headwise.tasks.distillation.student import student_recipe
-from headwise.tasks.distillation.teacher import SourceText, Teacher
 from headwise.tasks.distillation.translations import translate_text
 from headwise.tasks.run import train
 from headwise.text.reading.lines import open_text, text_lines
@@ -82,7 +83,7 @@ def train_students(options: argparse.Namespace, corpus: Corpus) -> dict[str, lis
     folder = options.out / "distilled"
     text = SourceText([Path(source)])
     translated = translate_text(
-        Teacher(options.teachers), text, folder, say=lambda line: print(line, file=sys.stderr)
+        Runs(options.teachers), text, folder, say=lambda line: print(line, file=sys.stderr)
     )
     runs = {}
     for shape in options.shapes.split(","):

@@ -42,6 +42,12 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Engine = Annotated[
     str, typer.Option(help="native, pytorch, ctranslate2, or auto for the faster of the first two.")
 ]
+CorpusEngine = Annotated[
+    str,
+    typer.Option(
+        help="native, pytorch, ctranslate2, auto for the faster of the first two, or ray for a cluster."
+    ),
+]
 TargetLanguage = Annotated[
     str | None,
     typer.Option(

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import gzip
-import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from headwise.cli.streams import show
 from headwise.errors import ConfigError, DataError
 from headwise.files import disk_errors, read_errors
+from headwise.text.reading.compression import open_binary
 from headwise.text.reading.lines import bounded_lines, one_line
-
-_JSON_LINE_END = re.compile("[\x85\u2028\u2029]")
 
 
 def read_lines(path: Path | None) -> Iterator[str]:
-    r"""Yield the lines of a file (plain or `.gz`), or of standard input for None.
+    r"""Yield the lines of a file (plain or compressed), or of standard input for None.
 
     Only `\n` ends a line, as in the training text, so that line numbers agree with those of other programs; other
     line ends inside a line become spaces. Raises `DataError` naming the file, and the line that isn't UTF-8.
@@ -29,7 +26,7 @@ def read_lines(path: Path | None) -> Iterator[str]:
         with read_errors(Path("standard input")):
             yield from _decoded(sys.stdin.buffer, "standard input")
         return
-    with read_errors(path), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+    with open_binary(path) as file, read_errors(path):
         yield from _decoded(file, str(path))
 
 
@@ -55,9 +52,10 @@ def _decoded(file: gzip.GzipFile | BinaryIO, name: str) -> Iterator[str]:
         yield one_line(text.removesuffix("\n").removesuffix("\r"))
 
 
-def json_line(record: dict[str, Any]) -> str:
-    """Return a record as one line of JSON; line ends that JSON allows inside strings are escaped, too."""
-    return _JSON_LINE_END.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(record, ensure_ascii=False))
+def check_output(path: Path, *inputs: Path | None) -> None:
+    """Raise `ConfigError` if an output file is one of the inputs."""
+    if any(file is not None and path.exists() and file.exists() and path.samefile(file) for file in inputs):
+        raise ConfigError(f"{path}: expected an output file that is not an input file")
 
 
 @contextmanager
@@ -70,8 +68,7 @@ def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[s
     if path is None:
         yield lambda line: show(one_line(line) + "\n")
         return
-    if any(file is not None and path.exists() and file.exists() and path.samefile(file) for file in inputs):
-        raise ConfigError(f"{path}: expected an output file that is not an input file")
+    check_output(path, *inputs)
     with disk_errors(path):
         if not path.parent.exists():
             path.parent.mkdir(parents=True)

@@ -19,9 +19,9 @@ class UnknownWords:
         self._lines = self._words = self._all_words = 0
         self._first: dict[str, int] = {}
 
-    def add(self, line: int, words: Sequence[str], text: str) -> None:
-        """Add the unknown words of a line with this text."""
-        self._all_words += len(text.split())
+    def add(self, line: int, words: Sequence[str], all_words: int) -> None:
+        """Add the unknown words of a line, and the number of all its words."""
+        self._all_words += all_words
         self._lines += bool(words)
         self._words += len(words)
         for word in words:

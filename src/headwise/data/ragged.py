@@ -72,6 +72,13 @@ class Ragged:
         if self.offsets[0] or bool((self.offsets[1:] < self.offsets[:-1]).any()):
             raise CheckpointError(f"{path}: expected prepared text, found rows that overlap")
 
+    @classmethod
+    def of(cls, values: NDArray[Any], offsets: NDArray[np.int64]) -> Ragged:
+        """Return the array of values and offsets in memory."""
+        table = cls.__new__(cls)
+        table.values, table.offsets = values, offsets
+        return table
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -20,13 +20,13 @@ from headwise.serve.protocols.keys import KeyStore
 from headwise.serve.protocols.observation import Log, Metrics
 from headwise.serve.protocols.observation import routes as operation_routes
 from headwise.serve.runs import Run
-from headwise.serve.translation.detection import preload
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models, target_of
 from headwise.serve.translation.service import Service
 from headwise.serve.workers.shared import Shared
+from headwise.text.reading.detection import preload
 
 _SEVERAL = "mul"  # ISO 639-2's code for multiple languages
 Languages = dict[str, tuple[str, str]]

@@ -17,15 +17,17 @@ from headwise.data.plans import plan_batches
 from headwise.decoding.loading import fastest_engine
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.translator import Translator
-from headwise.errors import ConfigError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.start import find_start
 from headwise.text.batches.pairs import Batch, BatchStream, make_batch
+from headwise.text.batches.shards import ShardStream
 from headwise.text.datasets.parallel import PreparedData
 from headwise.text.datasets.parallel_preparation import prepare
+from headwise.text.datasets.sharded import ShardedData, open_corpora
 from headwise.text.tokens.growth import check_growth, old_pieces
 from headwise.text.tokens.subwords import EOS, PAD, SPECIAL, UNK, Subwords
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
@@ -38,16 +40,27 @@ _USUAL = 0.999  # share of the training pairs that satisfy the length limit
 _MOST = 1_000_000  # lengths or subwords that statistics are computed from, at most
 
 
-class TranslationTask(PreparedTask[PreparedData, Seq2Seq]):
+class TranslationTask(PreparedTask[PreparedData | ShardedData, Seq2Seq]):
     """Training task of translation."""
 
-    def __init__(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> None:
+    def __init__(self, config: Config, prepared: PreparedData | ShardedData, model: Seq2Seq) -> None:
         super().__init__(config, prepared, model)
         start = find_start(config, _STARTS)
         self._initialized_from = {"initialized_from": start.checksum} if start else {}
 
-    def batches(self, rank: int, world: int) -> BatchStream:
+    def batches(self, rank: int, world: int) -> BatchStream | ShardStream:
         """Return the training batches of one rank."""
+        if isinstance(self.prepared, ShardedData):
+            return ShardStream(
+                self.prepared,
+                self.config.batch.tokens,
+                seed=self.config.training.seed,
+                buffer=self.config.data.buffer,
+                rank=rank,
+                world=world,
+                weights=self.config.data.weights,
+                temperature=self.config.data.temperature,
+            )
         return BatchStream(
             self.prepared,
             self.config.batch.tokens,
@@ -56,6 +69,7 @@ class TranslationTask(PreparedTask[PreparedData, Seq2Seq]):
             world=world,
             dropout=self.config.subwords.dropout,
             weights=self.config.data.weights,
+            temperature=self.config.data.temperature,
             max_length=self.config.model.max_length,
         )
 
@@ -121,12 +135,12 @@ class TranslationTask(PreparedTask[PreparedData, Seq2Seq]):
 
     @cached_property
     def _length_factor(self) -> float:
-        train = self.prepared.train
+        train = self.prepared.train.sample
         return usual_lengths(train.source_lengths, train.target_lengths, _MARGIN)
 
     @cached_property
     def _unigram_entropy(self) -> float:
-        train = self.prepared.train
+        train = self.prepared.train.sample
         ends = {EOS: len(train)}
         return entropy(train.target_table.values, ends)
 
@@ -207,6 +221,7 @@ class Translation(TaskKind):
         "data.target",
         "data.dev_source",
         "data.dev_target",
+        "data.prepared",
         "subwords.copy_from",
         "training.validate_bleu",
         "training.validate_beam",
@@ -228,6 +243,8 @@ class Translation(TaskKind):
                 "subwords.kind: expected bpe, or another run's vocabulary by training.initialize_from or "
                 "subwords.copy_from, found imported"
             )
+        if config.data.prepared:
+            _check_prepared(config)
         if copied is not None and begun is not None:
             raise ConfigError(
                 f"subwords.copy_from: expected nothing beside training.initialize_from, whose subwords are used, "
@@ -240,9 +257,11 @@ class Translation(TaskKind):
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
-    ) -> PreparedData:
+    ) -> PreparedData | ShardedData:
         start = find_start(config, _STARTS)
         subwords = start.subwords(config) if start else _copied_subwords(config)
+        if config.data.prepared:
+            return _open_shards(config, subwords, expected)
         if config.training.add_subwords and subwords is not None:
             check_growth(subwords)
         return prepare(
@@ -258,7 +277,7 @@ class Translation(TaskKind):
             say=say,
         )
 
-    def build(self, config: Config, prepared: PreparedData) -> Seq2Seq:  # noqa: D102
+    def build(self, config: Config, prepared: PreparedData | ShardedData) -> Seq2Seq:  # noqa: D102
         subwords = prepared.subwords
         model = build_model(config.model, subwords.source_size, subwords.target_size)
         if start := find_start(config, _STARTS):
@@ -266,12 +285,49 @@ class Translation(TaskKind):
             load_weights(model, start.model, _new_rows(model, old, subwords))
         return model
 
-    def task(self, config: Config, prepared: PreparedData, model: Seq2Seq) -> TranslationTask:  # noqa: D102
+    def task(self, config: Config, prepared: PreparedData | ShardedData, model: Seq2Seq) -> TranslationTask:  # noqa: D102
         return TranslationTask(config, prepared, model)
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Raise `ConfigError`: translations are scored by options of their own of `headwise evaluate`."""
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
+
+
+def _check_prepared(config: Config) -> None:
+    """Raise `ConfigError` for a key that has no meaning beside `data.prepared`."""
+    given = {
+        "data.source": config.data.source,
+        "data.dev_source": config.data.dev_source,
+        "subwords.dropout": config.subwords.dropout,
+        "training.add_subwords": config.training.add_subwords,
+    }
+    for key, value in given.items():
+        if value:
+            raise ConfigError(
+                f"{key}: expected nothing beside data.prepared, whose text is encoded, found {value}"
+            )
+
+
+def _open_shards(config: Config, subwords: Subwords | None, expected: str | None) -> ShardedData:
+    """Open the corpora of `data.prepared`.
+
+    Raises `CheckpointError` if they are damaged, or not those that the run began with, and `ConfigError` if they don't
+    have the given subwords.
+    """
+    data = open_corpora(config.data)
+    if expected not in (None, data.checksum):
+        raise CheckpointError(
+            f"data.prepared: expected the corpora that the run was begun with (checksum {expected}), found others "
+            f"({data.checksum}); use another run directory, or --restart to begin anew"
+        )
+    if subwords is not None and subwords.digest() != data.subwords.digest():
+        raise ConfigError(
+            f"data.prepared: expected corpora with the subwords of the model ({subwords.digest()}), found others "
+            f"({data.subwords.digest()}); prepare them with --subwords-from"
+        )
+    if subwords is None and (config.subwords.joint != data.subwords.joint):
+        raise ConfigError("subwords.joint: expected true, as in data.prepared, found false")
+    return data
 
 
 def _new_rows(model: Seq2Seq, old: Subwords, new: Subwords) -> dict[str, list[list[int]]]:

@@ -10,8 +10,9 @@ import sacrebleu
 from headwise.config import Config, DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.translation import nearest
-from headwise.tasks.distillation import progress, student
-from headwise.tasks.distillation.teacher import Teacher
+from headwise.tasks.corpus import progress
+from headwise.tasks.corpus.runs import Runs
+from headwise.tasks.distillation import student
 from headwise.tasks.recipes import CorpusSize, choose
 from headwise.tasks.registry import find_task
 from headwise.text.tokens.numbering import Side
@@ -63,11 +64,14 @@ def test_a_students_vocabulary_is_the_teachers(joint: bool, toy: Toy, tmp_path: 
 @pytest.mark.parametrize("tagged", ["source", "target"])
 def test_a_teacher_of_several_languages_teaches_one(tagged: Side, toy: Toy, tmp_path: Path) -> None:
     run = make_multilingual(tmp_path, tagged)
-    french, german = Teacher([run], engine={"device": "cpu"}), Teacher([run], language="deu")
-    assert french.digest() == Teacher([run], language="fra").digest() != german.digest()
-    assert (Teacher([run], language="fra").target_language(), german.target_language()) == ("fr", "de")
+    french, german = Runs([run], engine={"device": "cpu"}), Runs([run], engine={"language": "deu"})
+    assert french.digest() == Runs([run], engine={"language": "fra"}).digest() != german.digest()
+    assert (Runs([run], engine={"language": "fra"}).target_language(), german.target_language()) == (
+        "fr",
+        "de",
+    )
     with pytest.raises(ConfigError, match="--target-language: expected a language code of this vocabulary"):
-        Teacher([run], language="spa").target_language()
+        Runs([run], engine={"language": "spa"}).target_language()
     translator = german.load()
     assert translator.subwords.numbering is not None
     assert translator.subwords.numbering.language == ">>deu<<"

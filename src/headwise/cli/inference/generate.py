@@ -50,9 +50,9 @@ def command(
 
     Example: headwise generate runs/tiny-shakespeare --prompt "ROMEO:" --temperature 0.8 --max-tokens 300
     """
-    from headwise.cli.lines import json_line
     from headwise.cli.streams import show
     from headwise.decoding.generation import GenerationOptions, Generator
+    from headwise.text.reading.lines import json_line
 
     options = GenerationOptions(temperature, top_k, top_p, max_tokens, seed)
     stream = Generator.load(run, device=device, precision=precision).stream(prompt, options, samples=n)

@@ -41,9 +41,10 @@ def command(
     Example: headwise predict runs/ud-ewt-upos sentences.txt --json -o tags.jsonl
     """
     from headwise.chunks import chunks, results
-    from headwise.cli.lines import json_line, line_writer, read_lines, watched
+    from headwise.cli.lines import line_writer, read_lines, watched
     from headwise.config import Config
     from headwise.tasks.registry import find_task
+    from headwise.text.reading.lines import json_line
 
     config = Config.of_run(run)
     predict = find_task(config.task).predictor(run, config, device=device, precision=precision)

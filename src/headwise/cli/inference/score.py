@@ -53,9 +53,10 @@ def command(
     Example: headwise score runs/de --source test.en --target test.de
     """
     from headwise.chunks import chunks, results
-    from headwise.cli.lines import json_line, line_writer
+    from headwise.cli.lines import line_writer
     from headwise.cli.unknown import UnknownWords
     from headwise.decoding.translator import Translator
+    from headwise.text.reading.lines import json_line
 
     translator = Translator.load(
         [run, *(also or [])], device=device, precision=precision, engine="pytorch", language=language
@@ -73,7 +74,7 @@ def command(
             for (line, *texts), output in zip(part, results(score, part), strict=True):
                 new = novelty.words(texts[0], "source"), novelty.words(texts[1], "target")
                 for side, words, text in zip(unknown, new, texts, strict=True):
-                    side.add(line, words, text)
+                    side.add(line, words, len(text.split()))
                 if jsonl:
                     record = {
                         "line": line,

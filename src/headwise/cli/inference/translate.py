@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from headwise import bounds
 from headwise.cli.arguments import (
+    CorpusEngine,
     Device,
-    Engine,
     EnginePrecision,
     MoreRuns,
     OutputFile,
@@ -19,13 +18,14 @@ from headwise.cli.arguments import (
     TrainedRun,
     searchable,
 )
+from headwise.cli.inference.translating import Request, translate_file, translate_stream
 from headwise.errors import ConfigError
 
-if TYPE_CHECKING:
-    from headwise.decoding.translator import Translation
-
 InputFile = Annotated[
-    Path | None, typer.Argument(help="Text to translate, plain or .gz; without, standard input.")
+    Path | None,
+    typer.Argument(
+        help="Text to translate: lines, .jsonl or .parquet; .gz or .zst, too; without, standard input."
+    ),
 ]
 
 
@@ -130,12 +130,14 @@ def command(
         bool, typer.Option("--jsonl", help="Write a JSON object for each line, with everything.")
     ] = False,
     device: Device = "auto",
-    engine: Engine = "auto",
+    engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
     workers: Annotated[
         int,
         typer.Option(
-            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one per processor."
+            min=0,
+            max=bounds.PROCESSES,
+            help="Threads that search; 0: one per processor, or one per Ray worker.",
         ),
     ] = 0,
     shortlist: Annotated[
@@ -162,18 +164,36 @@ def command(
     chunk: Annotated[
         int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead, to batch them by length.")
     ] = 1024,
+    source_field: Annotated[
+        str, typer.Option(help="Field of a .jsonl or .parquet row with the text.")
+    ] = "source",
+    target_field: Annotated[str, typer.Option(help="Field of the translation in such an output.")] = "target",
+    on_bad_line: Annotated[
+        str | None,
+        typer.Option(
+            metavar="stop|replace|empty",
+            help="Lines that aren't UTF-8, lack the field or are too long: an error, what is readable, or empty.",
+            show_default="stop; cut if too long",
+        ),
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin OUT anew, whatever an interrupted command has left.")
+    ] = False,
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
     With --n-best above 1 each translation has a line of its own that begins with its input line's number and a
     tab. Lengths count subwords. The engine and its precision are printed on standard error.
 
+    With FILE and -o OUT, the same command resumes after an interruption. OUT.progress exists until OUT is complete.
+
     Example: headwise translate runs/de test.en -o test.de --beam 5
+
+    Example: headwise translate runs/de corpus.en.zst -o corpus.de.zst --on-bad-line empty --engine ray
     """
-    from headwise.cli.lines import json_line, line_writer, read_lines, watched
-    from headwise.cli.unknown import Notes, UnknownWords
-    from headwise.decoding.translator import Translator
     from headwise.nn.device import use_threads
+    from headwise.tasks.corpus.columns import Columns
+    from headwise.tasks.corpus.runs import Runs
     from headwise.text.reading.glossary import read_glossary
 
     overrides = {
@@ -195,70 +215,39 @@ def command(
         raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
     terms = None if glossary is None else read_glossary(glossary, ignore_case=ignore_case)
     use_threads(threads)
-    translator = Translator.load(
+    runs = Runs(
         [run, *(also or [])],
-        device=device,
-        precision=precision,
-        engine=engine,
-        workers=workers,
-        shortlist=shortlist,
-        language=language,
+        overrides,
+        {
+            "device": device,
+            "precision": precision,
+            "engine": engine,
+            "workers": workers,
+            "shortlist": shortlist,
+            "language": language,
+        },
+        batch_tokens,
     )
-    typer.echo(f"headwise: {translator.engine}", err=True)
-    if batch_tokens is not None:
-        translator.batch_tokens = batch_tokens
-    interactive = file is None and sys.stdin.isatty()
-    source = read_lines(file)
-    if file is not None and (out is not None or not sys.stdout.isatty()):
-        source = watched(source, file, "translating")
-    translations = translator.translate_lines(
-        source,
-        translator.options_with(**overrides),
-        chunk=1 if interactive else chunk,
-        prefixes=None if prefix_file is None else read_lines(prefix_file),
-        glossary=terms,
+    translation = Request(
+        runs,
+        Columns(numbers=n_best > 1, scores=scores, alignments=alignments, jsonl=jsonl),
+        terms,
         split=split,
-        alignments=alignments,
+        chunk=chunk,
+        prefixes=prefix_file,
+        inputs=(file, prefix_file, glossary),
     )
-    unknown, number = UnknownWords(translator.novelty.seen is not None), 0
-    notes = Notes()
-    with line_writer(out, file, prefix_file, glossary) as write:
-        for number, translation in enumerate(translations, start=1):
-            unknown.add(number, translation.unknown, translation.source)
-            notes.add(number, translation.warnings)
-            if jsonl:
-                write(json_line(_record(number, translation)))
-                continue
-            for output in translation.outputs:
-                columns = [str(number)] if n_best > 1 else []
-                columns += [f"{output.score:.6f}"] if scores else []
-                columns += [output.text]
-                columns += [output.pharaoh] if alignments else []
-                write("\t".join(columns))
-    unknown.warn(number)
-    notes.warn()
+    if file is not None and out is not None and _regular(file, out):
+        fields = source_field, target_field
+        translate_file(translation, file, out, fields, bad_lines=on_bad_line, restart=restart)
+    else:
+        filed = {"--on-bad-line": on_bad_line, "--restart": restart, "--engine ray": runs.on_cluster}
+        for option, given in filed.items():
+            if given:
+                raise ConfigError(f"{option}: expected a FILE and -o beside it, found a stream")
+        translate_stream(translation, file, out, source_field)
 
 
-def _record(number: int, translation: Translation) -> dict[str, Any]:
-    """Return the --jsonl record of a line."""
-    outputs = []
-    for output in translation.outputs:
-        record: dict[str, Any] = {
-            "text": output.text,
-            "score": output.score,
-            "log_probability": output.log_probability,
-            "pieces": output.pieces,
-            "token_log_probabilities": output.token_log_probabilities,
-        }
-        if output.alignment is not None:
-            record["alignment"] = output.alignment
-        outputs.append(record)
-    return {
-        "line": number,
-        "source": translation.source,
-        "source_pieces": translation.source_pieces,
-        "unknown": translation.unknown,
-        "warnings": translation.warnings,
-        "text": translation.text,
-        "outputs": outputs,
-    }
+def _regular(file: Path, out: Path) -> bool:
+    """Whether both are files, so that the translation can be resumed."""
+    return file.is_file() and (out.is_file() or not out.exists())

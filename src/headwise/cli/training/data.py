@@ -1,4 +1,4 @@
-"""`headwise data`: lists and downloads public corpora, and generates synthetic data sets."""
+"""`headwise data`: lists and downloads public corpora, generates synthetic data sets, and prepares large corpora."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import AsJson
+from headwise.cli.training import prepare
 
 if TYPE_CHECKING:
     from headwise.corpora.acquire import Acquired
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List and fetch public corpora; generate others.",
+    help="List and fetch public corpora; generate others; prepare large ones.",
 )
 
 
@@ -88,6 +89,9 @@ def get(
         typer.echo(json.dumps(result, indent=2))
     else:
         _report(corpus, directory, files)
+
+
+app.command("prepare", epilog=prepare.EXAMPLE)(prepare.command)
 
 
 @app.command("generate", epilog="Example: headwise data generate entities -o data/entities")

@@ -12,7 +12,7 @@ from headwise.cli.arguments import (
     Alpha,
     AsJson,
     Beam,
-    Engine,
+    CorpusEngine,
     EnginePrecision,
     MoreRuns,
     TargetLanguage,
@@ -66,12 +66,14 @@ def command(
     tokenize: Annotated[
         str, typer.Option(help="With --interpolate: sacreBLEU's tokenizer, such as zh, ja-mecab or char.")
     ] = "13a",
-    engine: Engine = "auto",
+    engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
     workers: Annotated[
         int,
         typer.Option(
-            min=0, max=bounds.PROCESSES, help="Threads that each search sentences; 0: one per processor."
+            min=0,
+            max=bounds.PROCESSES,
+            help="Threads that search; 0: one per processor, or one per Ray worker.",
         ),
     ] = 0,
     max_steps: Annotated[
@@ -109,18 +111,23 @@ def command(
 
     Example: headwise distill runs/de --source train.en --preset tiny model.decoder_layers=1 -o runs/student
     """
+    from headwise.tasks.corpus.runs import Runs
     from headwise.tasks.distillation.run import Distillation, prepare_student
-    from headwise.tasks.distillation.teacher import Teacher
 
     training = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
     files = {"source": source, "dev_source": dev_source, "dev_target": dev_target}
     search = {"beam": beam, "alpha": alpha}
     job = Distillation(
-        Teacher(
+        Runs(
             [teacher, *(also or [])],
             {name: value for name, value in search.items() if value is not None},
-            {"engine": engine, "precision": precision, "workers": workers, "device": device or "auto"},
-            language,
+            {
+                "engine": engine,
+                "precision": precision,
+                "workers": workers,
+                "device": device or "auto",
+                "language": language,
+            },
         ),
         [
             *(preset_changes(preset) if preset else []),

@@ -174,6 +174,10 @@ def _configuration(
     run_config = run / "config.yaml"
     if run_config.exists() and (source is None or ((run / "latest").exists() and not restart)):
         return Config.load(run_config, changes), [f"{run}: going on with its own configuration"]
+    if source is None and any(change.startswith("data.prepared=") for change in changes):
+        return Config().with_overrides(changes), [
+            "data.prepared: the default configuration; --preset and keys change it"
+        ]
     if source is None:
         raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
     recipe = _choose(changes)

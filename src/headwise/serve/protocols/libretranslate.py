@@ -25,11 +25,11 @@ from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.protocols.fields import uploaded
-from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Job, Translated
 from headwise.text.markup.files import FORMATS
 from headwise.text.markup.rules import TagRules
+from headwise.text.reading.detection import Detected, detect
 
 _FORMS = ("application/json", "application/x-www-form-urlencoded")
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]

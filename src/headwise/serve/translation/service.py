@@ -21,7 +21,6 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from headwise.decoding.outputs import Output, Translation
-from headwise.serve.translation.detection import Detected, detect
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.preparation import Prepared, put_messages, read
@@ -32,6 +31,7 @@ from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
 from headwise.text.markup.rules import TagRules
 from headwise.text.markup.sentence import Piece, Sentence
+from headwise.text.reading.detection import Detected, detect
 from headwise.text.reading.glossary import Glossary
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again

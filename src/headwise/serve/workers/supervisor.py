@@ -30,10 +30,10 @@ from headwise.nn.device import find_device, processors
 from headwise.serve.reloading import SECONDS, Reloader
 from headwise.serve.runs import Run
 from headwise.serve.server import seconds_to_finish
-from headwise.serve.translation.detection import preload
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers.shared import Shared
 from headwise.serve.workers.worker import Served, work
+from headwise.text.reading.detection import preload
 
 PLACES = 8  # workers at once for each that serves: older ones may still have a document to translate
 _WAIT = 0.5  # seconds, at most, until something is looked at again

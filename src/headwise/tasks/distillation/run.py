@@ -12,8 +12,9 @@ from headwise.config import Config, DataConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold
 from headwise.nn.device import find_device
+from headwise.tasks.corpus.runs import Runs
+from headwise.tasks.distillation.source import SourceText
 from headwise.tasks.distillation.student import student_data, student_recipe
-from headwise.tasks.distillation.teacher import SourceText, Teacher
 from headwise.tasks.distillation.translations import MANIFEST, translate_text
 from headwise.tasks.recipes import Recipe
 from headwise.tasks.registry import find_task
@@ -34,7 +35,7 @@ class Distillation:
         new_vocabulary: whether the student learns its own subwords instead of using the teacher's.
     """
 
-    teacher: Teacher
+    teacher: Runs
     changes: Sequence[str]
     references: Sequence[str] = ()
     interpolate: bool = False

@@ -49,6 +49,11 @@ class ParallelStore:
     def __len__(self) -> int:
         return len(self.source_table)
 
+    @property
+    def sample(self) -> ParallelStore:
+        """The pairs from which statistics are computed: all."""
+        return self
+
     @cached_property
     def source_lengths(self) -> NDArray[np.int32]:
         """Number of subwords of each source sentence, EOS included."""
@@ -127,8 +132,8 @@ class PreparedData:
         dev_texts = [Ragged(directory / f"dev.{side}.text", np.uint8) for side in ("source", "target")]
         return cls(
             directory=directory,
-            train=_open_store(directory, "train", manifest, subwords),
-            dev=_open_store(directory, "dev", manifest, subwords),
+            train=open_store(directory / "train", subwords, manifest["names"]["train"]),
+            dev=open_store(directory / "dev", subwords, manifest["names"]["dev"]),
             dev_source=dev_texts[0].texts(range(len(dev_texts[0]))),
             dev_target=dev_texts[1].texts(range(len(dev_texts[1]))),
             subwords=subwords,
@@ -139,8 +144,8 @@ class PreparedData:
         )
 
 
-def _open_store(directory: Path, name: str, manifest: dict[str, Any], subwords: Subwords) -> ParallelStore:
-    source = Ragged(directory / f"{name}.source", encoding.id_type(subwords.source_size))
-    target = Ragged(directory / f"{name}.target", encoding.id_type(subwords.target_size))
-    names = manifest["names"][name]
-    return ParallelStore(source, target, *map_places(directory / name, names), names)
+def open_store(path: Path, subwords: Subwords, names: Sequence[str]) -> ParallelStore:
+    """Map the store with this name; raises `CheckpointError` if it is missing or damaged."""
+    source = Ragged(path.with_name(f"{path.name}.source"), encoding.id_type(subwords.source_size))
+    target = Ragged(path.with_name(f"{path.name}.target"), encoding.id_type(subwords.target_size))
+    return ParallelStore(source, target, *map_places(path, names), names)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import CleaningConfig, DataConfig, SubwordConfig
+from headwise.data.hashing import mix_hashes
 from headwise.data.prepared import alone, find_prepared, replaced, stamp, with_checksums, write_manifest
 from headwise.data.ragged import Ragged, RaggedWriter, gather, save_array
 from headwise.errors import DataError
@@ -256,7 +257,7 @@ def _split(
     requested = sources.dev_pairs
     if not requested:
         return rows, rows[:0], ["no development set: data.dev_pairs is 0"]
-    hashes = _mix(text.hashes[rows], seed)
+    hashes = mix_hashes(text.hashes[rows], seed)
     candidates = np.arange(len(rows))
     if sources.new_files:
         candidates = np.flatnonzero(text.files[rows] < sources.new_files)
@@ -275,14 +276,6 @@ def _split(
     if duplicates := int(held_out.sum()) - count:
         sentence += f"; {duplicates:,} training pairs equal to one of them left out"
     return rows[~held_out], dev_rows, [sentence]
-
-
-def _mix(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Permute 64-bit hashes by a seed (the finalizer of SplitMix64, Steele et al. 2014)."""
-    mixed = hashes ^ np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: Path, seed: int) -> Subwords:

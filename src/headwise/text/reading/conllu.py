@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import DataError
 from headwise.files import read_errors
+from headwise.text.reading.compression import open_binary
 from headwise.text.reading.lines import bounded_lines, one_line
 
 _COLUMNS = 10
@@ -37,7 +37,7 @@ def read_trees(path: str | Path) -> list[Tree]:
     """Read a CoNLL-U file, plain or `.gz`; raises `DataError` naming the file and the malformed line."""
     path = Path(path)
     trees = []
-    with read_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+    with read_errors(path), open_binary(path) as file:
         lines: list[tuple[int, list[str]]] = []
         for number, raw in enumerate(bounded_lines(file, path), start=1):
             line = _decoded(raw, path, number)

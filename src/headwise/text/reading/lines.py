@@ -10,6 +10,7 @@ is replaced by a space on reading (one for one, so that character offsets remain
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +20,11 @@ from typing import Any, Protocol
 
 from headwise.errors import DataError
 from headwise.files import read_errors
+from headwise.text.reading.compression import open_binary
 
 MOST_BYTES = 1 << 28  # limit per line: some character corpora are one line, but none fills the memory
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_JSON_LINE_END = re.compile("[\x85\u2028\u2029]")
 _LINE_END = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -45,6 +48,11 @@ def one_line_each(value: Any) -> Any:
     return value
 
 
+def json_line(record: dict[str, Any]) -> str:
+    """Return a record as one line of JSON; line ends that JSON allows inside strings are escaped, too."""
+    return _JSON_LINE_END.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(record, ensure_ascii=False))
+
+
 def bounded_lines(file: _File, name: object) -> Iterator[bytes]:
     r"""Yield a file's lines with their `\n`; raises `DataError` naming a line longer than `MOST_BYTES`."""
     number = 1
@@ -59,9 +67,8 @@ def bounded_lines(file: _File, name: object) -> Iterator[bytes]:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
-    """Open a plain or gzip file for binary reading; raises `DataError` for an empty or binary file."""
-    with read_errors(path), open(path, "rb") as plain:
-        file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
+    """Open a plain or compressed file for binary reading; raises `DataError` for an empty or binary file."""
+    with open_binary(path) as file:
         start = file.peek(1 << 16)[: 1 << 16]
         if not start:
             raise DataError(f"{path}: expected lines of text, found an empty file")

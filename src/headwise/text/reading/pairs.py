@@ -1,7 +1,8 @@
 """Reader of parallel text: sentence pairs from files, with cleaning.
 
-Pairs come from two plain-text files with one sentence per line, from a two-column `.tsv`, or from a `.jsonl` with
-named fields; each may be compressed (`.gz`). Everything streams: memory use doesn't grow with the files.
+Pairs come from two plain-text files with one sentence per line, from a two-column `.tsv`, or from a `.jsonl` or
+`.parquet` with named fields; each may be compressed (`.gz`, `.zst`). Everything streams: memory use doesn't
+grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
 surrounding white space are stripped, and that line-end characters inside a sentence become spaces. Lines end at `\\n`
@@ -22,15 +23,17 @@ from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
 from headwise.parsing.bounds import Malformed
 from headwise.parsing.json_text import json_value
+from headwise.text.reading.compression import plain_name
 from headwise.text.reading.lines import one_line, open_text, text_lines
+from headwise.text.reading.parquet import ParquetText
 
 _NO_TEXT = b"\xff"  # placeholder of a line that isn't UTF-8
-_BOTH_SIDES = (".tsv", ".jsonl")
+_BOTH_SIDES = (".tsv", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
 class PairFiles:
-    """Files of sentence pairs: two plain-text files, or one `.tsv` or `.jsonl` file (`target` is None)."""
+    """Files of sentence pairs: two plain-text files, or one `.tsv`, `.jsonl` or `.parquet` file (`target` is None)."""
 
     source: Path
     target: Path | None
@@ -89,7 +92,7 @@ class CleaningReport:
 def training_files(config: DataConfig) -> list[PairFiles]:
     """Pair the files of `data.source` and `data.target`, in order.
 
-    A `.tsv` or `.jsonl` file (or either with `.gz`) holds both sides and has no target file.
+    A `.tsv` or `.jsonl` file (or either compressed) holds both sides and has no target file.
 
     Raises:
         ConfigError: the lists don't match or are too long, or there isn't one positive weight for each file (pair).
@@ -98,15 +101,15 @@ def training_files(config: DataConfig) -> list[PairFiles]:
         raise ConfigError("data.source: expected at least one file of training text, found none")
     if len(config.source) > MOST_FILES:
         raise ConfigError(f"data.source: expected at most {MOST_FILES:,} files, found {len(config.source):,}")
-    two_sided = [path for path in config.source if _is_two_sided(path)]
-    one_sided = [path for path in config.source if not _is_two_sided(path)]
+    two_sided = [path for path in config.source if is_two_sided(path)]
+    one_sided = [path for path in config.source if not is_two_sided(path)]
     if len(one_sided) != len(config.target):
         raise ConfigError(
             f"data.target: expected one file for each plain-text file in data.source "
-            f"({len(one_sided)} beside {len(two_sided)} .tsv or .jsonl), found {len(config.target)}"
+            f"({len(one_sided)} beside {len(two_sided)} with both sides), found {len(config.target)}"
         )
     targets = iter(config.target)
-    files = [pair_files(path, None if _is_two_sided(path) else next(targets)) for path in config.source]
+    files = [pair_files(path, None if is_two_sided(path) else next(targets)) for path in config.source]
     if config.weights and len(config.weights) != len(files):
         raise ConfigError(
             f"data.weights: expected one weight for each of the {len(files)} files (or pairs of files), "
@@ -132,7 +135,7 @@ def development_files(config: DataConfig) -> PairFiles | None:
 
 def pair_files(source: str | Path, target: str | Path | None) -> PairFiles:
     """Check that there are two plain-text files, or one file with both sides; raises `ConfigError` otherwise."""
-    if _is_two_sided(source):
+    if is_two_sided(source):
         if target is not None:
             raise ConfigError(f"{source} holds both sides, so no target file goes with it; found {target}")
     elif target is None:
@@ -153,6 +156,8 @@ def read_pairs(
         yield from _read_two(files.source, files.target)
     elif _format(files.source) == ".tsv":
         yield from _read_tsv(files.source)
+    elif _format(files.source) == ".parquet":
+        yield from _read_parquet(files.source, source_field, target_field)
     else:
         yield from _read_jsonl(files.source, source_field, target_field)
 
@@ -201,12 +206,13 @@ def pair_hash(source: str, target: str) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def _is_two_sided(path: str | Path) -> bool:
+def is_two_sided(path: str | Path) -> bool:
+    """Whether a file has both sides by its suffix."""
     return _format(path) in _BOTH_SIDES
 
 
 def _format(path: str | Path) -> str:
-    return Path(str(path).removesuffix(".gz")).suffix.lower()
+    return Path(plain_name(path)).suffix.lower()
 
 
 def _read_two(source: Path, target: Path) -> Iterator[RawPair]:
@@ -241,6 +247,12 @@ def _read_tsv(path: Path) -> Iterator[RawPair]:
                     f"{path} line {number}: expected 2 columns separated by a tab, found {len(columns)}"
                 )
             yield RawPair(columns[0], columns[1], number)
+
+
+def _read_parquet(path: Path, source_field: str, target_field: str) -> Iterator[RawPair]:
+    rows = ParquetText(path).tuples([source_field, target_field])
+    for number, (source, target) in enumerate(rows, start=1):
+        yield RawPair((source or "").encode(), (target or "").encode(), number)
 
 
 def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[RawPair]:

@@ -1,4 +1,4 @@
-"""Reader of records with named fields: `.jsonl`, `.tsv` and `.csv` files, plain or `.gz`.
+"""Reader of records with named fields: `.jsonl`, `.tsv` and `.csv` files, plain or compressed.
 
 The first line of a `.tsv` or `.csv` file names the fields. A tab in a `.tsv` always separates; a `.csv` may quote.
 """
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from headwise.errors import DataError
 from headwise.parsing.json_text import parse_object
+from headwise.text.reading.compression import plain_name
 from headwise.text.reading.lines import one_line, one_line_each, open_text, text_lines
 
 SUFFIXES = (".jsonl", ".tsv", ".csv")
@@ -25,8 +26,8 @@ class Record(NamedTuple):
 
 
 def suffix(path: str | Path) -> str:
-    """Return the suffix of a file name in lower case, without `.gz`: `.tsv`."""
-    return Path(str(path).removesuffix(".gz")).suffix.lower()
+    """Return the suffix of a file name in lower case, without that of its compression: `.tsv`."""
+    return Path(plain_name(path)).suffix.lower()
 
 
 def read_lines_of(path: Path) -> Iterator[tuple[str, int]]:

@@ -131,7 +131,7 @@ def run(job: EncodingJob) -> None:
                 ids = _with_dropout(
                     segmenter, texts, encode_plain, np.random.default_rng(stream_key), job.longest
                 )
-            writer.append(*_flatten(ids, [EOS] if source else []))
+            writer.append(*flatten(ids, [EOS] if source else []))
 
 
 def _run_single(job: EncodingJob) -> None:
@@ -141,7 +141,7 @@ def _run_single(job: EncodingJob) -> None:
     with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(vocabulary.size)) as writer:
         for start in range(job.start, job.stop, CHUNK):
             ids = vocabulary.encode_batch(text.texts(rows[start : min(start + CHUNK, job.stop)]))
-            writer.append(*_flatten(ids, end))
+            writer.append(*flatten(ids, end))
 
 
 def _with_dropout(
@@ -159,7 +159,8 @@ def _with_dropout(
     return ids
 
 
-def _flatten(rows: list[list[int]], end: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def flatten(rows: list[list[int]], end: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return rows of ids, each with `end` behind it, as a flat array and the length of each row."""
     lengths = np.fromiter((len(row) + len(end) for row in rows), np.int64, len(rows))
     flat = itertools.chain.from_iterable(itertools.chain(row, end) for row in rows)
     return np.fromiter(flat, np.int32, int(lengths.sum())), lengths

@@ -45,3 +45,8 @@ def detect(text: str, among: Collection[str] = ()) -> list[Detected]:
 def preload() -> None:
     """Read the model now, so that the first request doesn't wait for it."""
     _identifier()
+
+
+def likeliest(text: str) -> str:
+    """Return the code of the likeliest language; empty for a text without letters."""
+    return _identifier().classify(text[:_READ])[0] if any(map(str.isalpha, text)) else ""

@@ -1,0 +1,150 @@
+"""What `headwise translate` does: a stream line by line, or a file chunk by chunk so that it can be resumed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.tasks.corpus.columns import Columns
+    from headwise.tasks.corpus.job import Translated
+    from headwise.tasks.corpus.manifest import Manifest
+    from headwise.tasks.corpus.runs import Runs
+    from headwise.text.reading.glossary import Glossary
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of a translation.
+
+    Attributes:
+        runs: the runs and their search options.
+        columns: what is written.
+        glossary: terms to place.
+        split: whether lines that are too long are translated in parts.
+        chunk: lines read ahead.
+        prefixes: a file with the beginnings of the translations.
+        inputs: all input files, none of which may be the output.
+    """
+
+    runs: Runs
+    columns: Columns
+    glossary: Glossary | None
+    split: bool
+    chunk: int
+    prefixes: Path | None
+    inputs: tuple[Path | None, ...]
+
+
+def translate_stream(request: Request, file: Path | None, out: Path | None, source_field: str) -> None:
+    """Translate a file or standard input, and write each line when its chunk is translated."""
+    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.cli.unknown import Notes, UnknownWords
+
+    translator = request.runs.load()
+    typer.echo(f"headwise: {translator.engine}", err=True)
+    interactive = file is None and sys.stdin.isatty()
+    source = read_lines(file) if file is None else _texts(file, source_field)
+    if file is not None and (out is not None or not sys.stdout.isatty()):
+        source = watched(source, file, "translating")
+    translations = translator.translate_lines(
+        source,
+        translator.options_with(**request.runs.search),
+        chunk=1 if interactive else request.chunk,
+        prefixes=None if request.prefixes is None else read_lines(request.prefixes),
+        glossary=request.glossary,
+        split=request.split,
+        alignments=request.columns.alignments,
+    )
+    unknown, number = UnknownWords(translator.novelty.seen is not None), 0
+    notes = Notes()
+    with line_writer(out, *request.inputs) as write:
+        for number, translation in enumerate(translations, start=1):
+            unknown.add(number, translation.unknown, len(translation.source.split()))
+            notes.add(number, translation.warnings)
+            for line in request.columns.lines(number, translation):
+                write(line)
+    unknown.warn(number)
+    notes.warn()
+
+
+def _texts(file: Path, source_field: str) -> Iterator[str]:
+    from headwise.cli.lines import read_lines
+    from headwise.tasks.corpus.rows import TextFile, form_of
+
+    return (row.text for row in TextFile(file, source_field).rows()) if form_of(file) else read_lines(file)
+
+
+def translate_file(
+    request: Request,
+    file: Path,
+    out: Path,
+    fields: tuple[str, str],
+    *,
+    bad_lines: str | None,
+    restart: bool,
+) -> None:
+    """Translate a file into a file; the same command resumes after an interruption.
+
+    `fields` are those of the text and of the translation in files of records. `bad_lines` is the rule for bad lines;
+    None stops at a line that can't be read, and cuts one that is too long.
+    """
+    from headwise.cli.lines import check_output
+    from headwise.cli.unknown import Notes, UnknownWords
+    from headwise.tasks.corpus.rows import TextFile, check_rule, form_of
+    from headwise.tasks.corpus.translation import FileTranslation, appended, warn_of_long_lines
+    from headwise.tasks.corpus.work import TextWork
+
+    rule = check_rule(bad_lines or "stop")
+    check_output(out, *request.inputs)
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"{out}: expected a file, found a directory")
+    records = form_of(out) == ".jsonl" and not request.columns.jsonl
+    work = TextWork(
+        request.runs,
+        TextFile(file, fields[0], rule),
+        appended(out),
+        request.runs.options(),
+        request.columns,
+        target_field=fields[1] if records else None,
+        glossary=request.glossary,
+        split=request.split,
+        long_lines={None: "cut", "stop": "stop", "replace": "replace", "empty": "empty"}[bad_lines],
+    )
+    unknown, notes = UnknownWords(_records_words(request.runs)), Notes()
+
+    def notice(result: Translated) -> None:
+        for remark in result.remarks:
+            unknown.add(remark.number, remark.unknown, remark.words)
+            notes.add(remark.number, remark.sentences)
+        warn_of_long_lines(result)
+
+    job = FileTranslation(work, out, request.chunk, request.prefixes, fields[1], restart)
+    done = job.run(lambda line: typer.echo(f"headwise: {line}", err=True), notice)
+    unknown.warn(done.lines)
+    notes.warn()
+    _warn_of_bad_lines(done, out, rule)
+
+
+def _records_words(runs: Runs) -> bool:
+    """Whether the runs record which words their training text had."""
+    from headwise.text.tokens.seen import FILE
+
+    return all((run / FILE).exists() for run in runs.runs)
+
+
+def _warn_of_bad_lines(done: Manifest, out: Path, rule: str) -> None:
+    names = {"not_utf8": "not UTF-8", "malformed": "without the field", "too_long": "too long"}
+    counts = [f"{done.count(name):,} {words}" for name, words in names.items() if done.count(name)]
+    if counts and rule != "stop":
+        became = "left empty" if rule == "empty" else "translated as far as they are readable"
+        typer.echo(
+            f"headwise: warning: {out}: bad lines, {became}: {', '.join(counts)} of {done.lines:,}", err=True
+        )

@@ -1,0 +1,124 @@
+"""The runs that translate a corpus, and how they translate."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from headwise.config import Config
+from headwise.data.prepared import files_checksum, stamp
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.translator import Translator
+from headwise.errors import CheckpointError
+from headwise.text.tokens.subwords import Subwords
+
+RAY = "ray"  # the engine that translates on a cluster
+_WORKERS = re.compile(r", \d+ workers?\b")  # in the description of an engine
+_DEFAULTS = {option.name: option.default for option in fields(SearchOptions)}
+_ALWAYS = ("beam", "alpha", "extra_length")  # search options that are recorded even with their default values
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A run or an ensemble, and how it translates; it can be sent to other processes, which load it themselves.
+
+    Attributes:
+        runs: run directories; several are an ensemble, whose first run gives the default search options.
+        search: search options that differ from those of the first run.
+        engine: keyword arguments of `Translator.load`, among them the language to translate to; with the engine `ray`,
+            every process of a cluster loads the runs into the fastest engine, which uses `workers` threads (0: one).
+        batch_tokens: source subwords of a batch, times the beam; None: the run's.
+    """
+
+    runs: Sequence[Path]
+    search: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    batch_tokens: int | None = None
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether the engine is `ray`."""
+        return self.engine.get("engine") == RAY
+
+    @property
+    def threads(self) -> int:
+        """Threads of a process of a cluster."""
+        return int(self.engine.get("workers") or 1)
+
+    def options(self) -> SearchOptions:
+        """Return the search options; raises `ConfigError` for one out of range, `CheckpointError` without a run."""
+        decoding = Config.of_run(self.runs[0], "translation").decoding
+        defaults = {"beam": decoding.beam, "alpha": decoding.alpha, "extra_length": decoding.extra_length}
+        return SearchOptions(**{**defaults, **self.search})
+
+    def request(self) -> dict[str, Any]:
+        """Return the search options that translations depend on, as JSON values; raises as `options` does."""
+        return {
+            name: value
+            for name, value in vars(self.options()).items()
+            if name in _ALWAYS or value != _DEFAULTS[name]
+        }
+
+    def digest(self) -> str:
+        """Return 12 hexadecimal digits that identify the weights, subwords and architecture of all runs.
+
+        Raises `CheckpointError` if a run is missing or isn't trained to its end.
+        """
+        digest = hashlib.sha256()
+        for run in self.runs:
+            config = Config.of_run(run, "translation")
+            weights = run / "model.safetensors"
+            if not weights.is_file():
+                raise CheckpointError(
+                    f"{weights}: there is no such file; was the teacher trained to its end?"
+                )
+            parts = [
+                files_checksum({"inputs": [stamp(weights)]}),
+                self._subwords(run, config).digest(),
+                json.dumps(config.model.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
+            ]
+            digest.update("\n".join(parts).encode())
+        return digest.hexdigest()[:12]
+
+    def load(self) -> Translator:
+        """Load the runs in this process; raises as `Translator.load` does."""
+        engine = dict(self.engine)
+        if self.on_cluster:
+            engine |= {"engine": "auto", "workers": self.threads}
+        translator = Translator.load(list(self.runs), **engine)
+        if self.batch_tokens is not None:
+            translator.batch_tokens = self.batch_tokens
+        return translator
+
+    def target_language(self) -> str | None:
+        """Return the code of the language that is translated to, if it is known.
+
+        Raises `ConfigError` if the vocabulary has no such language, and as `Subwords.load`.
+        """
+        run = self.runs[0]
+        config = Config.of_run(run, "translation")
+        if self.engine.get("language") is None:
+            return config.data.languages[1]
+        numbering = self._subwords(run, config).numbering
+        assert numbering is not None
+        codes = numbering.languages_by_code
+        return next((code for code, piece in codes.items() if piece == numbering.language), None)
+
+    def _subwords(self, run: Path, config: Config) -> Subwords:
+        subwords = Subwords.load(run, config.subwords)
+        language = self.engine.get("language")
+        return subwords if language is None else subwords.with_language(language)
+
+    def elsewhere(self) -> Runs:
+        """Return the same runs with absolute paths, for processes with another working directory."""
+        return replace(self, runs=[run.resolve() for run in self.runs])
+
+
+def engine_of(translator: Translator) -> str:
+    """Return the description of a translator's engine without its threads, which don't change the translations."""
+    return _WORKERS.sub("", translator.engine)

@@ -1,0 +1,178 @@
+"""Cleaning of a piece of a corpus into tables of UTF-8 rows, with the keys by which duplicates are found."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headwise.config import CleaningConfig
+from headwise.data.ragged import RaggedWriter, save_array
+from headwise.errors import ConfigError, DataError
+from headwise.files import disk_errors
+from headwise.text.preparation.duplicates import near_keys
+from headwise.text.preparation.pieces import Piece
+from headwise.text.reading.compression import extra_module
+from headwise.text.reading.lines import one_line
+from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, pair_hash
+
+_BLOCK = 1 << 13  # pairs whose keys are computed together
+_RULES = ("total", "not_utf8", "empty", "too_long", "ratio")
+
+# From source and target to whether the pair is kept, or to another pair.
+Filter = Callable[[str, str], "bool | tuple[str, str]"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules for pairs, each with a count of the pairs that it removes.
+
+    Attributes:
+        cleaning: the rules of `data.cleaning`; duplicates are found later.
+        min_words: fewest words of a side.
+        max_word_ratio: most words of the longer side for each of the shorter; 0: no limit.
+        languages: codes of the languages of both sides, as py3langid identifies them; None: not identified.
+        filters: functions, as `module:function`.
+    """
+
+    cleaning: CleaningConfig
+    min_words: int = 1
+    max_word_ratio: float = 0.0
+    languages: tuple[str, str] | None = None
+    filters: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rules as a JSON value."""
+        return {**vars(self), "cleaning": self.cleaning.model_dump(), "filters": list(self.filters)}
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> Rules:
+        """Return the rules of a JSON value."""
+        languages = None if value["languages"] is None else tuple(value["languages"])
+        return cls(**{**value, "cleaning": CleaningConfig(**value["cleaning"]), "languages": languages})
+
+    def load(self) -> list[tuple[str, Callable[[str, str], tuple[str, str] | None]]]:
+        """Return the rules beyond `cleaning` as names and functions; raises `ConfigError`."""
+        loaded: list[tuple[str, Callable[[str, str], tuple[str, str] | None]]] = []
+        if self.min_words > 1 or self.max_word_ratio:
+            loaded.append(("words", self._words))
+        if self.languages is not None:
+            extra_module("py3langid", "languages", "--identify-languages")
+            from headwise.text.reading import detection
+
+            detection.preload()
+            loaded.append(("language", lambda s, t: self._language(detection.likeliest, s, t)))
+        loaded += [(name, _checked(name, load_filter(name))) for name in self.filters]
+        return loaded
+
+    def _words(self, source: str, target: str) -> tuple[str, str] | None:
+        short, long = sorted((len(source.split()), len(target.split())))
+        fits = short >= self.min_words and (not self.max_word_ratio or long <= self.max_word_ratio * short)
+        return (source, target) if fits else None
+
+    def _language(self, find: Callable[[str], str], source: str, target: str) -> tuple[str, str] | None:
+        assert self.languages is not None
+        return (source, target) if (find(source), find(target)) == self.languages else None
+
+
+def load_filter(name: str) -> Filter:
+    """Import `module:function`, also from the working directory; raises `ConfigError`."""
+    module, _, function = name.partition(":")
+    if not module or not function:
+        raise ConfigError(f"--filter: expected module:function, found {name!r}")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # the user named a module of his own
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except ImportError as error:
+        raise ConfigError(f"--filter {name}: can't be imported ({error})") from None
+    except AttributeError:
+        raise ConfigError(f"--filter {name}: expected a function {function}, found none") from None
+    return found
+
+
+def clean(task: dict[str, Any]) -> dict[str, Any]:
+    """Clean a piece into tables of at most `task["most"]` rows; returns the tables, and the count of each rule.
+
+    Of each table there are `NAME.source` and `NAME.target` (UTF-8 rows), `NAME.lines`, and for every key
+    `NAME.key0`, … (its values, sorted) and `NAME.key0.rows`: first the hash of the pair, then those of near duplicates.
+    Raises a `HeadwiseError`.
+    """
+    folder, piece, rules = Path(task["folder"]), Piece.of(task["piece"]), Rules.of(task["rules"])
+    counts: Counter[str] = Counter()
+    report = CleaningReport(limits=rules.cleaning)
+    raw = piece.pairs((task["fields"][0], task["fields"][1]), folder)
+    pairs = _filtered(clean_pairs(raw, rules.cleaning, report), rules, counts)
+    tables = []
+    for number in itertools.count():
+        block = list(itertools.islice(pairs, task["most"]))
+        if not block:
+            break
+        name = f"{task['name']}-{number:04}"
+        with disk_errors(folder):
+            _write(folder / name, block, near=task["near"], seed=task["seed"])
+        tables.append({"name": name, "rows": len(block), "file": piece.file})
+    counts.update({rule: getattr(report, rule) for rule in _RULES})
+    return {"tables": tables, "counts": dict(counts)}
+
+
+def _filtered(pairs: Iterator[Pair], rules: Rules, counts: Counter[str]) -> Iterator[Pair]:
+    loaded = rules.load()
+    if not loaded:
+        yield from pairs
+        return
+    for pair in pairs:
+        sides: tuple[str, str] | None = pair.source, pair.target
+        for name, rule in loaded:
+            sides = rule(*sides)
+            if sides is None:
+                counts[name] += 1
+                break
+        else:
+            assert sides is not None
+            yield Pair(*sides, pair.line)
+
+
+def _checked(name: str, function: Filter) -> Callable[[str, str], tuple[str, str] | None]:
+    def rule(source: str, target: str) -> tuple[str, str] | None:
+        result = function(source, target)
+        if result is True or result is False or result is None:
+            return (source, target) if result else None
+        if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(s, str) for s in result):
+            raise DataError(
+                f"--filter {name}: expected True, False or a pair of texts from it, found {result!r:.60}"
+            )
+        changed = one_line(result[0]).strip(), one_line(result[1]).strip()
+        return changed if all(changed) else None
+
+    return rule
+
+
+def _write(path: Path, pairs: list[Pair], *, near: bool, seed: int) -> None:
+    with (
+        RaggedWriter(path.with_name(f"{path.name}.source"), np.uint8) as sources,
+        RaggedWriter(path.with_name(f"{path.name}.target"), np.uint8) as targets,
+    ):
+        keys = []
+        for start in range(0, len(pairs), _BLOCK):
+            block = pairs[start : start + _BLOCK]
+            sources.append_texts([pair.source for pair in block])
+            targets.append_texts([pair.target for pair in block])
+            hashes = np.array([pair_hash(pair.source, pair.target) for pair in block], np.uint64)
+            texts = [f"{pair.source}\n{pair.target}" for pair in block]
+            keys.append(np.column_stack([hashes, near_keys(texts, seed)]) if near else hashes[:, None])
+    save_array(path.with_name(f"{path.name}.lines"), np.array([pair.line for pair in pairs], np.int64))
+    columns = np.concatenate(keys)
+    save_array(path.with_name(f"{path.name}.hashes"), columns[:, 0])
+    for number, column in enumerate(columns.T):
+        order = np.argsort(column, kind="stable")
+        save_array(path.with_name(f"{path.name}.key{number}"), column[order])
+        save_array(path.with_name(f"{path.name}.key{number}.rows"), order.astype(np.uint32))

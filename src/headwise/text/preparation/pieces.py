@@ -1,0 +1,214 @@
+"""Pieces of a corpus: what one task cleans. Large plain-text files are cut at line ends, other files are whole."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headwise.errors import ConfigError, DataError
+from headwise.files import disk_errors, read_errors
+from headwise.text.reading.compression import compression, extra_module
+from headwise.text.reading.lines import text_lines
+from headwise.text.reading.pairs import RawPair, is_two_sided, pair_files, read_pairs
+
+_BLOCK = 1 << 20  # bytes
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "huggingface"}  # scheme -> extra
+_ENDINGS = (".parquet", ".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz", ".jsonl.zst", ".tsv.zst")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive pairs of a file, or of two.
+
+    Attributes:
+        source: path or URL of the file with the source sentences, or with both sides.
+        target: path or URL of the other file; None if there is none.
+        file: index of the file, or of the two, in the corpus.
+        first: number of lines before the piece.
+        lines: number of lines; 0: all.
+        offsets: where the piece begins in the two files.
+    """
+
+    source: str
+    target: str | None
+    file: int
+    first: int = 0
+    lines: int = 0
+    offsets: tuple[int, int] = (0, 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the piece as a JSON value."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> Piece:
+        """Return the piece of a JSON value."""
+        return cls(**{**value, "offsets": tuple(value["offsets"])})
+
+    def pairs(self, fields: tuple[str, str], folder: Path) -> Iterator[RawPair]:
+        """Yield the pairs; remote files are first copied into `folder`. Raises `DataError` as `read_pairs`."""
+        with contextlib.ExitStack() as stack:
+            source = stack.enter_context(local_copy(self.source, folder))
+            target = None if self.target is None else stack.enter_context(local_copy(self.target, folder))
+            if not self.lines:
+                yield from read_pairs(pair_files(source, target), *fields)
+                return
+            assert target is not None
+            sides = []
+            for path, offset in zip((source, target), self.offsets, strict=True):
+                file = stack.enter_context(open(path, "rb"))
+                file.seek(offset)
+                sides.append(text_lines(path, file))
+            numbers = range(self.first + 1, self.first + self.lines + 1)
+            yield from (RawPair(*row) for row in zip(*sides, numbers, strict=False))
+
+
+def find_files(names: Sequence[str]) -> list[str]:
+    """Return the files that paths, URLs, patterns with `*` and folders name, in order.
+
+    A folder stands for its files of pairs, in the order of their names, as in a data set of the Hugging Face Hub.
+    Raises `DataError` where there are none.
+    """
+    return list(itertools.chain.from_iterable(map(_files_of, names)))
+
+
+def cut(sources: Sequence[str], targets: Sequence[str], most: int) -> list[Piece]:
+    """Return the pieces of all files; those of plain text have at most so many lines.
+
+    Raises `ConfigError` if there isn't a target for each source with one side, and `DataError` if two files differ in
+    their numbers of lines.
+    """
+    one_sided = [name for name in sources if not is_two_sided(name)]
+    if len(one_sided) != len(targets):
+        raise ConfigError(
+            f"--target: expected one file for each of the {len(one_sided)} plain-text files of --source, "
+            f"found {len(targets)}"
+        )
+    remaining, pieces = iter(targets), []
+    for index, name in enumerate(sources):
+        target = None if is_two_sided(name) else next(remaining)
+        whole = Piece(name, target, index)
+        divisible = target is not None and not any(is_remote(p) or compression(p) for p in (name, target))
+        pieces += _divided(whole, most) if divisible else [whole]
+    return pieces
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name is a URL."""
+    return "://" in name
+
+
+@contextlib.contextmanager
+def local_copy(name: str, folder: Path) -> Iterator[Path]:
+    """Yield a local path of a file; a remote one is copied into `folder`, and removed again."""
+    if not is_remote(name):
+        yield Path(name)
+        return
+    system, path = _file_system(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".remote-") as temporary:
+        local = Path(temporary) / Path(path).name
+        with (
+            _remote_errors(name),
+            system.open(path, "rb") as remote,
+            disk_errors(local),
+            open(local, "wb") as file,
+        ):
+            shutil.copyfileobj(remote, file, _BLOCK)
+        yield local
+
+
+def stamp_of(name: str) -> dict[str, Any]:
+    """Return what tells whether a file has changed: its size and, for a local file, its modification time."""
+    if not is_remote(name):
+        with read_errors(Path(name)):
+            status = Path(name).stat()
+        return {"path": name, "size": status.st_size, "changed": status.st_mtime_ns}
+    system, path = _file_system(name)
+    with _remote_errors(name):
+        info = system.info(path)
+    return {
+        "path": name,
+        "size": info.get("size"),
+        "changed": str(info.get("ETag") or info.get("etag") or ""),
+    }
+
+
+def _files_of(name: str) -> list[str]:
+    if is_remote(name):
+        system, path = _file_system(name)
+        with _remote_errors(name):
+            if system.isdir(path):
+                found = [each for each in system.find(path) if each.endswith(_ENDINGS)]
+            else:
+                found = system.glob(path) if "*" in path else [path]
+        names = sorted(system.unstrip_protocol(each) for each in found)
+    elif Path(name).is_dir():
+        names = sorted(str(path) for path in Path(name).rglob("*") if path.name.endswith(_ENDINGS))
+    else:
+        names = sorted(glob.glob(name, recursive=True)) if "*" in name else [name]
+    if not names:
+        raise DataError(f"{name}: expected files of sentence pairs, found none")
+    return names
+
+
+def _file_system(name: str) -> tuple[Any, str]:
+    scheme = name.partition("://")[0]
+    core: Any = extra_module("fsspec.core", "s3", name)
+    try:
+        return core.url_to_fs(name)
+    except ImportError:
+        extra = _EXTRAS.get(scheme)
+        hint = f"run `pip install 'headwise[{extra}]'`" if extra else "install what fsspec needs for it"
+        raise ConfigError(f"{name}: needs a package for {scheme}://, found none; {hint}") from None
+    except ValueError:
+        raise ConfigError(f"{name}: expected a path, or a URL such as s3://, gs:// or hf://") from None
+
+
+@contextlib.contextmanager
+def _remote_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file") from None
+    except OSError as error:
+        raise DataError(f"{name}: can't be read ({error})") from None
+
+
+def _divided(whole: Piece, most: int) -> list[Piece]:
+    assert whole.target is not None
+    (lines, starts), (others, other_starts) = (
+        _line_starts(whole.source, most),
+        _line_starts(whole.target, most),
+    )
+    if lines != others:
+        raise DataError(
+            f"expected two files with the same number of lines, found {lines:,} in {whole.source} "
+            f"and {others:,} in {whole.target}"
+        )
+    return [
+        Piece(whole.source, whole.target, whole.file, first, min(most, lines - first), offsets)
+        for first, offsets in zip(range(0, lines, most), zip(starts, other_starts, strict=True), strict=False)
+    ] or [whole]
+
+
+def _line_starts(name: str, most: int) -> tuple[int, list[int]]:
+    """Return the number of lines of a file, and the offset of every `most`-th."""
+    count, offset, starts, last = 0, 0, [0], b"\n"
+    with read_errors(Path(name)), open(name, "rb") as file:
+        while block := file.read(_BLOCK):
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+            while (wanted := most * len(starts) - count - 1) < len(ends):  # the end before the next start
+                starts.append(offset + int(ends[wanted]) + 1)
+            count, offset, last = count + len(ends), offset + len(block), block[-1:]
+    lines = count + (last != b"\n")
+    return lines, starts[: max(1, -(-lines // most))]

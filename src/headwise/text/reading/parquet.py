@@ -1,0 +1,108 @@
+"""Text in Parquet files, read by row groups: a file may be larger than memory. It needs the extra `parquet`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import DataError
+from headwise.files import read_errors
+from headwise.text.reading.compression import extra_module
+
+ROWS = 1 << 14  # read or written at a time
+
+
+class ParquetText:
+    """A Parquet file with text in some of its columns."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; raises `ConfigError` if pyarrow is missing, and `DataError` if it isn't a Parquet file."""
+        self.path = path
+        self._parquet = extra_module("pyarrow.parquet", "parquet", path)
+        self._arrow = extra_module("pyarrow", "parquet", path)
+        extra_module("pyarrow.compute", "parquet", path)
+        with read_errors(path), self._damages():
+            self._file = self._parquet.ParquetFile(path)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self._file.metadata.num_rows
+
+    def texts(self, column: str, first: int = 0) -> Iterator[str | None]:
+        """Yield the texts of a column from row `first` on; None for a missing one.
+
+        A name with dots is a field of a structure: `translation.en`. Raises `DataError` if there is no such column of
+        text, or the file is damaged.
+        """
+        for (text,) in self.tuples([column], first):
+            yield text
+
+    def tuples(self, columns: list[str], first: int = 0) -> Iterator[tuple[str | None, ...]]:
+        """Yield the texts of several columns, row by row; errors as for `texts`."""
+        roots = list(dict.fromkeys(name.partition(".")[0] for name in columns))
+        names = self._file.schema_arrow.names
+        if missing := [root for root in roots if root not in names]:
+            raise DataError(
+                f"{self.path}: expected a column {missing[0]!r}, found {', '.join(names[:20]) or 'none'}"
+            )
+        groups = self._groups_from(first)
+        for batch in self._batches(groups[0], roots):
+            if groups[1] >= batch.num_rows:
+                groups = groups[0], groups[1] - batch.num_rows
+                continue
+            rest = batch.slice(groups[1])
+            groups = groups[0], 0
+            yield from zip(*(self._column(rest, name) for name in columns), strict=True)
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the record batches of all columns; raises `DataError` if the file is damaged."""
+        return self._batches(list(range(self._file.num_row_groups)), None)
+
+    def _groups_from(self, first: int) -> tuple[list[int], int]:
+        """Return the row groups from that of row `first` on, and the rows to skip in them."""
+        group = 0
+        while group < self._file.num_row_groups and first >= (
+            rows := self._file.metadata.row_group(group).num_rows
+        ):
+            group, first = group + 1, first - rows
+        return list(range(group, self._file.num_row_groups)), first
+
+    def _batches(self, groups: list[int], columns: list[str] | None) -> Iterator[Any]:
+        with self._damages():
+            yield from self._file.iter_batches(ROWS, row_groups=groups, columns=columns)
+
+    def _column(self, batch: Any, name: str) -> list[str | None]:
+        root, *path = name.split(".")
+        column = batch.column(root)
+        types = self._arrow.types
+        for part in path:
+            if not types.is_struct(column.type) or column.type.get_field_index(part) < 0:
+                raise DataError(f"{self.path}: expected a field {name!r}, found {column.type}")
+            column = self._arrow.compute.struct_field(column, part)
+        if types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if not (types.is_string(column.type) or types.is_large_string(column.type)):
+            raise DataError(f"{self.path}: expected text in column {name!r}, found {column.type}")
+        return column.to_pylist()
+
+    def _damages(self) -> _Damages:
+        return _Damages(self.path, self._arrow.ArrowException)
+
+
+class _Damages:
+    """Converts errors of pyarrow into a `DataError`."""
+
+    def __init__(self, path: Path, error: type[Exception]) -> None:
+        self._path, self._error = path, error
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, self._error):
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise DataError(
+                f"{self._path}: expected a whole Parquet file, found a damaged one ({reason})"
+            ) from None

@@ -1,0 +1,296 @@
+"""`headwise data prepare`: the same bytes by any engine and after any kill, and streams of batches from its shards."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headwise.config import CleaningConfig, DataConfig, SubwordConfig
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.text.batches.shards import ShardStream
+from headwise.text.datasets.sharded import ShardedData, open_corpora
+from headwise.text.preparation import engines
+from headwise.text.preparation.cleaning import Rules
+from headwise.text.preparation.corpus import Preparation, prepare_corpus
+from headwise.text.preparation.duplicates import BANDS, PER_BAND, near_keys
+from headwise.text.preparation.pieces import cut, find_files
+from program import snapshot
+from toy import Toy, toy_pairs, write_toy
+
+PAIRS = 300
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    return write_toy(tmp_path_factory.mktemp("corpus"), toy_pairs(PAIRS, seed=5))
+
+
+def job(*sources: object, targets: tuple[object, ...] = (), **changes: object) -> Preparation:
+    options = {
+        "rules": Rules(CleaningConfig(drop_duplicates=True)),
+        "subwords": SubwordConfig(size=48),
+        "dev_pairs": 10,
+        "shard_pairs": 64,
+        "workers": 2,
+        **changes,
+    }
+    return Preparation([str(s) for s in sources], [str(t) for t in targets], **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def prepared(corpus: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("prepared") / "out"
+    prepare_corpus(job(corpus.source, targets=(corpus.target,)), out)
+    return out
+
+
+def texts(data: ShardedData) -> list[tuple[str, str]]:
+    block = data.train.block(
+        [(end - size, end) for size, end in zip(data.train._sizes, data.train._ends, strict=True)]
+    )
+    decode = data.subwords.decode_target
+    sides = [
+        [decode(table[row].tolist()) for row in range(len(block))]
+        for table in (block.source_table, block.target_table)
+    ]
+    return list(zip(*sides, strict=True))
+
+
+def test_all_pairs_are_in_the_shards_or_the_development_set(corpus: Toy, prepared: Path) -> None:
+    data = open_corpora(DataConfig(prepared=[str(prepared)]))
+    assert len(data.train.corpora[0].sizes) == 5
+    assert len(data.dev) == 10
+    held_out = list(zip(data.dev_source, data.dev_target, strict=True))
+    assert sorted([*texts(data), *held_out]) == sorted(corpus.pairs)
+    row = 100
+    assert f"line {data.train.block([(row, row + 1)]).lines[0]}" in data.train.locate([row])
+    manifest = json.loads((prepared / "manifest.json").read_text())
+    listed = {name for shard in manifest["shards"] for name in shard["files"]}
+    assert listed == {path.name for path in prepared.glob("shard-*")}
+
+
+def test_a_kill_at_any_task_changes_nothing(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
+    for task in (0, 3, 4, 5):
+        with pytest.MonkeyPatch.context() as patched:
+            counted = itertools.count()
+
+            def write(path: Path, text: str, most: int = task, counted=counted) -> None:
+                if next(counted) == most:
+                    raise KeyboardInterrupt
+                path.write_text(text)
+
+            patched.setattr(engines, "write_text", write)
+            with pytest.raises(KeyboardInterrupt):
+                prepare_corpus(job(corpus.source, targets=(corpus.target,)), tmp_path / "out")
+    prepare_corpus(job(corpus.source, targets=(corpus.target,), workers=1), tmp_path / "out")
+    assert snapshot_of(tmp_path / "out") == snapshot_of(prepared)
+
+
+def snapshot_of(out: Path) -> dict[str, bytes]:
+    return {name.removeprefix(str(out)): content for name, content in snapshot(out).items()}
+
+
+def test_formats_have_the_same_pairs(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
+    pairs = corpus.pairs
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    (folder / "a.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in pairs[:100]))
+    records = [
+        json.dumps({"translation": {"en": s, "de": t}, "source": s, "target": t}) for s, t in pairs[100:200]
+    ]
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress("\n".join(records).encode()))
+    source, target = tmp_path / "c.src", tmp_path / "c.tgt.gz"
+    source.write_text("".join(f"{s}\n" for s, _ in pairs[200:]))
+    target.write_bytes(gzip.compress("".join(f"{t}\n" for _, t in pairs[200:]).encode()))
+    out = tmp_path / "out"
+    prepare_corpus(job(folder, source, targets=(target,), subwords_from=prepared), out)
+    ours, theirs = (open_corpora(DataConfig(prepared=[str(path)])) for path in (out, prepared))
+    assert texts(ours) == texts(theirs)
+    assert ours.dev_source == theirs.dev_source
+    assert find_files([f"{folder}/*.tsv"]) == [f"{folder}/a.tsv"]
+    assert find_files([f"file://{folder}"]) == [f"file://{folder}/a.tsv", f"file://{folder}/b.jsonl.gz"]
+    remote = tmp_path / "remote"
+    prepare_corpus(job(f"file://{folder}", source, targets=(target,), subwords_from=prepared), remote)
+    assert texts(open_corpora(DataConfig(prepared=[str(remote)]))) == texts(theirs)
+
+
+def test_each_rule_counts_what_it_removes(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
+    lines = [f"{s}\t{t}" for s, t in corpus.pairs]
+    bad = [
+        "ba ba ba ba ba ba ba\tmo mo mo mo mo mo mo",
+        "ba\t",
+        "ba " * 30 + "\tmo",
+        "ba ba ba ba ba ba\t" + "m" * 60,
+        "no no\tmo mo",
+    ]
+    path = tmp_path / "bad.tsv"
+    path.write_bytes("\n".join([*lines, bad[0], *bad]).encode() + b"\nb\xff\tmo\n")
+    (tmp_path / "rules_of_mine.py").write_text(
+        "def known(source, target):\n    print(end='')\n    return 'no' not in source.split()\n"
+    )
+    rules = Rules(
+        CleaningConfig(max_words=20, max_ratio=3, drop_duplicates=True), filters=["rules_of_mine:known"]
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path)
+        report = prepare_corpus(job(path, rules=rules, subwords_from=prepared), tmp_path / "out")
+    assert report[0] == (
+        f"{PAIRS + 7} pairs read, {PAIRS + 2} kept; removed: 1 with an empty side, 1 over 20 words, 1 with a length "
+        "ratio over 3, 1 not UTF-8, 1 rules_of_mine:known"
+    )
+    assert report[1] == "removed: 1 duplicates"
+
+
+def test_near_duplicates_are_found_as_often_as_the_formula_says() -> None:
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefghijklmnopqrst", k=7)) for _ in range(3000)]
+    found: list[tuple[float, bool]] = []
+    for _ in range(400):
+        one = draw.choices(words, k=60)
+        other = list(one)
+        for place in draw.sample(range(60), draw.choice([2, 3, 5])):
+            other[place] = draw.choice(words)
+        sides = [" ".join(each) for each in (one, other)]
+        grams = [{side[i : i + 8] for i in range(len(side) - 7)} for side in sides]
+        similarity = len(grams[0] & grams[1]) / len(grams[0] | grams[1])
+        keys = near_keys(sides, seed=1)
+        found.append((similarity, bool((keys[0] == keys[1]).any())))
+    expected = np.array([1 - (1 - s**PER_BAND) ** BANDS for s, _ in found])
+    deviation = float(np.sqrt((expected * (1 - expected)).sum()))
+    assert abs(sum(hit for _, hit in found) - expected.sum()) < 4 * deviation
+    plain = near_keys(["A dog, 3 cats!", "a DOG cats", "", "x"], seed=1)
+    assert (plain[0] == plain[1]).all()
+    assert not (plain[2] == plain[3]).any()
+
+
+def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
+    sentence = "a long sentence of many words that stays nearly the same in every copy of it"
+    lines = [f"{s}\t{t}" for s, t in corpus.pairs]
+    lines += [f"{sentence}\t{sentence}", f"{sentence} !\t{sentence.upper()}", f"{sentence}\t{sentence}"]
+    path = tmp_path / "near.tsv"
+    path.write_text("\n".join(lines) + "\n")
+    report = prepare_corpus(job(path, near=True, subwords_from=prepared), tmp_path / "out")
+    assert report[1].startswith("removed: 1 duplicates, ")
+    assert int(report[1].split(", ")[1].split()[0]) >= 1
+    data = open_corpora(DataConfig(prepared=[str(tmp_path / "out")]))
+    left = [source for source, _ in [*texts(data), *zip(data.dev_source, data.dev_target, strict=True)]]
+    assert sum("nearly the same" in source or "⁇" in source for source in left) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"targets": ()},
+            "--target: expected one file for each of the 1 plain-text files of --source, found 0",
+        ),
+        ({"engine": "spark"}, "--engine: expected one of processes, ray, found 'spark'"),
+        (
+            {"rules": Rules(CleaningConfig(), filters=["nothing:here"])},
+            "--filter nothing:here: can't be imported",
+        ),
+        (
+            {"rules": Rules(CleaningConfig(), filters=["json"])},
+            "--filter: expected module:function, found 'json'",
+        ),
+    ],
+)
+def test_bad_options_are_one_sentence(
+    change: dict[str, object], sentence: str, corpus: Toy, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=sentence.replace("(", r"\(")):
+        prepare_corpus(job(corpus.source, **{"targets": (corpus.target,), **change}), tmp_path / "out")  # type: ignore[arg-type]
+
+
+def test_bad_files_are_one_sentence(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    short.write_text("one\n")
+    with pytest.raises(DataError, match=r"same number of lines, found 300 in .* and 1 in"):
+        prepare_corpus(job(corpus.source, targets=(short,)), tmp_path / "out")
+    with pytest.raises(DataError, match="there is no such file"):
+        prepare_corpus(job(tmp_path / "none", targets=(short,)), tmp_path / "out2")
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"source": "a", "target": "b"}\n{"source": 3}\n')
+    with pytest.raises(DataError, match=r"broken.jsonl line 2: expected text in field 'source'"):
+        prepare_corpus(job(broken), tmp_path / "out3")
+    with pytest.raises(CheckpointError, match="was begun with other text or options"):
+        prepare_corpus(job(corpus.source, targets=(corpus.target,), dev_pairs=5), prepared)
+    assert len(cut([str(short)], [str(short)], 10)) == 1
+
+
+# Training
+
+
+def stream(data: ShardedData, **changes: object) -> ShardStream:
+    options = {"seed": 3, "buffer": 100, **changes}
+    return ShardStream(data, 400, **options)  # type: ignore[arg-type]
+
+
+def test_every_pair_is_used_once_a_pass(prepared: Path) -> None:
+    data = open_corpora(DataConfig(prepared=[str(prepared)]))
+    total, rows, passes = len(data.train), Counter[int](), 3
+    batches = stream(data, buffer=97)
+    while batches.epoch * 97 < passes * total:
+        rows.update(next(batches).rows)
+    used = batches.epoch * 97
+    assert set(rows) == set(range(total))
+    assert sum(rows.values()) == used
+    assert set(rows.values()) <= {used // total, used // total + 1}
+    batches.close()
+
+
+def test_ranks_share_the_batches_of_a_buffer(prepared: Path) -> None:
+    data = open_corpora(DataConfig(prepared=[str(prepared)]))
+    ranks = [stream(data, rank=rank, world=2) for rank in range(2)]
+    rows: list[int] = []
+    while ranks[0].epoch < 2:
+        for each in ranks:
+            rows += next(each).rows
+    assert ranks[1].epoch == 2
+    alone = stream(data)
+    expected: list[int] = []
+    while alone.epoch < 2:
+        expected += next(alone).rows
+    assert sorted(rows) == sorted(expected)
+    for each in (*ranks, alone):
+        each.close()
+
+
+def test_a_temperature_brings_small_corpora_forward(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
+    small = write_toy(tmp_path, toy_pairs(40, seed=9))
+    few = job(small.source, targets=(small.target,), subwords_from=prepared, dev_pairs=2)
+    prepare_corpus(few, tmp_path / "few")
+    folders = [str(prepared), str(tmp_path / "few")]
+    data = open_corpora(DataConfig(prepared=folders))
+    assert len(data.dev) == 12
+    large = len(data.train.corpora[0])
+    for options, share in (({}, 38 / 328), ({"temperature": 1e6}, 0.5), ({"weights": [1, 3]}, 0.75)):
+        batches, rows = stream(data, **options), list[int]()
+        while batches.epoch < 1:
+            rows += next(batches).rows
+        batches.close()
+        assert np.mean(np.array(rows) >= large) == pytest.approx(share, abs=0.01)
+    located = data.train.locate([large])
+    assert located.startswith(str(small.source))
+    with pytest.raises(ConfigError, match="one weight for each of the 2 corpora"):
+        open_corpora(DataConfig(prepared=folders, weights=[1.0]))
+
+
+def test_a_restored_stream_and_ranks_give_the_same_batches(prepared: Path) -> None:
+    data = open_corpora(DataConfig(prepared=[str(prepared)]))
+    whole = [batch.rows for batch in itertools.islice(stream(data), 40)]
+    first = stream(data)
+    for _ in range(17):
+        next(first)
+    second = stream(data)
+    second.load_state(json.loads(json.dumps(first.state())))
+    assert [batch.rows for batch in itertools.islice(second, 23)] == whole[17:]
+    with pytest.raises(CheckpointError, match="buffer=100, found buffer=50"):
+        stream(data, buffer=50).load_state(first.state())
