@@ -5,7 +5,7 @@ import sys
 import time
 
 from headwise.errors import DataError
-from headwise.training.workers import report_error, report_ready
+from headwise.training.parallel.workers import report_error, report_ready
 
 job = json.loads(sys.stdin.readline())
 if job["way"] == "mistake":

@@ -28,12 +28,12 @@ from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer
 from headwise.training.monitor import MEASURED, averaged_scores, record_measured
-from headwise.training.parallel import World
+from headwise.training.parallel.workers import Workers, join, orders, report_error, report_ready
+from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
 from headwise.training.trainable import describe_trainable, select_trainable
 from headwise.training.trial import choose_processes, choose_products, possible_numbers, take_part
-from headwise.training.workers import Workers, join, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
 _MAY_CHANGE = (
@@ -47,6 +47,10 @@ _MAY_CHANGE = (
     "training.checkpoint_every",
     "training.average_last",
     "training.device",
+    "training.processes",
+    "training.parallel",
+    "training.fsdp",
+    "training.checkpoint_activations",
     "training.products",
     "training.threads",
     "training.log_every",
@@ -76,7 +80,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     kind, device = _checked_task(config, run)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
-    world = World.join(config.training.device)
+    world = World.join(config.training.device, shares_batches=kind.shares_batches)
     if world.size > 1 and device.type == "cuda":
         device = torch.device("cuda", world.local_rank)
     threads = torch.get_num_threads()

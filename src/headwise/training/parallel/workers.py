@@ -24,7 +24,7 @@ from headwise import errors
 from headwise.errors import HeadwiseError, TrainingError
 from headwise.files import disk_errors
 from headwise.processes import child_environment, python_command
-from headwise.training.parallel import World
+from headwise.training.parallel.world import World
 
 _EXIT_TIMEOUT = 10.0  # seconds
 

@@ -1,7 +1,8 @@
-"""Data parallelism: each rank computes its own batches or its share of each batch; gradients are summed once per step.
+"""The process group of a training: its ranks, and what they tell each other.
 
-The ranks are those of `torchrun`, each with batches of its own, or worker processes that `headwise train` starts on
-this machine (`headwise.training.workers`), which share every batch. With one process, nothing is communicated.
+The ranks are those of `torchrun`, or worker processes that `headwise train` starts on this machine
+(`headwise.training.parallel.workers`). They share every batch: each computes its part of the examples. Only tasks whose
+loss isn't a sum over examples have batches of their own on each rank. With one process, nothing is communicated.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 
 from headwise.errors import HeadwiseError
 
@@ -41,13 +42,12 @@ class World:
     threads: int = 0  # CPU threads of each rank, if the machine's threads are divided among the ranks
 
     @classmethod
-    def join(cls, device: str) -> World:
+    def join(cls, device: str, *, shares_batches: bool = True) -> World:
         """Join the process group that `torchrun` defines in the environment variables, if any."""
         if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
             return cls()
-        world = cls(
-            int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0"))
-        )
+        rank, size, local_rank = (int(os.environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        world = cls(rank, size, local_rank, shares_batches=shares_batches)
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if on_gpu:
             torch.cuda.set_device(world.local_rank)
@@ -79,16 +79,6 @@ class World:
     def first(self) -> bool:
         """Whether this is rank 0, which writes files and prints."""
         return self.rank == 0
-
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over ranks, with one all-reduce of all gradients."""
-        if self.size == 1:
-            return
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        flat = torch.cat([g.flatten() for g in gradients])
-        distributed.all_reduce(flat)
-        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-            gradient.copy_(part.view_as(gradient))
 
     def sum(self, *values: float, device: torch.device | None = None) -> list[float]:
         """Sum each number over ranks."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import DataError, TrainingError
-from headwise.training import workers as workers_module
-from headwise.training.workers import Workers
+from headwise.training.parallel import workers as workers_module
+from headwise.training.parallel.workers import Workers
 
 
 def test_the_error_of_a_worker_is_raised_here() -> None:
