@@ -11,9 +11,7 @@ import pytest
 
 from program import (
     Outcome,
-    assert_same_training,
     assert_stopped,
-    call,
     environment,
     finish,
     result,

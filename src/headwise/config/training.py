@@ -129,6 +129,9 @@ class TrainingConfig(Section):
     parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: a model in each, or sharded over all
     fsdp: FsdpConfig = FsdpConfig()
     checkpoint_activations: bool = False  # recompute Transformer layers in the backward pass, for less memory
+    rank_timeout: Annotated[float, Field(ge=0.0, le=bounds.MINUTES)] = (
+        600.0  # seconds after which a rank that makes no progress in a step ends the training; 0: never
+    )
     products: Literal["auto", "torch", "native"] = (
         "auto"  # what multiplies float32 matrices on a CPU: torch, the native library, or the faster one in a trial
     )

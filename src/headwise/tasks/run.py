@@ -51,6 +51,7 @@ _MAY_CHANGE = (
     "training.parallel",
     "training.fsdp",
     "training.checkpoint_activations",
+    "training.rank_timeout",
     "training.products",
     "training.threads",
     "training.log_every",

@@ -27,6 +27,7 @@ from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.optimizer import Adam
 from headwise.training.pace import Pace
 from headwise.training.parallel.replica import all_finite, replicate
+from headwise.training.parallel.watchdog import COMPUTING, OTHER, READING, Watchdog
 from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, rank_seed, seed_random
@@ -101,6 +102,7 @@ class Trainer:
         self.writing = BackgroundWork("checkpoint")
         self.progress = Progress()
         self.batches = self._own_batches()
+        self.watchdog = Watchdog(self.world, self.options.rank_timeout)
         self.monitor = Monitor(
             run,
             max_steps=self.options.max_steps,
@@ -130,7 +132,8 @@ class Trainer:
         self.world.on_first(lambda: self.monitor.start(self.progress.step))
         try:
             with interruption.listening():
-                self._train(interruption)
+                with self.watchdog.watching():
+                    self._train(interruption)
                 self.world.on_first(self.writing.wait)
                 if self.progress.finished:
                     self.world.on_first(self._average, heavy=True)
@@ -191,6 +194,7 @@ class Trainer:
             began = time.perf_counter()
             tokens = self.step(stream)
             window.add(tokens, time.perf_counter() - began)
+            self.watchdog.at(OTHER, progress.step)
             now = time.perf_counter()
             progress.seconds, clock = progress.seconds + now - clock, now
             self._say(self.pace.stepped())
@@ -225,12 +229,15 @@ class Trainer:
     def step(self, stream: Iterator[Any]) -> int:
         """Do one optimizer step over `accumulate` batches on every rank; return the target tokens of all ranks."""
         self.replica.model.train()
+        step = self.progress.step + 1
+        self.watchdog.at(READING, step)
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
+        self.watchdog.at(COMPUTING, step)
         try:
             with use_products(self.products):
                 loss = compute_gradients(self.replica, batches, self.world, self.device)
         except LossNotFinite as problem:
-            raise TrainingError(f"step {self.progress.step + 1}: {problem}; {self._last_good()}") from None
+            raise TrainingError(f"step {step}: {problem}; {self._last_good()}") from None
         if self.config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.config.optimizer.clip_norm)
         self.progress.step += 1

@@ -24,9 +24,11 @@ from headwise.errors import HeadwiseError
 
 _GLOO_RELEASE = 0.3  # seconds
 _LOOPBACK = ("lo", "lo0")  # loopback interface on Linux and on macOS
+_JOINING = timedelta(minutes=2)  # until all ranks have connected to each other, after all have been started
 _TIMEOUT = timedelta(
     days=7
-)  # workers wait for work of the first rank; the end of a process is noticed at once
+)  # ranks wait for work of the first one; a process that ends is noticed at once, one that hangs by the watchdog
+_POLL = 0.02  # seconds
 
 _Result = TypeVar("_Result")
 
@@ -40,6 +42,7 @@ class World:
     local_rank: int = 0
     shares_batches: bool = False  # whether each batch is divided among the ranks
     threads: int = 0  # CPU threads of each rank, if the machine's threads are divided among the ranks
+    meeting: Path | None = None  # rendezvous file of worker processes of this machine
 
     @classmethod
     def join(cls, device: str, *, shares_batches: bool = True) -> World:
@@ -51,21 +54,43 @@ class World:
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if on_gpu:
             torch.cuda.set_device(world.local_rank)
-        distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(minutes=30))
+        distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=_JOINING)
+        distributed.distributed_c10d._set_pg_timeout(_TIMEOUT)
         return world
 
     @classmethod
-    def join_local(cls, rank: int, size: int, threads: int, meeting: Path) -> World:
-        """Join a process group on this machine; `meeting` is the path of its rendezvous file, which must not exist."""
+    def join_local(
+        cls, rank: int, size: int, threads: int, meeting: Path, check: Callable[[], None] = lambda: None
+    ) -> World:
+        """Join a process group on this machine; `meeting` is the path of its rendezvous file, which must not exist.
+
+        `check` is called again and again until all ranks have come; it may raise an exception.
+        """
         interfaces = [name for _, name in socket.if_nameindex()]
         for name in _LOOPBACK:
             if name in interfaces:  # without it, gloo resolves the host name, which may be any address
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         torch.set_num_threads(threads)
-        distributed.init_process_group(
-            "gloo", init_method=meeting.as_uri(), rank=rank, world_size=size, timeout=_TIMEOUT
-        )
-        return cls(rank, size, rank, shares_batches=True, threads=threads)
+        store = distributed.FileStore(str(meeting), size)
+        store.set(f"here {rank}", "")
+        while not store.check([f"here {other}" for other in range(size)]):
+            check()
+            time.sleep(_POLL)
+        distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_JOINING)
+        distributed.distributed_c10d._set_pg_timeout(_TIMEOUT)
+        return cls(rank, size, rank, shares_batches=True, threads=threads, meeting=meeting)
+
+    @property
+    def local(self) -> bool:
+        """Whether the ranks are worker processes that the first one has started."""
+        return self.meeting is not None
+
+    def board(self) -> distributed.Store:
+        """Return a store that all ranks can write to and read, on a connection of its own; not for one rank."""
+        if self.meeting is not None:
+            return distributed.FileStore(str(self.meeting), self.size)
+        store = distributed.distributed_c10d._get_default_store().clone()
+        return distributed.PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
     def leave(self) -> None:
         """Leave the process group."""
