@@ -78,7 +78,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     of an interrupted restart is removed. Raises a `HeadwiseError` for problems that the user can fix: data,
     configuration, device, disk, or a directory with other content.
     """
-    kind, device = _checked_task(config, run)
+    kind, device = checked_task(config, run)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     world = World.join(config.training.device, shares_batches=kind.shares_batches)
@@ -99,13 +99,13 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         config = config.model_copy(update={"data": config.data.with_languages()})
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
         _check_memory(kind, config, prepared, device)
-        model, task = _build(kind, config, prepared, device)
+        model, task = build(kind, config, prepared, device)
         if latest is None:
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
         _report_data(prepared, say)
         can_choose = world.size == 1 and latest is None and device.type == "cpu"
         if world.size == 1:
-            workers = resources.enter_context(Workers("headwise.tasks.run", _job(config, run)))
+            workers = resources.enter_context(Workers("headwise.tasks.run", job_of(config, run)))
             processes = config.training.processes
             if processes == "auto":
                 can_share = can_choose and kind.shares_batches
@@ -114,7 +114,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
                 config = config.with_overrides([f"training.processes={processes}"])
             if config.training.products == "auto" and can_choose:
                 config = _with_fastest_products(task, config, max(1, threads // processes), say)
-            world = workers.gather(processes, threads, {"do": "train", **_job(config, run)})
+            world = workers.gather(processes, threads, {"do": "train", **job_of(config, run)})
 
         def begin() -> None:
             _write_run_files(config, run, prepared)
@@ -137,7 +137,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     return TrainedRun(run, progress, parameter_count(model), scores)
 
 
-def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
+def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
     """Return the task and the device of a configuration; raises `ConfigError` and `DeviceError` if it is invalid."""
     if unwritable(str(run)):  # safetensors requires UTF-8
         raise ConfigError(f"{run}: expected a run directory whose name is UTF-8, found another")
@@ -193,7 +193,7 @@ def work(config: Config, run: Path, received: Iterator[dict[str, Any]]) -> None:
     kind = find_task(config.task)
     device = torch.device("cpu")
     prepared = kind.prepare(config, run / "prepared", expected=None, say=lambda _: None)
-    _, task = _build(kind, config, prepared, device)
+    _, task = build(kind, config, prepared, device)
     report_ready()
     for order in received:
         world = join(order)
@@ -224,7 +224,7 @@ def _fit(
     return trainer.fit()
 
 
-def _build(
+def build(
     kind: TaskKind, config: Config, prepared: Prepared, device: torch.device
 ) -> tuple[torch.nn.Module, Task]:
     """Build the model on its device, and its training task."""
@@ -256,7 +256,8 @@ def _with_known_choices(config: Config, run: Path, latest: Path | None, world: W
     return config.with_overrides(changes)
 
 
-def _job(config: Config, run: Path) -> dict[str, Any]:
+def job_of(config: Config, run: Path) -> dict[str, Any]:
+    """Return the job of a worker process, for `headwise.training.parallel.workers.Workers`."""
     return {"config": config.model_dump(mode="json"), "run": str(run)}
 
 

@@ -127,10 +127,14 @@ def take_part(task: Task, config: Config, world: World, order: Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Speed:
-    """Duration and target tokens of a trial's fastest step; other steps may have been slowed down by other programs."""
+    """Duration and target tokens of a trial's fastest step; other steps may have been slowed down by other programs.
+
+    `mean` is the mean duration of its steps.
+    """
 
     seconds: float
     tokens: int
+    mean: float
 
     @property
     def tokens_per_second(self) -> float:
@@ -168,7 +172,7 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     finally:
         optimizer.zero_grad()  # after an exception, the gradients of a part of the batches are left
         replica.close()
-    return Speed(min(times[1:]), tokens)
+    return Speed(min(times[1:]), tokens, sum(times[1:]) / len(times[1:]))
 
 
 def choose_products(
