@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-numerical test-sanitized sanitize fuzz lint lint-page picture learn docs docs-serve screenshots format clean
+.PHONY: demo test test-slow test-cluster test-numerical test-sanitized sanitize fuzz lint lint-page picture learn docs docs-serve screenshots format clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -17,10 +17,14 @@ CPU ?= avx2
 ISA_avx2 := AVX2
 ISA_default := SSE41
 test-numerical: $(VENV)/dev
-	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not slow'
+	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not slow and not cluster'
 
 test-slow: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
+# Two network namespaces as two hosts; what can't be started here is skipped with the reason.
+test-cluster: $(VENV)/dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster
 
 # The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.
 # What they say goes by pytest, which would swallow it. Its own leaks are looked for apart, as Python has many.

@@ -241,19 +241,21 @@ def _with_known_choices(config: Config, run: Path, latest: Path | None, world: W
     This concerns `training.processes` and `training.products`.
     """
     ours = config.training
-    if world.size > 1 and ours.processes != "auto":
-        raise ConfigError(
-            f"training.processes: expected auto under torchrun, which decides the number, found {ours.processes}"
-        )
-    if latest is None or not (run / "config.yaml").exists() or "auto" not in (ours.processes, ours.products):
-        return config
-    known = Config.load(run / "config.yaml").training
+    known = ours
+    if latest is not None and (run / "config.yaml").exists():
+        known = Config.load(run / "config.yaml").training
     changes = []
+    if world.size > 1 and ours.processes != "auto":
+        if known is ours or known.processes != ours.processes:
+            raise ConfigError(
+                f"training.processes: expected auto under torchrun, which decides the number, found {ours.processes}"
+            )
+        changes.append("training.processes=auto")
     if world.size == 1 and ours.processes == "auto":
         changes.append(f"training.processes={known.processes}")
     if ours.products == "auto":
         changes.append(f"training.products={known.products}")
-    return config.with_overrides(changes)
+    return config.with_overrides(changes) if changes else config
 
 
 def job_of(config: Config, run: Path) -> dict[str, Any]:
