@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from headwise.errors import HeadwiseError
 
@@ -71,7 +72,7 @@ class World:
             if name in interfaces:  # without it, gloo resolves the host name, which may be any address
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         torch.set_num_threads(threads)
-        store = distributed.FileStore(str(meeting), size)
+        store = FileStore(str(meeting), size)
         store.set(f"here {rank}", "")
         while not store.check([f"here {other}" for other in range(size)]):
             check()
@@ -85,12 +86,12 @@ class World:
         """Whether the ranks are worker processes that the first one has started."""
         return self.meeting is not None
 
-    def board(self) -> distributed.Store:
+    def board(self) -> Store:
         """Return a store that all ranks can write to and read, on a connection of its own; not for one rank."""
         if self.meeting is not None:
-            return distributed.FileStore(str(self.meeting), self.size)
-        store = distributed.distributed_c10d._get_default_store().clone()
-        return distributed.PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            return FileStore(str(self.meeting), self.size)
+        store = cast("TCPStore", distributed.distributed_c10d._get_default_store()).clone()  # pyright: ignore[reportAttributeAccessIssue]
+        return PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
     def leave(self) -> None:
         """Leave the process group."""

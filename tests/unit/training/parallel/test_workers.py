@@ -44,6 +44,16 @@ def test_a_worker_that_has_exited_is_not_waited_for(monkeypatch: pytest.MonkeyPa
             workers.meet(2, 1, {})
 
 
+def test_a_worker_that_is_killed_while_it_joins_is_not_waited_for() -> None:
+    began = time.monotonic()
+    with Workers("bad_worker", {"way": "never joins"}) as workers:
+        workers.keep(1)
+        threading.Timer(0.5, workers._started[0].kill).start()
+        with pytest.raises(TrainingError, match=r"^worker process 1 was ended by SIGKILL"):
+            workers.meet(2, 1, {})
+    assert time.monotonic() - began < 60
+
+
 def test_a_temporary_directory_that_can_not_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
