@@ -159,20 +159,20 @@ def message(found: list[Report]) -> str:
     )
 
 
-def _say(found: list[Report]) -> None:
+def _say(line: str) -> None:
     with contextlib.suppress(OSError):
-        os.write(sys.stderr.fileno(), f"headwise: error: {message(found)}\n".encode())
+        os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def _end_job(found: list[Report]) -> None:
     """End this process at once, whose main thread waits for the hung rank; torchrun then ends all others."""
-    _say(found)
+    _say(f"headwise: error: {message(found)}")
     os._exit(_EXIT_CODE)
 
 
 def _kill(found: list[Report]) -> None:
     """Kill workers of this machine that hang; the first process then finds that they have ended."""
-    _say(found)
+    _say(message(found))  # the error is that of the first process, which ends for this reason
     for report in found:
         if report.process != os.getpid():
             with contextlib.suppress(ProcessLookupError):
