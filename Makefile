@@ -26,12 +26,12 @@ CPU ?= avx2
 ISA_avx2 := AVX2
 ISA_default := SSE41
 test-numerical: $(VENV)/dev
-	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not slow'
+	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not slow and not cluster'
 
 test-slow: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'slow and not cluster'
 
-# Several processes as the machines of a cluster. What isn't installed is skipped with the reason.
+# Several processes and network namespaces as the machines of a cluster. What can't be started is skipped with the reason.
 test-cluster: $(VENV)/dev
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster

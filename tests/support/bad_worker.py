@@ -5,7 +5,7 @@ import sys
 import time
 
 from headwise.errors import DataError
-from headwise.training.workers import report_error, report_ready
+from headwise.training.parallel.workers import report_error, report_ready
 
 job = json.loads(sys.stdin.readline())
 if job["way"] == "mistake":
@@ -16,3 +16,5 @@ if job["way"] == "exit":
 if job["way"] == "imports":
     time.sleep(600)  # without noticing the end of its input
 report_ready()
+if job["way"] == "never joins":
+    time.sleep(600)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.data.stream import StandIn
 from headwise.training.loss import LossSum
+from headwise.training.parallel.workers import join, orders, report_ready
 from headwise.training.trial import take_part
-from headwise.training.workers import join, orders, report_ready
 
 
 @dataclass(frozen=True)

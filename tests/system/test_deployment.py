@@ -35,6 +35,8 @@ UNIT = (DEPLOY / "headwise.service").read_text(encoding="utf-8")
         "hadolint Containerfile",
         "check-jsonschema --builtin-schema vendor.compose-spec compose.yaml",
         "kubernetes-validate --strict kubernetes.yaml",
+        "kubernetes-validate --strict training/kubernetes.yaml",
+        "bash -n training/slurm.sbatch",
         "promtool check config prometheus/prometheus.yml",
         "promtool test rules prometheus/alerts_test.yml",
         "systemd-analyze verify --man=no headwise.service",

@@ -11,15 +11,13 @@ import pytest
 
 from program import (
     Outcome,
-    assert_same_training,
     assert_stopped,
-    call,
     environment,
     finish,
     result,
     wait_for_steps,
 )
-from toy import NOTHING_RANDOM, PLAIN_STEPS, Toy
+from toy import Toy
 
 
 def start_two(*arguments: object) -> subprocess.Popen[str]:
@@ -59,29 +57,8 @@ def test_two_processes_stop_and_resume_exactly(toy: Toy, undisturbed: Path, tmp_
     assert result(run) == result(undisturbed)
 
 
-def test_two_processes_compute_what_one_does_with_twice_the_batches(
-    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The loss is divided once, by the tokens of all ranks. Dropout is off, because it differs between ranks."""
-    # Of 190 tokens there is an even number of batches per epoch: none is halved for two ranks.
-    changes = [*NOTHING_RANDOM, *PLAIN_STEPS, "--max-steps=4", "batch.tokens=190"]
-    one, both = tmp_path / "one", tmp_path / "both"
-    assert call(capsys, "train", "-c", toy.config, *changes, "batch.accumulate=4", "-o", one).code == 0
-    assert two("train", "-c", toy.config, *changes, "batch.accumulate=2", "-o", both).code == 0
-    assert_same_training(both, one)
-
-
 def test_a_mistake_ends_both_processes(toy: Toy, tmp_path: Path) -> None:
     outcome = two("train", "-c", toy.config, "subwords.size=1000", "-o", tmp_path / "run")
     assert outcome.code != 0
     assert "headwise: error: subwords.size: expected at most " in outcome.err
     assert "src/headwise/" not in outcome.err  # the only traceback is that of torchrun
-
-
-def test_one_process_does_not_resume_a_run_of_two(
-    toy: Toy, undisturbed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = call(capsys, "train", "-c", toy.config, "--max-steps", 40, "-o", undisturbed).error
-    assert error == (
-        f"{undisturbed}/checkpoints/step-00000030: was saved by 2 processes, found 1 now; resume with as many"
-    )

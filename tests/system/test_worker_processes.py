@@ -168,8 +168,6 @@ def test_the_number_is_chosen_by_a_trial_and_kept(toy: Toy, tmp_path: Path) -> N
     again = headwise(*command[:-3], f"--max-steps={saved_step(run)}", "-o", run)
     assert again.code == 0, again.err
     assert "trial" not in again.err
-    other = headwise("train", "-c", toy.config, f"training.processes={3 - number}", "-o", run).error
-    assert f"was begun with training.processes={number}, found training.processes={3 - number} now" in other
 
 
 def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

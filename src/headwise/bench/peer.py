@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from headwise.bench.workload import Workload
     from headwise.text.batches.pairs import Batch
-    from headwise.training.parallel import World
+    from headwise.training.parallel.world import World
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from headwise.bench.batches import shares, training_batches
 from headwise.bench.peer import Peer, Setting, Trainee
 from headwise.bench.peers import find_peer
 from headwise.bench.workload import Workload
-from headwise.training.workers import Workers, join, orders, report_ready
+from headwise.training.parallel.workers import Workers, join, orders, report_ready
 
 if TYPE_CHECKING:
     from headwise.text.batches.pairs import Batch

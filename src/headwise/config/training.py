@@ -89,6 +89,13 @@ class LoraConfig(Section):
     projections: Literal["all"] | list[Projection] = Field(default_factory=_query_and_value)
 
 
+class FsdpConfig(Section):
+    """Options of FSDP2 (`torch.distributed.fsdp.fully_shard`)."""
+
+    mixed_precision: bool = False  # gather parameters in bfloat16; their shards and gradients stay in float32
+    cpu_offload: bool = False  # keep shards and moments in the memory of the machine, on a GPU
+
+
 class TrainingConfig(Section):
     """Training length, validation, checkpoints and regularization."""
 
@@ -122,6 +129,12 @@ class TrainingConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: str = "auto"
     processes: WorkerProcesses = "auto"  # that share every batch; auto: as many as a trial finds fastest
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: a model in each, or sharded over all
+    fsdp: FsdpConfig = FsdpConfig()
+    checkpoint_activations: bool = False  # recompute Transformer layers in the backward pass, for less memory
+    rank_timeout: Annotated[float, Field(ge=0.0, le=bounds.MINUTES)] = (
+        600.0  # seconds after which a rank that makes no progress in a step ends the training; 0: never
+    )
     products: Literal["auto", "torch", "native"] = (
         "auto"  # what multiplies float32 matrices on a CPU: torch, the native library, or the faster one in a trial
     )

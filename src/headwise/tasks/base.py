@@ -6,12 +6,13 @@ A new task is one file in this package with a subclass of `TaskKind`, and one li
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import nn
@@ -222,6 +223,12 @@ class PreparedTask(ABC, Generic[Data, Model]):
     def d_model(self) -> int:
         """The model's width, for the paper's learning-rate schedule."""
         return self.config.model.d_model
+
+    def with_model(self, model: Model) -> Self:
+        """Return the same task with a copy of its model, for training only."""
+        task = copy.copy(self)
+        task.model = model
+        return task
 
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Return the scores on the development set; none if it is empty."""

@@ -28,12 +28,12 @@ from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer
 from headwise.training.monitor import MEASURED, averaged_scores, record_measured
-from headwise.training.parallel import World
+from headwise.training.parallel.workers import Workers, join, orders, report_error, report_ready
+from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
 from headwise.training.trainable import describe_trainable, select_trainable
 from headwise.training.trial import choose_processes, choose_products, possible_numbers, take_part
-from headwise.training.workers import Workers, join, orders, report_error, report_ready
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
 _MAY_CHANGE = (
@@ -48,6 +48,11 @@ _MAY_CHANGE = (
     "training.average_last",
     "training.keep_checkpoints",
     "training.device",
+    "training.processes",
+    "training.parallel",
+    "training.fsdp",
+    "training.checkpoint_activations",
+    "training.rank_timeout",
     "training.products",
     "training.threads",
     "training.log_every",
@@ -74,10 +79,10 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     of an interrupted restart is removed. Raises a `HeadwiseError` for problems that the user can fix: data,
     configuration, device, disk, or a directory with other content.
     """
-    kind, device = _checked_task(config, run)
+    kind, device = checked_task(config, run)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
-    world = World.join(config.training.device)
+    world = World.join(config.training.device, shares_batches=kind.shares_batches)
     if world.size > 1 and device.type == "cuda":
         device = torch.device("cuda", world.local_rank)
     threads = torch.get_num_threads()
@@ -95,13 +100,13 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         config = config.model_copy(update={"data": config.data.with_languages()})
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
         _check_memory(kind, config, prepared, device)
-        model, task = _build(kind, config, prepared, device)
+        model, task = build(kind, config, prepared, device)
         if latest is None:
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
         _report_data(prepared, say)
         can_choose = world.size == 1 and latest is None and device.type == "cpu"
         if world.size == 1:
-            workers = resources.enter_context(Workers("headwise.tasks.run", _job(config, run)))
+            workers = resources.enter_context(Workers("headwise.tasks.run", job_of(config, run)))
             processes = config.training.processes
             if processes == "auto":
                 can_share = can_choose and kind.shares_batches
@@ -110,7 +115,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
                 config = config.with_overrides([f"training.processes={processes}"])
             if config.training.products == "auto" and can_choose:
                 config = _with_fastest_products(task, config, max(1, threads // processes), say)
-            world = workers.gather(processes, threads, {"do": "train", **_job(config, run)})
+            world = workers.gather(processes, threads, {"do": "train", **job_of(config, run)})
 
         def begin() -> None:
             _write_run_files(config, run, prepared)
@@ -133,7 +138,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     return TrainedRun(run, progress, parameter_count(model), scores)
 
 
-def _checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
+def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
     """Return the task and the device of a configuration; raises `ConfigError` and `DeviceError` if it is invalid."""
     if unwritable(str(run)):  # safetensors requires UTF-8
         raise ConfigError(f"{run}: expected a run directory whose name is UTF-8, found another")
@@ -189,7 +194,7 @@ def work(config: Config, run: Path, received: Iterator[dict[str, Any]]) -> None:
     kind = find_task(config.task)
     device = torch.device("cpu")
     prepared = kind.prepare(config, run / "prepared", expected=None, say=lambda _: None)
-    _, task = _build(kind, config, prepared, device)
+    _, task = build(kind, config, prepared, device)
     report_ready()
     for order in received:
         world = join(order)
@@ -220,7 +225,7 @@ def _fit(
     return trainer.fit()
 
 
-def _build(
+def build(
     kind: TaskKind, config: Config, prepared: Prepared, device: torch.device
 ) -> tuple[torch.nn.Module, Task]:
     """Build the model on its device, and its training task."""
@@ -237,22 +242,25 @@ def _with_known_choices(config: Config, run: Path, latest: Path | None, world: W
     This concerns `training.processes` and `training.products`.
     """
     ours = config.training
-    if world.size > 1 and ours.processes != "auto":
-        raise ConfigError(
-            f"training.processes: expected auto under torchrun, which decides the number, found {ours.processes}"
-        )
-    if latest is None or not (run / "config.yaml").exists() or "auto" not in (ours.processes, ours.products):
-        return config
-    known = Config.load(run / "config.yaml").training
+    known = ours
+    if latest is not None and (run / "config.yaml").exists():
+        known = Config.load(run / "config.yaml").training
     changes = []
+    if world.size > 1 and ours.processes != "auto":
+        if known is ours or known.processes != ours.processes:
+            raise ConfigError(
+                f"training.processes: expected auto under torchrun, which decides the number, found {ours.processes}"
+            )
+        changes.append("training.processes=auto")
     if world.size == 1 and ours.processes == "auto":
         changes.append(f"training.processes={known.processes}")
     if ours.products == "auto":
         changes.append(f"training.products={known.products}")
-    return config.with_overrides(changes)
+    return config.with_overrides(changes) if changes else config
 
 
-def _job(config: Config, run: Path) -> dict[str, Any]:
+def job_of(config: Config, run: Path) -> dict[str, Any]:
+    """Return the job of a worker process, for `headwise.training.parallel.workers.Workers`."""
     return {"config": config.model_dump(mode="json"), "run": str(run)}
 
 

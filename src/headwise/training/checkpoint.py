@@ -30,10 +30,10 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
@@ -53,12 +53,44 @@ _STATE = "state.json"
 _TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
 _LORA = "lora.safetensors"
 _PARTS = ("progress", "identity", "sha256")  # entries of state.json that are JSON objects
+Tensors: TypeAlias = dict[str, dict[str, Tensor]]  # of a checkpoint, by file and name
+Moments: TypeAlias = dict[str, dict[str, Tensor]]  # the optimizer's state by parameter and key
 _DAMAGED = "expected the file that this checkpoint was saved with, found a damaged or missing one"
 
 
 def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters by name, low-rank updates merged, on the CPU and contiguous; shared ones occur once."""
-    return {name: p.cpu().contiguous() for name, p in merged_parameters(model).items()}
+    return _on_cpu(merged_parameters(model))
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def checkpointed(
+    model: nn.Module,
+    optimizer_state: Mapping[str, Tensor],
+    randoms: Sequence[dict[str, Tensor]],
+    *,
+    copy: bool = False,
+) -> Tensors:
+    """Return the tensors of a checkpoint by file, on the CPU.
+
+    `optimizer_state` has keys such as `PARAMETER.exp_avg`, and `randoms` the random generator states of every rank.
+    With `copy`, no tensor is shared with the model or the optimizer, which may then be trained on.
+    """
+    tensors = {
+        "model.safetensors": trained_parameters(model),
+        "optimizer.safetensors": _on_cpu(optimizer_state),
+        "random.safetensors": {
+            f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()
+        },
+    }
+    if unmerged := unmerged_parameters(model):
+        tensors[_LORA] = _on_cpu(unmerged)
+    if copy:
+        tensors = {name: {k: v.clone() for k, v in part.items()} for name, part in tensors.items()}
+    return tensors
 
 
 class Checkpoints:
@@ -119,27 +151,15 @@ class Checkpoints:
             raise CheckpointError(f"{self.run / name}: names checkpoint {folder!r}, found no such folder")
         return path
 
-    def save(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        progress: Progress,
-        identity: dict[str, str],
-        randoms: Sequence[dict[str, Tensor]],
-    ) -> Path:
-        """Write the checkpoint of `progress.step` and make `latest` name it.
+    def save(self, tensors: Tensors, progress: Progress, identity: dict[str, str]) -> Path:
+        """Write the checkpoint of `progress.step` and make `latest` name it; `tensors` are those of `checkpointed`.
 
-        `randoms` has the random generator states of every rank. Raises `TrainingError` if the disk is full or the
-        folder can't be written.
+        Raises `TrainingError` if the disk is full or the folder can't be written.
         """
         path = self.path(progress.step)
         with atomic_directory(path) as folder:
-            _write_tensors(trained_parameters(model), folder / "model.safetensors")
-            _write_tensors(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
-            if unmerged := unmerged_parameters(model):
-                _write_tensors({n: p.cpu().contiguous() for n, p in unmerged.items()}, folder / _LORA)
-            states = {f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()}
-            _write_tensors(states, folder / "random.safetensors")
+            for name, content in tensors.items():
+                _write_tensors(content, folder / name)
             record = {
                 "format": FORMAT,
                 "progress": asdict(progress),
@@ -213,15 +233,16 @@ class Checkpoints:
         self,
         path: Path,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
         identity: dict[str, str],
         rank: int = 0,
         ranks: int = 1,
-    ) -> Progress:
-        """Restore parameters, optimizer state, this rank's random generators and the start from a checkpoint.
+    ) -> tuple[Progress, Moments]:
+        """Restore parameters, this rank's random generators and the start from a checkpoint.
 
-        Returns the progress. Raises `CheckpointError` if a file is missing or damaged, or if the checkpoint was made
-        from other data (`identity`) or with another number of `ranks`.
+        Returns the progress, and the optimizer's state of each parameter. The number of `ranks` may be another than
+        the checkpoint was saved by, if all ranks have the same position in the data; the generators of a new rank are
+        left as they are. Raises `CheckpointError` if a file is missing or damaged, or if the checkpoint was made from
+        other data (`identity`).
         """
         record = read_state(path)
         if damaged := find_damage(path, record):
@@ -242,9 +263,11 @@ class Checkpoints:
             raise CheckpointError(
                 f"{path / _STATE}: expected the step of the folder's name, found {progress.step}"
             )
-        if len(progress.positions) != ranks:
+        positions = progress.positions
+        if not positions or (len(positions) != ranks and any(p != positions[0] for p in positions)):
             raise CheckpointError(
-                f"{path}: was saved by {len(progress.positions)} processes, found {ranks} now; resume with as many"
+                f"{path}: was saved by {len(positions)} processes, each with batches of its own, found {ranks} now; "
+                "resume with as many"
             )
         parameters = read_tensors(path / "model.safetensors")
         moments = read_tensors(path / "optimizer.safetensors")
@@ -257,17 +280,17 @@ class Checkpoints:
         states = sort_moments(path / "optimizer.safetensors", model, moments)
         prefix = f"rank{rank}."
         try:
-            restore_random({k.removeprefix(prefix): v for k, v in randoms.items() if k.startswith(prefix)})
+            if rank < len(positions):
+                restore_random(
+                    {k.removeprefix(prefix): v for k, v in randoms.items() if k.startswith(prefix)}
+                )
         except ValueError as error:
             raise CheckpointError(f"{path / 'random.safetensors'}: rank {rank}: {error}") from None
-        optimizer.state.clear()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(parameters[name])
-                # `step` is moved, too, because fused Adam keeps it on the parameter's device.
-                optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in states[name].items()}
         self.start = record.get("start", "")
-        return progress
+        return progress, states
 
 
 def read_state(path: Path) -> dict[str, Any]:
@@ -343,14 +366,6 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(folders)).float() for name, tensor in total.items()}
-
-
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    return {
-        f"{name}.{key}": value.detach().cpu().contiguous()
-        for name, p in model.named_parameters()
-        for key, value in optimizer.state[p].items()
-    }
 
 
 def _start_of(path: Path) -> str | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from headwise.data.stream import StandIn
-from headwise.training.parallel import World
-from headwise.training.task import Task
+from headwise.training.parallel.replica import Replica
+from headwise.training.parallel.world import World
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,30 @@ class LossNotFinite(Exception):
 
 
 def compute_gradients(
-    task: Task, batches: Sequence[Any], parameters: Sequence[nn.Parameter], world: World, device: torch.device
+    replica: Replica, batches: Sequence[Any], world: World, device: torch.device
 ) -> StepLoss:
     """Set the gradients of the mean loss per target token over the batches of all ranks.
 
     The loss is divided once, by the target tokens of all batches and ranks, so that the distribution of tokens over
-    batches and ranks doesn't matter. Raises `LossNotFinite`, with the same message on every rank.
+    batches and ranks doesn't matter. Gradients are summed over ranks in the last batch's backward pass. Raises
+    `LossNotFinite`, with the same message on every rank, and leaves useless gradients then.
     """
     (tokens,) = world.sum(sum(batch.target_tokens for batch in batches), device=device)
+    # DDP and FSDP divide the sum of gradients by the number of ranks.
+    scale = world.size / tokens
     nll, problem = 0.0, ""
-    for item in batches:
+    for number, item in enumerate(batches, start=1):
         weight, batch = (0.0, item.batch) if isinstance(item, StandIn) else (1.0, item)
-        loss = task.loss(batch)
-        value = loss.total.item()
-        if not math.isfinite(value):
-            problem = f"the loss is {value} for {task.locate(batch)}"
-            break
-        (weight * loss.total / tokens).backward()
-        nll += weight * loss.nll.item()
+        with nullcontext() if number == len(batches) else replica.no_sync():
+            total, batch_nll = replica.loss(batch)
+            value = total.item()
+            if not math.isfinite(value):
+                problem = problem or f"the loss is {value} for {replica.task.locate(batch)}"
+                if world.size == 1:
+                    break
+            (weight * scale * total).backward()  # also after a problem, as other ranks wait for the gradients
+        nll += weight * batch_nll.item()
     nll, problems = world.sum(nll, float(bool(problem)), device=device)
     if problems:
         raise LossNotFinite(next(filter(None, world.gather(problem))))
-    world.sum_gradients(parameters)
     return StepLoss(int(tokens), nll)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,14 +20,17 @@ from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.nn.linear import Products, use_products
-from headwise.training.checkpoint import Checkpoints
+from headwise.training.background import BackgroundWork
+from headwise.training.checkpoint import Checkpoints, Moments, checkpointed
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.optimizer import Adam
 from headwise.training.pace import Pace
-from headwise.training.parallel import World
+from headwise.training.parallel.replica import all_finite, replicate
+from headwise.training.parallel.watchdog import COMPUTING, OTHER, READING, Watchdog
+from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
-from headwise.training.randomness import random_state, seed_random
+from headwise.training.randomness import random_state, rank_seed, seed_random
 from headwise.training.schedule import decays_from, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
 from headwise.training.trainable import merge_low_rank
@@ -94,18 +98,22 @@ class Trainer:
         self.products = products or Products()
         self.options = config.training
         self.model = task.model
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = Adam(self.parameters, config.optimizer)
         self.checkpoints = Checkpoints(run)
+        self.writing = BackgroundWork("checkpoint")
         self.progress = Progress()
         self.batches = self._own_batches()
+        self.watchdog = Watchdog(self.world, self.options.rank_timeout)
         self.monitor = Monitor(
             run,
             max_steps=self.options.max_steps,
             tensorboard=self.options.tensorboard and self.world.first,
             quiet=quiet or not self.world.first,
         )
-        self._resume()
+        moments = self._resume()
+        self.replica = replicate(task, self.world, self.options, device)
+        self.parameters = list(self.replica.parameters.values())
+        self.optimizer = Adam(self.parameters, config.optimizer)
+        self.replica.restore(self.optimizer, moments)
         self.pace = Pace(
             self.options, self.progress, self.world, device, decays_from=decays_from(config.schedule)
         )
@@ -124,11 +132,14 @@ class Trainer:
         self.world.on_first(lambda: self.monitor.start(self.progress.step))
         try:
             with interruption.listening():
-                self._train(interruption)
+                with self.watchdog.watching():
+                    self._train(interruption)
+                self.world.on_first(self.writing.wait)
                 if self.progress.finished:
                     self.world.on_first(self._average, heavy=True)
         finally:
             self.batches.close()
+            self.writing.abandon()
             if self.world.first:
                 self.monitor.stop()
         return self.progress
@@ -141,20 +152,28 @@ class Trainer:
         batches.share(self.world.rank, self.world.size)
         return batches
 
-    def _resume(self) -> None:
-        latest = self.checkpoints.latest()
+    def _resume(self) -> Moments:
+        """Load the last checkpoint, if any, into the task's model; return the optimizer's state by parameter."""
+        latest, seed, world = self.checkpoints.latest(), self.options.seed, self.world
         if latest is None:
             self.checkpoints.begin()
             # Initial parameters were drawn with the same seed on every rank; from here on each rank has its own seed.
-            seed_random(self.options.seed * 1_000_003 + self.world.rank)
-            self.world.broadcast_parameters(p.data for p in self.parameters)
-            return
-        self.progress = self.checkpoints.load(
-            latest, self.model, self.optimizer, self.task.identity(), self.world.rank, self.world.size
+            seed_random(rank_seed(seed, world.rank))
+            world.broadcast_parameters(p.data for p in self.model.parameters())
+            return {}
+        self.progress, moments = self.checkpoints.load(
+            latest, self.model, self.task.identity(), world.rank, world.size
         )
-        self.batches.load_state(self.progress.positions[self.world.rank])
-        self.world.on_first(lambda: self.checkpoints.rewind(self.progress))
-        self.monitor.say(f"resuming from {latest} (step {self.progress.step})")
+        positions = self.progress.positions
+        if world.rank >= len(positions):
+            seed_random(rank_seed(seed, world.rank, self.progress.step))
+        # With another number of ranks than before, all have the same position in the data.
+        self.batches.load_state(positions[world.rank if world.rank < len(positions) else 0])
+        world.on_first(lambda: self.checkpoints.rewind(self.progress))
+        before = len(positions)
+        change = f", saved by {before} process{'es' if before > 1 else ''}" if before != world.size else ""
+        self.monitor.say(f"resuming from {latest} (step {self.progress.step}{change})")
+        return moments
 
     def _has_model(self) -> bool:
         """Whether the final scores are recorded and the run's model is the average of the current checkpoints."""
@@ -175,6 +194,7 @@ class Trainer:
             began = time.perf_counter()
             tokens = self.step(stream)
             window.add(tokens, time.perf_counter() - began)
+            self.watchdog.at(OTHER, progress.step)
             now = time.perf_counter()
             progress.seconds, clock = progress.seconds + now - clock, now
             self._say(self.pace.stepped())
@@ -208,13 +228,16 @@ class Trainer:
 
     def step(self, stream: Iterator[Any]) -> int:
         """Do one optimizer step over `accumulate` batches on every rank; return the target tokens of all ranks."""
-        self.model.train()
+        self.replica.model.train()
+        step = self.progress.step + 1
+        self.watchdog.at(READING, step)
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
+        self.watchdog.at(COMPUTING, step)
         try:
             with use_products(self.products):
-                loss = compute_gradients(self.task, batches, self.parameters, self.world, self.device)
+                loss = compute_gradients(self.replica, batches, self.world, self.device)
         except LossNotFinite as problem:
-            raise TrainingError(f"step {self.progress.step + 1}: {problem}; {self._last_good()}") from None
+            raise TrainingError(f"step {step}: {problem}; {self._last_good()}") from None
         if self.config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.config.optimizer.clip_norm)
         self.progress.step += 1
@@ -265,6 +288,7 @@ class Trainer:
         progress, metric, stride = self.progress, self.options.best_by, self.progress.validate_stride
         self.model.eval()
         began = time.perf_counter()
+        self.replica.collect_parameters()
         scores = self.world.on_first(self.task.validate, heavy=True)
         line = self.pace.validated(time.perf_counter() - began)
         if not scores:
@@ -286,22 +310,34 @@ class Trainer:
             self.monitor.say(line)
 
     def _save(self, best: bool) -> None:
-        progress = self.progress
-        if not all(bool(torch.isfinite(p).all()) for p in self.parameters):
+        """Save a checkpoint; with several ranks, training continues while the first one writes it."""
+        progress, options, first = self.progress, self.options, self.world.first
+        if self.world.any(not all_finite(self.parameters), self.device):
             raise TrainingError(
                 f"step {progress.step}: a parameter is not finite any more; {self._last_good()}"
             )
+        self.world.on_first(self.writing.wait)  # the one before; every rank raises its error
         progress.positions = self.world.gather(self.batches.state())
         randoms = self.world.gather(random_state())
+        moments = self.replica.collect(self.optimizer)
+        in_background = self.world.size > 1 and not progress.finished
+        tensors = checkpointed(self.model, moments, randoms, copy=in_background) if first else {}
+        saved = replace(progress)
 
         def save_and_prune() -> None:
-            self.monitor.sync()
-            self.checkpoints.save(self.model, self.optimizer, progress, self.task.identity(), randoms)
+            self.checkpoints.save(tensors, saved, self.task.identity())
             if best:
-                self.checkpoints.mark_best(progress.step)
+                self.checkpoints.mark_best(saved.step)
             self._prune()
 
-        self.world.on_first(save_and_prune)
+        def write() -> None:
+            self.monitor.sync()
+            if in_background:
+                self.writing.start(save_and_prune)
+            else:
+                save_and_prune()
+
+        self.world.on_first(write)
 
     def _prune(self) -> None:
         options = self.options
@@ -312,6 +348,7 @@ class Trainer:
         steps = self._steps_to_average()
         file = self.run / "model.safetensors"
         averaged = self.checkpoints.write_average(steps, file, self.config.digest())
+        self.replica.close()
         merge_low_rank(self.model)
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():

@@ -12,7 +12,7 @@ from collections import deque
 import torch
 
 from headwise.config import TrainingConfig
-from headwise.training.parallel import World
+from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 
 # Shares of `max_minutes` after which the number of steps is first estimated, and may be final.

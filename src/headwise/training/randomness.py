@@ -10,6 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_STEPS = (
+    0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, so that no other rank or step has the same seed
+)
 _WORDS = 624  # 32-bit words of a Mersenne Twister's state, besides a position in them
 
 
@@ -18,6 +21,11 @@ def seed_random(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the global generator, if a task uses it
     torch.manual_seed(seed)
+
+
+def rank_seed(seed: int, rank: int, step: int = 0) -> int:
+    """Return the seed of a rank's generators, for a rank that begins after `step` steps of the training."""
+    return (seed * 1_000_003 + rank + step * _STEPS) % 2**63
 
 
 def random_state() -> dict[str, Tensor]:

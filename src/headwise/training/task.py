@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from torch import nn
 
@@ -56,6 +56,10 @@ class Task(Protocol):
 
     def batches(self, rank: int, world: int) -> BatchSource:
         """Return the training batches of one rank out of `world`."""
+        ...
+
+    def with_model(self, model: nn.Module) -> Self:
+        """Return the same task with a copy of its model, of which only `loss` is used, and `locate`."""
         ...
 
     def loss(self, batch: Any) -> LossSum:

@@ -21,9 +21,10 @@ from headwise.nn.linear import Products, use_products
 from headwise.nn.memory import TRAINING, machine_memory
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.optimizer import Adam
-from headwise.training.parallel import World
+from headwise.training.parallel.replica import replicate
+from headwise.training.parallel.workers import Workers
+from headwise.training.parallel.world import World
 from headwise.training.task import Task
-from headwise.training.workers import Workers
 
 _SECONDS = 2.0  # duration of a trial, without its first step
 _STEP = 2.0  # seconds; if a step takes longer, only a part of the examples of each batch is computed
@@ -126,10 +127,14 @@ def take_part(task: Task, config: Config, world: World, order: Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Speed:
-    """Duration and target tokens of a trial's fastest step; other steps may have been slowed down by other programs."""
+    """Duration and target tokens of a trial's fastest step; other steps may have been slowed down by other programs.
+
+    `mean` is the mean duration of its steps.
+    """
 
     seconds: float
     tokens: int
+    mean: float
 
     @property
     def tokens_per_second(self) -> float:
@@ -149,15 +154,15 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     stream = iter(batches)
     step_batches = [next(stream) for _ in range(config.batch.accumulate)]
     batches.close()
-    task.model.train()
-    parameters = [p for p in task.model.parameters() if p.requires_grad]
-    optimizer = Adam(parameters, config.optimizer)
+    replica = replicate(task, world, config.training, device)
+    replica.model.train()
+    optimizer = Adam(replica.parameters.values(), config.optimizer)
     times: list[float] = []
     tokens, running = 0, True
     try:
         while running:
             began = time.perf_counter()
-            tokens = compute_gradients(task, step_batches, parameters, world, device).tokens
+            tokens = compute_gradients(replica, step_batches, world, device).tokens
             optimizer.step()
             optimizer.zero_grad()
             times.append(time.perf_counter() - began)
@@ -166,7 +171,8 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
             running = bool(unfinished)
     finally:
         optimizer.zero_grad()  # after an exception, the gradients of a part of the batches are left
-    return Speed(min(times[1:]), tokens)
+        replica.close()
+    return Speed(min(times[1:]), tokens, sum(times[1:]) / len(times[1:]))
 
 
 def choose_products(

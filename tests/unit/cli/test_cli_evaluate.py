@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.decoding.translator import Translator
-from headwise.training.checkpoint import Checkpoints
+from headwise.training.checkpoint import Checkpoints, checkpointed
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state
 from translator_run import ENGLISH, GERMAN, make_run
@@ -99,8 +99,8 @@ def test_average_is_the_mean_of_the_last_checkpoints(
     weights = {}
     for step in (100, 200, 300):
         model = torch.nn.Linear(3, 2, bias=False)
-        optimizer = torch.optim.AdamW(model.parameters())
-        Checkpoints(tmp_path).save(model, optimizer, Progress(step=step), {}, [random_state()])
+        tensors = checkpointed(model, {}, [random_state()])
+        Checkpoints(tmp_path).save(tensors, Progress(step=step), {})
         weights[step] = model.weight.detach()
     assert run_program(["average", str(tmp_path), "--last", "2"]) == 0
     averaged = load_file(tmp_path / "model.safetensors")["weight"]

@@ -17,7 +17,8 @@ from torch import nn
 
 from headwise.errors import CheckpointError, TrainingError
 from headwise.training import checkpoint
-from headwise.training.checkpoint import Checkpoints, average, read_state
+from headwise.training.checkpoint import Checkpoints, average, checkpointed, read_state
+from headwise.training.parallel.replica import optimizer_state
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, restore_random, seed_random
 
@@ -45,6 +46,12 @@ def learn(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
         optimizer.zero_grad()
 
 
+def tensors_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, randoms: list[dict[str, torch.Tensor]]
+) -> dict[str, dict[str, torch.Tensor]]:
+    return checkpointed(model, optimizer_state(dict(model.named_parameters()), optimizer), randoms)
+
+
 def saved(run: Path, *steps: int) -> Checkpoints:
     """Save checkpoints of these steps, each of another model."""
     checkpoints = Checkpoints(run)
@@ -53,7 +60,7 @@ def saved(run: Path, *steps: int) -> Checkpoints:
         optimizer = optimizer_of(model)
         learn(model, optimizer, 1)
         progress = Progress(step=step, best=0.5, best_step=steps[0], positions=[{"epoch": 1}])
-        checkpoints.save(model, optimizer, progress, IDENTITY, [random_state()])
+        checkpoints.save(tensors_of(model, optimizer, [random_state()]), progress, IDENTITY)
     return checkpoints
 
 
@@ -61,7 +68,7 @@ def load(checkpoints: Checkpoints, path: Path | None = None, **changes: object) 
     model = small_model(99)
     path = path or checkpoints.latest()
     assert path is not None
-    return checkpoints.load(path, model, optimizer_of(model), **{"identity": IDENTITY, **changes})  # type: ignore[arg-type]
+    return checkpoints.load(path, model, **{"identity": IDENTITY, **changes})[0]  # type: ignore[arg-type]
 
 
 def test_going_on_from_a_checkpoint_equals_never_having_stopped(tmp_path: Path) -> None:
@@ -70,13 +77,16 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(tmp_path: Path) 
     learn(model, optimizer, 3)
     progress = Progress(3, 120, 1.5, -0.25, 2, 1, 0.75, 40, positions=[{"epoch": 1, "index": 7}])
     checkpoints = Checkpoints(tmp_path)
-    path = checkpoints.save(model, optimizer, progress, IDENTITY, [random_state()])
+    path = checkpoints.save(tensors_of(model, optimizer, [random_state()]), progress, IDENTITY)
     learn(model, optimizer, 5)
     other = small_model(1)
     other_optimizer = optimizer_of(other)
     learn(other, other_optimizer, 1)  # the state before loading must not matter
     assert checkpoints.latest() == path
-    assert checkpoints.load(path, other, other_optimizer, IDENTITY) == progress
+    found, moments = checkpoints.load(path, other, IDENTITY)
+    assert found == progress
+    for name, parameter in other.named_parameters():
+        other_optimizer.state[parameter] = moments[name]
     learn(other, other_optimizer, 5)
     for ours, theirs in zip(other.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -117,32 +127,42 @@ def test_seeding_reaches_every_generator() -> None:
 
 
 def test_each_rank_gets_its_own_generators_back(tmp_path: Path) -> None:
-    model = small_model()
-    optimizer = optimizer_of(model)
-    learn(model, optimizer, 1)
-    states, expected = [], []
-    for rank in range(2):
-        seed_random(rank)
-        states.append(random_state())
-        expected.append(draws())
-    progress = Progress(step=1, positions=[{}, {}])
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(model, optimizer, progress, IDENTITY, states)
+    checkpoints, expected = saved_by_two(tmp_path, [{"index": 7}, {"index": 8}])
     for rank in (1, 0):
         load(checkpoints, rank=rank, ranks=2)
         assert draws() == expected[rank]
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_another_number_of_processes_is_refused(ranks: int, tmp_path: Path) -> None:
+def saved_by_two(run: Path, positions: list[dict[str, int]]) -> tuple[Checkpoints, list[list[float]]]:
+    """Save a checkpoint of two ranks; return also what their generators draw afterwards."""
+    states, expected = [], []
+    for rank in range(2):
+        seed_random(rank)
+        states.append(random_state())
+        expected.append(draws())
     model = small_model()
-    optimizer = optimizer_of(model)
-    learn(model, optimizer, 1)
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(run)
     checkpoints.save(
-        model, optimizer, Progress(step=1, positions=[{}, {}]), IDENTITY, [random_state(), random_state()]
+        tensors_of(model, optimizer_of(model), states), Progress(step=1, positions=positions), IDENTITY
     )
-    with pytest.raises(CheckpointError, match=f"saved by 2 processes, found {ranks} now"):
+    return checkpoints, expected
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_another_number_of_processes_resumes_shared_batches(ranks: int, tmp_path: Path) -> None:
+    checkpoints, expected = saved_by_two(tmp_path, [{"index": 7}, {"index": 7}])
+    for rank in range(ranks):
+        assert load(checkpoints, rank=rank, ranks=ranks).positions[0] == {"index": 7}
+        found = draws()
+        assert found == expected[rank] if rank < 2 else found not in expected
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_another_number_of_processes_is_refused_where_each_has_batches_of_its_own(
+    ranks: int, tmp_path: Path
+) -> None:
+    checkpoints, _ = saved_by_two(tmp_path, [{"index": 7}, {"index": 8}])
+    with pytest.raises(CheckpointError, match=f"saved by 2 processes, .* found {ranks} now"):
         load(checkpoints, rank=ranks - 1, ranks=ranks)
 
 
@@ -216,7 +236,7 @@ def test_another_model_is_refused(whole: Path) -> None:
     checkpoints, path = Checkpoints(whole), Checkpoints(whole).path(20)
     for model in (nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 2, bias=False), nn.Tanh(), nn.Linear(2, 3))):
         with pytest.raises(CheckpointError, match="expected the parameters of this model"):
-            checkpoints.load(path, model, optimizer_of(model), IDENTITY)
+            checkpoints.load(path, model, IDENTITY)
 
 
 def test_something_else_in_json_is_refused(tmp_path: Path) -> None:
@@ -456,7 +476,7 @@ def test_states_of_generators_are_checked_and_none_is_touched(
     weights = [parameter.clone() for parameter in model.parameters()]
     restore_random(before)
     with pytest.raises(CheckpointError, match=f"random.safetensors: rank 0: expected .*{message}|{message}"):
-        checkpoints.load(checkpoints.path(1), model, optimizer_of(model), IDENTITY)
+        checkpoints.load(checkpoints.path(1), model, IDENTITY)
     assert all(
         torch.equal(before[name], tensor) for name, tensor in random_state().items() if "gauss" not in name
     )
@@ -528,7 +548,9 @@ def test_checkpoints_of_an_earlier_start_are_neither_averaged_nor_kept(tmp_path:
     optimizer = optimizer_of(model)
     learn(model, optimizer, 1)
     for step in (10, 12):
-        checkpoints.save(model, optimizer, Progress(step=step, positions=[{}]), IDENTITY, [random_state()])
+        checkpoints.save(
+            tensors_of(model, optimizer, [random_state()]), Progress(step=step, positions=[{}]), IDENTITY
+        )
     assert checkpoints.to_average(9, every=10) == [10, 12]
     checkpoints.prune(9, every=10)
     assert checkpoints.steps() == [10, 12]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.config import ScheduleConfig, TrainingConfig
 from headwise.training.pace import Pace
-from headwise.training.parallel import World
+from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.schedule import learning_rate, with_shorter_warmup
 

@@ -14,10 +14,10 @@ from torch import distributed
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.training import trial
-from headwise.training import workers as workers_module
 from headwise.training.loop import Trainer
+from headwise.training.parallel import workers as workers_module
+from headwise.training.parallel.workers import Workers
 from headwise.training.trial import candidates, choose_processes
-from headwise.training.workers import Workers
 from regression import Regression
 
 CONFIG = Config.from_tree(

@@ -11,7 +11,7 @@ from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from headwise.text.batches.pairs import Batch
-    from headwise.training.parallel import World
+    from headwise.training.parallel.world import World
 
 _ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
 _LIKE_OURS = {"architecture": "transformer", "positions": "sinusoidal", "share_embeddings": "all"}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headwise.nn.linear import Products
     from headwise.text.batches.pairs import Batch
     from headwise.training.loss import LossSum
-    from headwise.training.parallel import World
+    from headwise.training.parallel.world import World
 
 
 class System(Peer):

@@ -86,6 +86,20 @@ def command(
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")
     ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate", help="Print what training needs (memory, time, energy, devices) and don't train."
+        ),
+    ] = False,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", help="With --estimate: for a GPU, such as a100, h100 or h200, by its peak."),
+    ] = None,
+    watts: Annotated[
+        float | None,
+        typer.Option("--watts", min=0.0, callback=finite, help="With --estimate: power for the energy."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> int:
     """Train a translator.
@@ -129,6 +143,10 @@ def command(
         config, more = _mixed(config, mix)
         reasons += more
     say(reasons)
+    if estimate:
+        return _estimate(config, run, gpu, watts, as_json=as_json)
+    if gpu is not None or watts is not None:
+        raise ConfigError("--gpu and --watts: expected --estimate beside them, found none")
     return train_and_report(config, run, restart=restart, as_json=as_json)
 
 
@@ -153,6 +171,17 @@ def train_and_report(config: Config, run: Path, *, restart: bool, as_json: bool)
             "dev": result.scores,
         }
         typer.echo(json.dumps(record))
+    return 0
+
+
+def _estimate(config: Config, run: Path, gpu: str | None, watts: float | None, *, as_json: bool) -> int:
+    from headwise.tasks.estimate import estimate
+
+    result = estimate(config, run, gpu=gpu, watts=watts)
+    if as_json:
+        typer.echo(json.dumps(result.record()))
+    else:
+        typer.echo("\n".join(result.lines()))
     return 0
 
 

@@ -24,7 +24,7 @@ from headwise import errors
 from headwise.errors import HeadwiseError, TrainingError
 from headwise.files import disk_errors
 from headwise.processes import child_environment, python_command
-from headwise.training.parallel import World
+from headwise.training.parallel.world import World
 
 _EXIT_TIMEOUT = 10.0  # seconds
 
@@ -96,15 +96,19 @@ class Workers:
         The CPU `threads` are divided among the processes. Raises the error of a worker that has exited, or
         `TrainingError` if the temporary directory can't be written.
         """
-        for process in self._started[: size - 1]:
-            if process.poll() is not None:
-                raise self._failure(process)  # the others would wait for it
+        self._check(size)
         meeting = self._new_meeting()
         threads_each = max(1, threads // size)
         world = {"size": size, "threads": threads_each, "meeting": str(meeting)}
         for rank, process in enumerate(self._started[: size - 1], start=1):
             self._send(process, {**order, **world, "rank": rank})
-        return World.join_local(0, size, threads_each, meeting)
+        return World.join_local(0, size, threads_each, meeting, lambda: self._check(size))
+
+    def _check(self, size: int) -> None:
+        """Raise the error of one of the first `size` - 1 workers that has exited, as the others would wait for it."""
+        for process in self._started[: size - 1]:
+            if process.poll() is not None:
+                raise self._failure(process)
 
     def _new_meeting(self) -> Path:
         """Return the path of a new rendezvous file."""

@@ -1,7 +1,8 @@
-"""Data parallelism: each rank computes its own batches or its share of each batch; gradients are summed once per step.
+"""The process group of a training: its ranks, and what they tell each other.
 
-The ranks are those of `torchrun`, each with batches of its own, or worker processes that `headwise train` starts on
-this machine (`headwise.training.workers`), which share every batch. With one process, nothing is communicated.
+The ranks are those of `torchrun`, or worker processes that `headwise train` starts on this machine
+(`headwise.training.parallel.workers`). They share every batch: each computes its part of the examples. Only tasks whose
+loss isn't a sum over examples have batches of their own on each rank. With one process, nothing is communicated.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
+from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from headwise.errors import HeadwiseError
 
 _GLOO_RELEASE = 0.3  # seconds
 _LOOPBACK = ("lo", "lo0")  # loopback interface on Linux and on macOS
+_JOINING = timedelta(minutes=2)  # until all ranks have connected to each other, after all have been started
 _TIMEOUT = timedelta(
     days=7
-)  # workers wait for work of the first rank; the end of a process is noticed at once
+)  # ranks wait for work of the first one; a process that ends is noticed at once, one that hangs by the watchdog
+_POLL = 0.02  # seconds
 
 _Result = TypeVar("_Result")
 
@@ -39,33 +43,55 @@ class World:
     local_rank: int = 0
     shares_batches: bool = False  # whether each batch is divided among the ranks
     threads: int = 0  # CPU threads of each rank, if the machine's threads are divided among the ranks
+    meeting: Path | None = None  # rendezvous file of worker processes of this machine
 
     @classmethod
-    def join(cls, device: str) -> World:
+    def join(cls, device: str, *, shares_batches: bool = True) -> World:
         """Join the process group that `torchrun` defines in the environment variables, if any."""
         if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
             return cls()
-        world = cls(
-            int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0"))
-        )
+        rank, size, local_rank = (int(os.environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        world = cls(rank, size, local_rank, shares_batches=shares_batches)
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if on_gpu:
             torch.cuda.set_device(world.local_rank)
-        distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(minutes=30))
+        distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=_JOINING)
+        distributed.distributed_c10d._set_pg_timeout(_TIMEOUT)
         return world
 
     @classmethod
-    def join_local(cls, rank: int, size: int, threads: int, meeting: Path) -> World:
-        """Join a process group on this machine; `meeting` is the path of its rendezvous file, which must not exist."""
+    def join_local(
+        cls, rank: int, size: int, threads: int, meeting: Path, check: Callable[[], None] = lambda: None
+    ) -> World:
+        """Join a process group on this machine; `meeting` is the path of its rendezvous file, which must not exist.
+
+        `check` is called again and again until all ranks have come; it may raise an exception.
+        """
         interfaces = [name for _, name in socket.if_nameindex()]
         for name in _LOOPBACK:
             if name in interfaces:  # without it, gloo resolves the host name, which may be any address
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         torch.set_num_threads(threads)
-        distributed.init_process_group(
-            "gloo", init_method=meeting.as_uri(), rank=rank, world_size=size, timeout=_TIMEOUT
-        )
-        return cls(rank, size, rank, shares_batches=True, threads=threads)
+        store = FileStore(str(meeting), size)
+        store.set(f"here {rank}", "")
+        while not store.check([f"here {other}" for other in range(size)]):
+            check()
+            time.sleep(_POLL)
+        distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_JOINING)
+        distributed.distributed_c10d._set_pg_timeout(_TIMEOUT)
+        return cls(rank, size, rank, shares_batches=True, threads=threads, meeting=meeting)
+
+    @property
+    def local(self) -> bool:
+        """Whether the ranks are worker processes that the first one has started."""
+        return self.meeting is not None
+
+    def board(self) -> Store:
+        """Return a store that all ranks can write to and read, on a connection of its own; not for one rank."""
+        if self.meeting is not None:
+            return FileStore(str(self.meeting), self.size)
+        store = cast("TCPStore", distributed.distributed_c10d._get_default_store()).clone()  # pyright: ignore[reportAttributeAccessIssue]
+        return PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
     def leave(self) -> None:
         """Leave the process group."""
@@ -79,16 +105,6 @@ class World:
     def first(self) -> bool:
         """Whether this is rank 0, which writes files and prints."""
         return self.rank == 0
-
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over ranks, with one all-reduce of all gradients."""
-        if self.size == 1:
-            return
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        flat = torch.cat([g.flatten() for g in gradients])
-        distributed.all_reduce(flat)
-        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-            gradient.copy_(part.view_as(gradient))
 
     def sum(self, *values: float, device: torch.device | None = None) -> list[float]:
         """Sum each number over ranks."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import DataError, TrainingError
-from headwise.training import workers as workers_module
-from headwise.training.workers import Workers
+from headwise.training.parallel import workers as workers_module
+from headwise.training.parallel.workers import Workers
 
 
 def test_the_error_of_a_worker_is_raised_here() -> None:
@@ -42,6 +42,16 @@ def test_a_worker_that_has_exited_is_not_waited_for(monkeypatch: pytest.MonkeyPa
         assert workers.failure() is None  # it has exited, without an error
         with pytest.raises(TrainingError, match=r"^worker process 1 was ended with exit code 0 "):
             workers.meet(2, 1, {})
+
+
+def test_a_worker_that_is_killed_while_it_joins_is_not_waited_for() -> None:
+    began = time.monotonic()
+    with Workers("bad_worker", {"way": "never joins"}) as workers:
+        workers.keep(1)
+        threading.Timer(0.5, workers._started[0].kill).start()
+        with pytest.raises(TrainingError, match=r"^worker process 1 was ended by SIGKILL"):
+            workers.meet(2, 1, {})
+    assert time.monotonic() - began < 60
 
 
 def test_a_temporary_directory_that_can_not_be_written(

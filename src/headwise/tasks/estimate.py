@@ -1,0 +1,236 @@
+"""Estimate of a training before it begins: parameters, operations, memory, speed, time and energy.
+
+Operations are those that torch's counter sees in the forward and backward pass of the first step's batches, and
+activations what autograd saves in it. The speed is that of some steps on this machine, with as many processes as
+training would use, or a share of a GPU's peak.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
+
+from headwise.config import Config
+from headwise.errors import ConfigError
+from headwise.files import hold
+from headwise.models.counting import parameter_count
+from headwise.nn.memory import machine_memory
+from headwise.tasks.run import build, checked_task, job_of
+from headwise.training.parallel.workers import Workers
+from headwise.training.parallel.world import World
+from headwise.training.task import Task
+from headwise.training.trial import Trial, choose_processes, possible_numbers, time_steps
+
+UTILIZATION = (
+    0.35  # assumed share of a GPU's peak: 0.3 to 0.5 is usual for Transformers (Chowdhery et al. 2022)
+)
+_PROBE_SECONDS = 8.0
+_FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU by its maker's data sheet: dense bfloat16 (V100: float16; P100: float32) operations/s, bytes, watts."""
+
+    peak: float
+    memory: float
+    watts: float
+
+
+GPUS = {
+    "p100": Gpu(10.6e12, 16e9, 300),
+    "v100": Gpu(125e12, 32e9, 300),
+    "a100": Gpu(312e12, 80e9, 400),
+    "l40s": Gpu(362e12, 48e9, 350),
+    "h100": Gpu(989e12, 80e9, 700),
+    "h200": Gpu(989e12, 141e9, 700),
+    "b200": Gpu(2250e12, 180e9, 1000),
+}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a training by part, in one process or on one device without sharding."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """Sum of all parts."""
+        return self.parameters + self.gradients + self.optimizer + self.activations
+
+    @property
+    def state(self) -> int:
+        """What FSDP divides over the devices: all parts but the activations."""
+        return self.total - self.activations
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a training needs. `tokens` and `flops` are per step and per target token; `watts` is None if unknown."""
+
+    parameters: int
+    trained: int
+    tokens: int
+    flops: float
+    memory: Memory
+    tokens_per_second: float
+    place: str
+    steps: int
+    watts: float | None
+    available: float | None  # bytes of memory of a device or of the machine
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all steps."""
+        return self.steps * self.tokens / self.tokens_per_second
+
+    @property
+    def devices(self) -> int | None:
+        """Least number of devices whose memory holds the training, sharded if it is more than one; None if none."""
+        if self.available is None or self.memory.total <= self.available:
+            return 1
+        left = self.available - self.memory.activations
+        return math.ceil(self.memory.state / left) if left > 0 else None
+
+    def record(self) -> dict[str, Any]:
+        """Return the estimate as JSON values."""
+        kilowatt_hours = None if self.watts is None else self.watts * self.seconds / 3.6e6
+        memory = {**asdict(self.memory), "total": self.memory.total}
+        derived = {"seconds": self.seconds, "kilowatt_hours": kilowatt_hours, "devices": self.devices}
+        return {**asdict(self), "memory": memory, **derived}
+
+    def lines(self) -> list[str]:
+        """Return the estimate as lines of text."""
+        memory = self.memory
+        parts = ", ".join(f"{name} {_bytes(size)}" for name, size in asdict(memory).items())
+        energy = "unknown (give --watts)"
+        if self.watts is not None:
+            energy = f"{self.watts * self.seconds / 3.6e6:,.2f} kWh at {self.watts:g} W"
+        fits = "none: the activations of a batch don't fit; use a smaller batch.tokens"
+        if self.devices == 1:
+            fits = "1"
+        elif self.devices is not None:
+            fits = f"{self.devices}, with training.parallel=fsdp"
+        return [
+            f"parameters: {self.parameters:,}, {self.trained:,} of them trained",
+            f"operations: {self.flops / 1e6:,.1f} MFLOP per target token, forward and backward pass",
+            f"step: {self.tokens:,} target tokens, {self.flops * self.tokens / 1e12:,.3f} TFLOP",
+            f"memory: {_bytes(memory.total)} ({parts})",
+            f"speed: {self.tokens_per_second:,.0f} target tokens/s {self.place}",
+            f"time: {_duration(self.seconds)} for {self.steps:,} steps, without validations and checkpoints",
+            f"energy: {energy}",
+            f"least number of devices: {fits}",
+        ]
+
+
+def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float | None = None) -> Estimate:
+    """Estimate a training that `headwise.tasks.run.train` would begin; the data is prepared as for it.
+
+    With `gpu`, a name in `GPUS`, the speed, the memory and the power are a GPU's. Raises a `HeadwiseError` as `train`
+    does, and `ConfigError` for an unknown GPU.
+    """
+    if gpu is not None and gpu not in GPUS:
+        raise ConfigError(f"--gpu: expected one of {', '.join(GPUS)}, found {gpu}")
+    kind, device = checked_task(config, run)
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    config = config.model_copy(update={"data": config.data.with_languages()})
+    with hold(run):
+        prepared = kind.prepare(config, run / "prepared", expected=None, say=_say)
+        model, task = build(kind, config, prepared, device)
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        tokens, flops, activations = _measure_step(task, config)
+        parts = Memory(_FLOAT * parameter_count(model), _FLOAT * trained, 2 * _FLOAT * trained, activations)
+        if gpu is not None:
+            known = GPUS[gpu]
+            speed, available = UTILIZATION * known.peak / flops, known.memory
+            watts = known.watts if watts is None else watts
+            place = (
+                f"on one {gpu.upper()}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
+            )
+        else:
+            speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
+            available = machine_memory()
+    steps = config.training.max_steps
+    return Estimate(
+        parameter_count(model), trained, tokens, flops, parts, speed, place, steps, watts, available
+    )
+
+
+def _measure_step(task: Task, config: Config) -> tuple[int, float, int]:
+    """Return the target tokens of the first step, its operations per token and its largest batch's activations."""
+    batches = task.batches(0, 1)
+    stream = iter(batches)
+    task.model.train()
+    own = {p.untyped_storage().data_ptr() for p in task.model.parameters()}
+    tokens, operations, activations = 0, 0.0, 0
+    for _ in range(config.batch.accumulate):
+        saved: dict[int, int] = {}
+
+        def pack(tensor: Tensor, saved: dict[int, int] = saved) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        batch = next(stream)
+        counter = FlopCounterMode(display=False)
+        with counter:
+            with saved_tensors_hooks(pack, lambda tensor: tensor):
+                loss = task.loss(batch)
+            loss.total.backward()
+        tokens += batch.target_tokens
+        operations += counter.get_total_flops()
+        activations = max(activations, sum(saved.values()))
+    batches.close()
+    task.model.zero_grad(set_to_none=True)
+    return tokens, operations / tokens, activations
+
+
+def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tuple[float, str]:
+    """Return the target tokens/s of some steps, and where they ran, with the processes that training would use."""
+    threads, processes = torch.get_num_threads(), config.training.processes
+    with Workers("headwise.tasks.run", job_of(config, run)) as workers:
+        if processes == "auto":
+            numbers = possible_numbers(threads, task.model) if shares_batches else [1]
+            on_cpu = next(task.model.parameters()).device.type == "cpu"
+            processes = choose_processes(task, config, threads, numbers if on_cpu else [1], workers, _say)
+        trial = Trial(1, _PROBE_SECONDS)
+        world = World()
+        if processes > 1:
+            workers.keep(processes - 1)
+            world = workers.meet(processes, threads, {"do": "try", **asdict(trial)})
+        try:
+            speed = time_steps(task, config, world, trial)
+        finally:
+            world.leave()
+            torch.set_num_threads(threads)
+    many = "process" if processes == 1 else "processes"
+    return speed.tokens / speed.mean, f"on this machine in {processes} {many}, measured"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 1e9:,.2f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:,.0f} seconds"

@@ -1,0 +1,275 @@
+"""The model as a rank trains it: whole in one process, replicated by DDP, or sharded by FSDP2.
+
+DDP (Li et al. 2020) keeps every parameter on every rank and sums gradients in buckets, while the backward pass computes
+the next ones. FSDP2 (`torch.distributed.fsdp.fully_shard`; Zhao et al. 2023) divides every parameter, its gradient and
+its moments over the ranks, by rows, and gathers the parameters of a layer when it is computed. Both work by hooks of a
+module's forward pass, so the module that they wrap computes the whole loss (`_Loss`). The losses that compute their
+gradients in chunks (`headwise.training.loss`) return them to autograd, which accumulates each parameter's gradient once
+per backward pass, also that of a parameter that is used several times; the hooks follow the accumulation.
+
+Both divide the sum of gradients by the number of ranks, and `compute_gradients` multiplies the loss by that number: the
+loss is divided once, by the target tokens of all ranks.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from headwise.config import TrainingConfig
+from headwise.errors import ConfigError
+from headwise.models.transformer import DecoderLayer, EncoderLayer
+from headwise.training.parallel.world import World
+from headwise.training.task import Task
+
+_BUCKET_MEGABYTES = 25  # torch's default
+
+
+class _Loss(nn.Module):
+    """A task's loss as a module; the forward pass returns the loss and the negative log-likelihood of a batch."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.model, self.task = task.model, task
+
+    def forward(self, batch: object) -> tuple[Tensor, Tensor]:
+        loss = self.task.loss(batch)
+        return loss.total, loss.nll
+
+
+class Replica:
+    """The model of a training in one process; subclasses are those of several ranks.
+
+    Attributes:
+        model: the model that is trained.
+        parameters: those of its parameters that are trained, by name.
+        loss: module that maps a batch to its loss, summed over target tokens, and its negative log-likelihood.
+    """
+
+    def __init__(self, task: Task, options: TrainingConfig) -> None:
+        self.task = task
+        self.model = task.model
+        self.loss: nn.Module = _Loss(task)
+        if options.checkpoint_activations:
+            _recompute_layers(self.model)
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """The trained parameters by name."""
+        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Accumulate gradients on this rank in the block's forward and backward passes, without a sum over ranks."""
+        yield
+
+    def collect_parameters(self) -> None:
+        """Bring the parameters of the task's model up to date on the first rank; every rank calls this."""
+
+    def collect(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+        """Do the same, and return the optimizer's state by `PARAMETER.KEY` on the first rank."""
+        return optimizer_state(self.parameters, optimizer)
+
+    def restore(self, optimizer: torch.optim.Optimizer, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Set the optimizer's state, from that of every parameter of the model by name and key."""
+        optimizer.state.clear()
+        for name, parameter in self.parameters.items():
+            # `step` is moved, too, because fused Adam keeps it on the parameter's device.
+            state = {key: value.to(parameter.device) for key, value in moments.get(name, {}).items()}
+            if state:
+                optimizer.state[parameter] = state
+
+    def close(self) -> None:
+        """Detach the model from its hooks, so that another replica can be made of it."""
+
+
+class DDPReplica(Replica):
+    """The model on every rank; gradients are summed in buckets while the backward pass goes on."""
+
+    def __init__(self, task: Task, options: TrainingConfig) -> None:
+        super().__init__(task, options)
+        # The graph is static: which parameters a model uses, and how often, doesn't depend on the batch.
+        with warnings.catch_warnings():
+            # What is to replace `broadcast_buffers` in a later torch isn't there yet.
+            warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")
+            self._ddp = nn.parallel.DistributedDataParallel(
+                self.loss,
+                broadcast_buffers=False,
+                init_sync=False,  # the parameters are the same on every rank already
+                bucket_cap_mb=_BUCKET_MEGABYTES,
+                gradient_as_bucket_view=True,
+                static_graph=True,
+            )
+        self.loss = self._ddp
+        self._graph_is_known = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """See `Replica`; gradients are summed nevertheless in the first pass, in which DDP records the static graph."""
+        with self._ddp.no_sync() if self._graph_is_known else nullcontext():
+            yield
+        self._graph_is_known = True
+
+    def close(self) -> None:
+        """See `Replica`."""
+        self._ddp.reducer._remove_autograd_hooks()
+        self.loss = self._ddp.module
+
+
+class FSDPReplica(Replica):
+    """A copy of the model that is sharded over the ranks; `task.model` is whole, and stays on the first rank only.
+
+    Raises `ConfigError` for `training.fsdp.cpu_offload` without a GPU.
+    """
+
+    def __init__(self, task: Task, world: World, options: TrainingConfig, device: torch.device) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import (
+            CPUOffloadPolicy,
+            MixedPrecisionPolicy,
+            OffloadPolicy,
+            fully_shard,
+            register_fsdp_forward_method,
+        )
+
+        if options.fsdp.cpu_offload and device.type == "cpu":
+            raise ConfigError("training.fsdp.cpu_offload: expected false on the CPU, found true")
+        # Nothing changes the keys and values of the source in place, of which this warns.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+        sharded = copy.deepcopy(task.model)
+        super().__init__(task.with_model(sharded), options)
+        self._whole, self._first = task.model, world.first
+        mesh = init_device_mesh(device.type, (world.size,))
+        gathered = torch.bfloat16 if options.fsdp.mixed_precision else None
+        settings = {
+            "mesh": mesh,
+            "mp_policy": MixedPrecisionPolicy(
+                param_dtype=gathered, reduce_dtype=torch.float32, cast_forward_inputs=False
+            ),
+            "offload_policy": CPUOffloadPolicy() if options.fsdp.cpu_offload else OffloadPolicy(),
+        }
+        for layer in _layers_of_their_own(sharded):
+            if isinstance(layer, DecoderLayer):
+                # Its keys and values of the source are computed before the layer's forward pass.
+                fully_shard(layer.cross_attention, **settings)
+                for method in ("project_memory", "cross_attend"):
+                    register_fsdp_forward_method(layer.cross_attention, method)
+            fully_shard(layer, **settings)
+        self._fsdp = fully_shard(self.loss, **settings)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """See `Replica`; the gradients of a rank are whole until they are summed."""
+        self._fsdp.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self._fsdp.set_requires_gradient_sync(True)
+
+    def collect_parameters(self) -> None:
+        """See `Replica`; tensors are gathered one by one, so no rank but the first has more than one whole."""
+        whole = dict(self._whole.named_parameters())
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                gathered = _gathered(parameter)
+                if self._first:
+                    whole[name].copy_(gathered)
+
+    def collect(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+        """See `Replica`."""
+        self.collect_parameters()
+        collected: dict[str, Tensor] = {}
+        for name, value in optimizer_state(self.parameters, optimizer).items():
+            gathered = _gathered(value)
+            if self._first:
+                collected[name] = gathered.cpu()
+        return collected
+
+    def restore(self, optimizer: torch.optim.Optimizer, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """See `Replica`; each rank keeps its part, which is all that it reads of a memory-mapped checkpoint."""
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        sharded: dict[str, dict[str, Tensor]] = {}
+        for name, parameter in self.parameters.items():
+            assert isinstance(parameter, DTensor)
+            mesh, placements = parameter.device_mesh, parameter.placements
+            sharded[name] = {
+                key: distribute_tensor(value.to(parameter.device), mesh, placements, src_data_rank=None)
+                if value.dim()
+                else value
+                for key, value in moments.get(name, {}).items()
+            }
+        super().restore(optimizer, sharded)
+
+    def free_whole(self) -> None:
+        """Free the parameters of the model that isn't sharded, on a rank that doesn't save or validate."""
+        for parameter in self._whole.parameters():
+            parameter.data = parameter.data.new_empty(0)
+
+
+def replicate(task: Task, world: World, options: TrainingConfig, device: torch.device) -> Replica:
+    """Return the model of this rank, as `training.parallel` says; the ranks must have the same parameters.
+
+    Raises `ConfigError` for options that can't be used on the device.
+    """
+    if world.size == 1:
+        return Replica(task, options)
+    if options.parallel == "fsdp":
+        return FSDPReplica(task, world, options, device)
+    return DDPReplica(task, options)
+
+
+def all_finite(parameters: Iterable[Tensor]) -> bool:
+    """Return whether all numbers are finite, of those that are on this rank."""
+    return all(bool(torch.isfinite(_local(p)).all()) for p in parameters)
+
+
+def optimizer_state(
+    parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    """Return the optimizer's tensors by `PARAMETER.KEY`; a parameter that never had a gradient has none."""
+    return {
+        f"{name}.{key}": value.detach()
+        for name, parameter in parameters.items()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def _gathered(tensor: Tensor) -> Tensor:
+    from torch.distributed.tensor import DTensor
+
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _local(tensor: Tensor) -> Tensor:
+    from torch.distributed.tensor import DTensor
+
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _transformer_layers(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if isinstance(module, (EncoderLayer, DecoderLayer))]
+
+
+def _layers_of_their_own(model: nn.Module) -> list[nn.Module]:
+    """Return the Transformer layers that share no parameter with another one, as T5's table of positions."""
+    layers = _transformer_layers(model)
+    owners = Counter(id(parameter) for layer in layers for parameter in layer.parameters())
+    return [layer for layer in layers if all(owners[id(p)] == 1 for p in layer.parameters())]
+
+
+def _recompute_layers(model: nn.Module) -> None:
+    """Let the backward pass compute the activations of each Transformer layer again, instead of keeping them.
+
+    Chen et al. 2016. Dropout masks are the same, because the state of the random generator is restored for it.
+    """
+    for layer in _transformer_layers(model):
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)

@@ -1,0 +1,144 @@
+"""DDP and FSDP2 with 1, 2 and 4 processes: the same parameters, also where the number changes on the way."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from program import (
+    assert_same_training,
+    call,
+    finish,
+    headwise,
+    metrics,
+    result,
+    saved_step,
+    start,
+    wait_for,
+)
+from ranks import ranks_of, start_ranks
+from toy import NOTHING_RANDOM, PLAIN_STEPS, Toy
+
+PLAIN = (*NOTHING_RANDOM, *PLAIN_STEPS, "training.checkpoint_every=2", "training.validate_every=1000")
+FSDP = "training.parallel=fsdp"
+
+
+@pytest.fixture(scope="module")
+def alone(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one process."""
+    run = tmp_path_factory.mktemp("alone") / "run"
+    assert headwise("train", "-c", toy.config, *PLAIN, "--max-steps=6", "-o", run).code == 0
+    return run
+
+
+def test_a_sharded_model_is_trained_as_a_whole_one_and_resumes_in_one_process(
+    toy: Toy, alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, *PLAIN, "-o", run)
+    sharded = headwise(*command, "training.processes=2", FSDP, "--max-steps=3")
+    assert sharded.code == 0, sharded.err
+    again = call(capsys, *command, "training.processes=1", "--max-steps=6")
+    assert again.code == 0, again.err
+    assert "(step 3, saved by 2 processes)" in again.err
+    assert_same_steps(run, alone)
+
+
+def assert_same_steps(ours: Path, expected: Path) -> None:
+    """Compare two runs, of which one was validated at the end of its first part, too."""
+    kept = [line for line in (ours / "metrics.jsonl").read_text().splitlines() if '"kind": "train"' in line]
+    (ours / "metrics.jsonl").write_text("".join(f"{line}\n" for line in kept))
+    other = [
+        line for line in (expected / "metrics.jsonl").read_text().splitlines() if '"kind": "train"' in line
+    ]
+    (expected / "metrics.jsonl").write_text("".join(f"{line}\n" for line in other))
+    assert_same_training(ours, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    "more",
+    [(), ("optimizer.clip_norm=0.1",), ("training.r_drop=1", "model.positions=t5"), ("training.freeze=[embeddings]",)],
+    ids=["plain", "clipped", "R-Drop and shared positions", "frozen embeddings"],
+)  # fmt: skip
+def test_fifty_steps_of_several_processes(
+    processes: int, parallel: str, more: tuple[str, ...], toy: Toy, tmp_path: Path
+) -> None:
+    one, several = tmp_path / "one", tmp_path / "several"
+    command = ("train", "-c", toy.config, *PLAIN, *more, "--max-steps=50")
+    assert headwise(*command, "training.processes=1", "-o", one).code == 0
+    outcome = headwise(
+        *command, f"training.processes={processes}", f"training.parallel={parallel}", "-o", several
+    )
+    assert outcome.code == 0, outcome.err
+    assert_same_training(several, one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("numbers", [(4, 2, 1), (1, 4)], ids=str)
+def test_a_checkpoint_is_resharded(
+    numbers: tuple[int, ...], toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    steps = 4 * len(numbers)
+    command = ("train", "-c", toy.config, *PLAIN)
+    assert call(capsys, *command, f"--max-steps={steps}", "-o", whole).code == 0
+    for part, number in enumerate(numbers, start=1):
+        changes = (f"training.processes={number}", FSDP, f"--max-steps={4 * part}")
+        outcome = headwise(*command, *changes, "-o", parts)
+        assert outcome.code == 0, outcome.err
+    assert_same_steps(parts, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_killed_rank_is_started_again_and_nothing_is_lost(parallel: str, toy: Toy, tmp_path: Path) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    command = (
+        "train", "-c", toy.config, "training.checkpoint_every=1", "training.validate_every=1000", "--max-steps=80",
+        f"training.parallel={parallel}",
+    )  # fmt: skip
+    undisturbed = finish(start_ranks(2, *command, "-o", whole))
+    assert undisturbed.code == 0, undisturbed.err
+    process = start_ranks(2, *command, "-o", run, launcher=("--max-restarts", "3"))
+    for kill in range(1, 3):
+        wait_for(lambda kill=kill: saved_step(run) > 10 * kill and len(ranks_of(process)) == 2, process)
+        ranks_of(process)[kill % 2].kill()
+        time.sleep(1)
+    outcome = finish(process)
+    assert outcome.code == 0, outcome.err
+    assert "resuming from" in outcome.err
+    assert [record["step"] for record in metrics(run, "train")] == list(range(1, 81))
+    assert result(run) == result(whole)
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_ends_the_job_with_its_name(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, "training.rank_timeout=3", "--max-steps=1000000", "-o", run)
+    process = start_ranks(2, *command)
+    wait_for(lambda: saved_step(run) > 2 and len(ranks_of(process)) == 2, process)
+    hung = ranks_of(process)[1]
+    hung.send_signal(signal.SIGSTOP)
+    outcome = finish(process)
+    assert outcome.code != 0
+    (line,) = [line for line in outcome.err.splitlines() if line.startswith("headwise: error: no progress")]
+    assert f"rank 1 (process {hung.pid} on " in line
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_killed(toy: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ("train", "-c", toy.config, "training.rank_timeout=3", "training.processes=2")
+    process = start(*command, "--max-steps=1000000", "-o", run)
+    wait_for(lambda: saved_step(run) > 2, process)
+    (worker,) = ranks_of(process)
+    worker.send_signal(signal.SIGSTOP)
+    outcome = finish(process)
+    assert f"at rank 1 (process {worker.pid} on " in outcome.err
+    assert outcome.error.startswith("worker process 1 was ended by SIGKILL")
