@@ -311,7 +311,7 @@ class Trainer:
 
     def _save(self, best: bool) -> None:
         """Save a checkpoint; with several ranks, training continues while the first one writes it."""
-        progress, options, first = self.progress, self.options, self.world.first
+        progress, first = self.progress, self.world.first
         if self.world.any(not all_finite(self.parameters), self.device):
             raise TrainingError(
                 f"step {progress.step}: a parameter is not finite any more; {self._last_good()}"
