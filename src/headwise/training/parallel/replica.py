@@ -17,7 +17,7 @@ import copy
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -92,11 +92,14 @@ class Replica:
 
 
 class DDPReplica(Replica):
-    """The model on every rank; gradients are summed in buckets while the backward pass goes on."""
+    """The model on every rank; gradients are summed in buckets while the backward pass goes on.
+
+    The graph isn't declared as static: in the first step of such a graph, and so in the first one after resuming, DDP
+    sums after every batch of an accumulation, which rounds differently.
+    """
 
     def __init__(self, task: Task, options: TrainingConfig) -> None:
         super().__init__(task, options)
-        # The graph is static: which parameters a model uses, and how often, doesn't depend on the batch.
         with warnings.catch_warnings():
             # What is to replace `broadcast_buffers` in a later torch isn't there yet.
             warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")
@@ -106,17 +109,14 @@ class DDPReplica(Replica):
                 init_sync=False,  # the parameters are the same on every rank already
                 bucket_cap_mb=_BUCKET_MEGABYTES,
                 gradient_as_bucket_view=True,
-                static_graph=True,
             )
         self.loss = self._ddp
-        self._graph_is_known = False
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """See `Replica`; gradients are summed nevertheless in the first pass, in which DDP records the static graph."""
-        with self._ddp.no_sync() if self._graph_is_known else nullcontext():
+        """See `Replica`."""
+        with self._ddp.no_sync():
             yield
-        self._graph_is_known = True
 
     def close(self) -> None:
         """See `Replica`."""
