@@ -6,7 +6,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from browser.conftest import Served, Visit, visiting
+from browser.conftest import SERVER_ONLY, Served, Visit, visiting
+
+pytestmark = SERVER_ONLY
 
 
 def test_a_chapter_leads_to_a_panel_and_the_page_to_the_chapters(visit: Visit) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
-from browser.conftest import TEXT, Served, Visit, number, serving, visiting
+from browser.conftest import SERVER_ONLY, TEXT, Served, Visit, number, serving, visiting
 from browser.test_journeys import axe
 from browser.test_numbers import best, forward
 from headwise.decoding.translator import Translator
@@ -46,6 +46,7 @@ def facts(visit: Visit) -> dict[str, float]:
     }
 
 
+@SERVER_ONLY
 def test_the_numbers_of_the_boxes_recombine(visit: Visit, translator: Translator) -> None:
     """From the token to the second layer's input, and from one box to the next."""
     w = {name: p.detach().numpy() for name, p in translator.model.named_parameters()}
@@ -98,6 +99,7 @@ def normalized(visit: Visit, box: str, x: np.ndarray, y: np.ndarray) -> np.ndarr
     return gained["out"]
 
 
+@SERVER_ONLY
 def test_the_softmax_ends_in_the_probabilities_of_a_forward_pass(
     visit: Visit, translator: Translator
 ) -> None:
@@ -117,6 +119,7 @@ def test_the_softmax_ends_in_the_probabilities_of_a_forward_pass(
     assert visit.page.locator("#inside .ranking-of").last.locator("li").count() == 10
 
 
+@SERVER_ONLY
 def test_the_figure_by_keyboard(visit: Visit) -> None:
     page = visit.open()
     boxes = page.locator("#architecture .box")
@@ -145,6 +148,7 @@ def test_the_figure_by_keyboard(visit: Visit) -> None:
     expect(page.locator("#microscope .where")).to_have_text("cross layer 2, head 1")
 
 
+@SERVER_ONLY
 def test_the_shares_add_up_to_the_model(visit: Visit, translator: Translator) -> None:
     page = visit.open()
     shown = page.locator("#architecture .parts li").all()[1:]
@@ -184,6 +188,7 @@ def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: B
         assert axe(page) == ""
 
 
+@SERVER_ONLY
 def test_motion_follows_the_reader(browser: Browser, served: Served) -> None:
     moving = "document.querySelectorAll('#architecture svg')[0].getAnimations({subtree: true}).length"
     for motion, moves in (("no-preference", True), ("reduce", False)):
@@ -198,6 +203,7 @@ def test_motion_follows_the_reader(browser: Browser, served: Served) -> None:
             assert (page.evaluate(moving) > 0) == moves
 
 
+@SERVER_ONLY
 def test_heat_maps_have_a_color_bar_and_numbers_where_they_fit(visit: Visit) -> None:
     page = visit.open("text=A man&part=cross&layer=1&head=0")
     for panel in ("heads", "microscope"):

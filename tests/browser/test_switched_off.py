@@ -8,11 +8,11 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page, expect
 
-from browser.conftest import TEXT, Visit, number, serving, visiting
+from browser.conftest import SERVER_ONLY, TEXT, Visit, number, serving, visiting
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.text.tokens.subwords import EOS
-from headwise.training.checkpoint import Checkpoints
+from headwise.training.checkpoint import Checkpoints, checkpointed
 from headwise.training.progress import Progress
 from translator_run import make_run
 
@@ -26,7 +26,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         torch.manual_seed(seed)
         tracer = Tracer.load(make_run(run / "other", seed=seed), "cpu")
         model = tracer.translator.model
-        checkpoints.save(model, torch.optim.SGD(model.parameters()), Progress(step=step), {}, [{}])
+        checkpoints.save(checkpointed(model, {}, [{}]), Progress(step=step), {})
     return run
 
 
@@ -43,6 +43,7 @@ def expected(tracer: Tracer, *changes: str) -> list[float]:
     return [under - old, after.hypotheses[0].log_probability - old]
 
 
+@SERVER_ONLY
 def test_a_part_is_switched_off_and_on_again(visit: Visit, tracer: Tracer) -> None:
     page = visit.open()
     shown = page.locator(".hypotheses").inner_text()
@@ -61,6 +62,7 @@ def test_a_part_is_switched_off_and_on_again(visit: Visit, tracer: Tracer) -> No
     assert page.locator(".hypotheses").inner_text() == shown
 
 
+@SERVER_ONLY
 def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
     page = visit.open()
     where = page.locator("[data-key=knobs-where]")
@@ -77,6 +79,7 @@ def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
     expect(page.locator("#interventions")).to_contain_text("each position sees the tokens after it")
 
 
+@SERVER_ONLY
 def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: Tracer) -> None:
     page = visit.open()
     slider = page.locator("#temperature-slider")

@@ -7,9 +7,11 @@ import math
 import numpy as np
 from playwright.sync_api import expect
 
-from browser.conftest import TEXT, Visit, number
+from browser.conftest import SERVER_ONLY, TEXT, Visit, number
 from headwise.analysis.tracer import Tracer
 from headwise.text.tokens.subwords import BOS
+
+pytestmark = SERVER_ONLY
 
 
 def test_each_step_shows_what_a_forward_pass_of_its_prefix_computes(visit: Visit, tracer: Tracer) -> None:

@@ -58,6 +58,7 @@ _MODEL_KEYS = (
     *("source_end", "scale_embeddings"),
 )
 _ANSWERED = ("translate", "read", "products", "evidence", "metrics")  # what the page without a server can do
+_CHAPTERS = '<a class="chapters" href="learn/">Chapters</a>'  # they need a server
 _LOADING = '<p class="muted">Loading…</p>'
 _HINT = (
     '<p class="muted">Loading… (Opened as a file, the page stays so: browsers run its modules from a web server only, '
@@ -127,10 +128,10 @@ def _copy_page(folder: Path) -> None:
     """Copy the page's files; the index names the folder of the run, and has the security policy of the server."""
     shutil.copytree(PAGE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("tsconfig.json"))
     index = (PAGE / "index.html").read_text("utf-8")
-    head = '<meta charset="utf-8" />'
-    assert head in index
-    assert _LOADING in index
-    write_text(folder / "index.html", index.replace(head, _HEAD, 1).replace(_LOADING, _HINT, 1))
+    for old, new in (('<meta charset="utf-8" />', _HEAD), (_LOADING, _HINT), (_CHAPTERS, "")):
+        assert old in index
+        index = index.replace(old, new, 1)
+    write_text(folder / "index.html", index)
 
 
 def _run_files(trained: Trained) -> list[str]:

@@ -98,7 +98,9 @@ def command(
     ] = None,
     watts: Annotated[
         float | None,
-        typer.Option("--watts", min=0.0, callback=finite, help="With --estimate: power for the energy."),
+        typer.Option(
+            "--watts", min=0.0, max=1e9, callback=finite, help="With --estimate: power for the energy."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> int:

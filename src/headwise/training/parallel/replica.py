@@ -243,16 +243,17 @@ def optimizer_state(
     }
 
 
-def _gathered(tensor: Tensor) -> Tensor:
-    from torch.distributed.tensor import DTensor
+# `DTensor` is recognized by its methods, because its module imports PyTorch's compiler, which takes a second.
 
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+def _gathered(tensor: Tensor) -> Tensor:
+    full_tensor = getattr(tensor, "full_tensor", None)
+    return tensor if full_tensor is None else full_tensor()
 
 
 def _local(tensor: Tensor) -> Tensor:
-    from torch.distributed.tensor import DTensor
-
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    to_local = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else to_local()
 
 
 def _transformer_layers(model: nn.Module) -> list[nn.Module]:
