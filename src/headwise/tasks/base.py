@@ -224,7 +224,7 @@ class PreparedTask(ABC, Generic[Data, Model]):
         """The model's width, for the paper's learning-rate schedule."""
         return self.config.model.d_model
 
-    def with_model(self, model: Model) -> Self:
+    def with_model(self, model: Any) -> Self:
         """Return the same task with a copy of its model, for training only."""
         task = copy.copy(self)
         task.model = model

@@ -219,6 +219,9 @@ class _Task:
     def batches(self, rank: int, world: int) -> Any:
         return _NoBatches()
 
+    def with_model(self, model: Any) -> _Task:
+        return _Task(self.config, model)
+
     def loss(self, batch: Batch) -> LossSum:
         from headwise.tasks.translation import translation_loss
 
