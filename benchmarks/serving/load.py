@@ -82,7 +82,8 @@ def main() -> None:
 def servers(run: Path, languages: Sequence[str], folder: Path, libretranslate: str | None) -> list[Server]:
     """Return the servers, with the run exported for those that need it."""
     pair = "-".join(languages)
-    found = [Server("Headwise", [*headwise(), "serve", str(run), "--port", "PORT", "--languages", pair])]
+    own = [*headwise(), "serve", str(run), "--port", "PORT", "--languages", pair]
+    found = [Server("Headwise", own), Server("Headwise, 2 workers", [*own, "--workers", "2"])]
     exported = export(run, "ctranslate2", languages, folder / "ctranslate2")
     for workers, threads in ((1, 2), (2, 1)):
         program = [sys.executable, str(HERE / "ctranslate2_server.py"), str(exported), "PORT"]

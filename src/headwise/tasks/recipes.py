@@ -115,8 +115,8 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
         every = max(20, training.max_steps // 200)
         training.checkpoint_every, training.validate_every, training.average_last = every, 5 * every, 1
         reasons.append(
-            f"schedule.name=inverse_sqrt, schedule.cooldown={_COOLDOWN}: better than linear where the time ends training "
-            "early; the rate falls to zero in the last fifth, and no checkpoints are averaged"
+            f"schedule.name=inverse_sqrt, schedule.cooldown={_COOLDOWN}: better than linear where the time ends "
+            "training early; the rate falls to zero in the last fifth, and no checkpoints are averaged"
         )
     return Recipe(Config.from_tree(config.model_dump()), reasons)
 
