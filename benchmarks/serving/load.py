@@ -51,12 +51,7 @@ class Load:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--sentences", type=Path, required=True, help="one a line, plain or .gz")
-    parser.add_argument("--languages", default="en-de", help="of the run")
+    parser = parser_of(__doc__)
     parser.add_argument("--libretranslate", help="Python interpreter of an environment that has it")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
@@ -77,6 +72,17 @@ def main() -> None:
                         print(f"round {number + 1}: {server.name}, {clients} clients: {one}", file=sys.stderr)
         report(measured)
         print(f"`Translator.translate`, one sentence: {alone(arguments.run, sentences):.1f} ms (median)")
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of what the measurements of servers need."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--sentences", type=Path, required=True, help="one a line, plain or .gz")
+    parser.add_argument("--languages", default="en-de", help="of the run")
+    return parser
 
 
 def servers(run: Path, languages: Sequence[str], folder: Path, libretranslate: str | None) -> list[Server]:

@@ -11,7 +11,6 @@ the workers, the one with the most private memory is shown.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import tempfile
@@ -20,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import Server, headwise, started, unpack
+from load import Server, headwise, parser_of, started, unpack
 
 ASKED = 200  # requests of each kind
 CLIENTS = 8
@@ -37,12 +36,7 @@ class Memory:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--sentences", type=Path, required=True, help="one a line, plain or .gz")
-    parser.add_argument("--languages", default="en-de", help="of the run")
+    parser = parser_of(__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     arguments = parser.parse_args()
     weights = (arguments.run / "model.safetensors").stat().st_size

@@ -1,12 +1,14 @@
 """What a translation server bears: more than it can translate, and clients that misbehave while its model changes.
 
     python benchmarks/serving/stress.py overload RUN --sentences test.en.gz
-    python benchmarks/serving/stress.py soak RUN OTHER_RUN --sentences test.en.gz --minutes 10
+    python benchmarks/serving/stress.py soak RUN [OTHER_RUN] --sentences test.en.gz --minutes 10
 
 `overload`: 100 clients ask for 20 sentences each, while 400 may wait. Expected are the statuses 200 and 429 alone,
 memory that stays, and the latency from before within two seconds. `soak`: four clients behave; others connect and
 are silent, send half a body, send garbage, hang up, or ask for 100,000 characters; and the run's model is replaced by
-another run's and back. Expected are memory that stays, no 5xx status, and nothing left in the scheduler. Needs wrk.
+another run's and back, or by a copy of it, or loaded again by SIGHUP. The exit status is 1 where memory has grown by
+more than `--most-growth`, where a request had a 5xx status other than 503 and 504, where a client that behaves wasn't
+answered, and where something is left in the scheduler. Needs wrk.
 """
 
 from __future__ import annotations
@@ -19,19 +21,30 @@ import math
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from load import HERE, Server, headwise, started, unpack
 
 SHORT = 20  # requests whose median latency is compared
+SAMPLED = 2.0  # seconds between two looks at the memory
+ENDS_WITHIN = 40.0  # seconds, more than the deadline of a request
+LEFT = (
+    "headwise_sentences_accepted",
+    "headwise_waiting_sentences",
+    "headwise_running_sentences",
+    "headwise_batch_rows",
+)
 KINDS = ("silent", "half a body", "garbage", "hangs up", "too long")
 
 
@@ -41,10 +54,11 @@ def main() -> None:
     )
     parser.add_argument("test", choices=["overload", "soak"])
     parser.add_argument("run", type=Path)
-    parser.add_argument("other", type=Path, nargs="?", help="for soak")
+    parser.add_argument("other", type=Path, nargs="?", help="for soak; by default RUN")
     parser.add_argument("--sentences", type=Path, required=True, help="one a line, plain or .gz")
     parser.add_argument("--languages", default="en-de", help="of the runs")
     parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--most-growth", type=float, default=50.0, help="megabytes, from the first minute on")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -58,11 +72,16 @@ def main() -> None:
             if arguments.test == "overload":
                 overload(address, process, sentences, languages, 60 * arguments.minutes)
             else:
-                assert arguments.other is not None, "soak needs a second run"
                 models = [folder / "first", folder / "second"]
-                for source, copy in zip((arguments.run, arguments.other), models, strict=True):
+                for source, copy in zip(
+                    (arguments.run, arguments.other or arguments.run), models, strict=True
+                ):
                     shutil.copy(source / "model.safetensors", copy)
-                asyncio.run(soak(address, process, sentences, languages, 60 * arguments.minutes, run, models))
+                soaked = Soak(address, process, sentences, languages, 60 * arguments.minutes)
+                asyncio.run(soaked.run(run, models))
+                problems = soaked.problems(arguments.most_growth)
+                print("\n".join(problems), file=sys.stderr)
+                sys.exit(1 if problems else 0)
 
 
 def overload(address: str, process: int, sentences: Path, languages: list[str], seconds: float) -> None:
@@ -84,58 +103,100 @@ def overload(address: str, process: int, sentences: Path, languages: list[str], 
     print(f"resident memory: {memory:.0f} MB before, {resident(process):.0f} MB after")
 
 
-async def soak(
-    address: str,
-    process: int,
-    sentences: Path,
-    languages: list[str],
-    seconds: float,
-    run: Path,
-    models: list[Path],
-) -> None:
-    """Let clients behave and misbehave, and replace the model, for some seconds; report memory, statuses and load."""
-    end = time.monotonic() + seconds
-    port = int(address.split(":")[2].split("/")[0])
-    behaving = await asyncio.create_subprocess_exec(
-        *wrk(address, 4, seconds, sentences, languages, 1), stdout=subprocess.PIPE
-    )
-    counts: Counter[str] = Counter()
+@dataclass
+class Soak:
+    """Clients that behave and misbehave for some seconds, while the model is replaced."""
 
-    async def repeat(kind: str) -> None:
+    address: str
+    process: int
+    sentences: Path
+    languages: list[str]
+    seconds: float
+    memory: list[float] = field(default_factory=list)  # megabytes, every `SAMPLED` seconds
+    counts: Counter[str] = field(default_factory=Counter)  # of what was done
+    behaving: dict[str, Any] = field(default_factory=dict)  # what wrk says of the clients that behave
+    statuses: Counter[str] = field(default_factory=Counter)  # of all requests
+    left: dict[str, float] = field(default_factory=dict)  # in the scheduler at the end
+
+    async def run(self, run: Path, models: list[Path]) -> None:
+        """Soak the server of a run, whose model is replaced by each of `models` in turn; print what is found."""
+        end = time.monotonic() + self.seconds
+        wrk_process = await asyncio.create_subprocess_exec(
+            *wrk(self.address, 4, self.seconds, self.sentences, self.languages, 1), stdout=subprocess.PIPE
+        )
+        tasks = [self._sample(end), self._change(end, run, models)]
+        tasks += [self._repeat(end, kind) for kind in KINDS for _ in range(5)]
+        await asyncio.gather(*tasks)
+        output, _ = await wrk_process.communicate()
+        self.behaving = json.loads(output.splitlines()[-1])
+        print(f"clients that behave: {self.behaving}")
+        print(f"others: {dict(self.counts)}")
+        until = time.monotonic() + ENDS_WITHIN
+        while self._read_metrics() and time.monotonic() < until:
+            await asyncio.sleep(1)
+        print(f"statuses of all requests: {dict(self.statuses)}")
+        print(f"left in the scheduler: {self.left}")
+        print(f"at the end: {resident(self.process):.0f} MB")
+
+    def problems(self, most_growth: float) -> list[str]:
+        """Return a sentence for each thing that must not be."""
+        found: list[str] = []
+        part = min(int(60 / SAMPLED), max(1, len(self.memory) // 4))
+        first, last = max(self.memory[:part]), statistics.median(self.memory[-part:])
+        if last - first > most_growth:
+            found.append(
+                f"memory: expected at most {most_growth:.0f} MB more, found {first:.0f} MB, then {last:.0f} MB"
+            )
+        for status, count in self.statuses.items():
+            if status[0] == "5" and status not in ("503", "504"):
+                found.append(f"statuses: expected none of {status}, found {count}")
+        refused = {status for status in self.behaving["statuses"] if status not in ("200", "429")}
+        if refused or self.behaving["socket_errors"] or not self.behaving["statuses"].get("200"):
+            found.append(f"clients that behave: expected answers, found {self.behaving}")
+        if any(self.left.values()):
+            found.append(f"scheduler: expected nothing left after {ENDS_WITHIN:.0f} s, found {self.left}")
+        return found
+
+    async def _sample(self, end: float) -> None:
+        each = max(1, int(min(60, self.seconds / 10) / SAMPLED))
         while time.monotonic() < end:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await misbehave(kind, port, languages)
-            counts[kind] += 1
-            await asyncio.sleep(random.uniform(0, 2))
+            if len(self.memory) % each == 0:
+                print(
+                    f"{self.seconds - (end - time.monotonic()):5.0f} s: {resident(self.process):.0f} MB",
+                    flush=True,
+                )
+            self.memory.append(resident(self.process))
+            await asyncio.sleep(SAMPLED)
 
-    async def sample() -> None:
-        while time.monotonic() < end:
-            print(f"{seconds - (end - time.monotonic()):5.0f} s: {resident(process):.0f} MB")
-            await asyncio.sleep(seconds / 10)
-
-    async def change() -> None:
+    async def _change(self, end: float, run: Path, models: list[Path]) -> None:
         while time.monotonic() < end:
             for model in models:
                 shutil.copy(model, run / "new")
                 os.replace(run / "new", run / "model.safetensors")
-                counts["replaced models"] += 1
+                self.counts["replaced models"] += 1
                 await asyncio.sleep(8)
+            os.kill(self.process, signal.SIGHUP)
+            self.counts["SIGHUP"] += 1
+            await asyncio.sleep(4)
 
-    tasks: list[Callable[[], Awaitable[None]]] = [sample, change]
-    await asyncio.gather(*(task() for task in tasks), *(repeat(kind) for kind in KINDS for _ in range(5)))
-    output, _ = await behaving.communicate()
-    print(f"clients that behave: {json.loads(output.splitlines()[-1])}")
-    print(f"others: {dict(counts)}")
-    await asyncio.sleep(5)
-    metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
-    statuses: Counter[str] = Counter()
-    for line in metrics.splitlines():
-        if line.startswith("headwise_requests_total{"):
-            statuses[line.partition('status="')[2][:3]] += int(float(line.split()[-1]))
-        elif line.startswith(("headwise_sentences_accepted", "headwise_waiting_sent", "headwise_running")):
-            print(line)
-    print(f"statuses of all requests: {dict(statuses)}")
-    print(f"at the end: {resident(process):.0f} MB")
+    async def _repeat(self, end: float, kind: str) -> None:
+        port = int(self.address.split(":")[2].split("/")[0])
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await misbehave(kind, port, self.languages)
+            self.counts[kind] += 1
+            await asyncio.sleep(random.uniform(0, 2))
+
+    def _read_metrics(self) -> bool:
+        """Read the statuses and what is left; return whether something is."""
+        address = self.address.removesuffix("/translate") + "/metrics"
+        self.statuses.clear()
+        for line in urllib.request.urlopen(address).read().decode().splitlines():
+            if line.startswith("headwise_requests_total{"):
+                self.statuses[line.partition('status="')[2][:3]] += int(float(line.split()[-1]))
+            elif line.startswith(LEFT):
+                self.left[line.split()[0]] = float(line.split()[-1])
+        return any(self.left.values())
 
 
 async def misbehave(kind: str, port: int, languages: list[str]) -> None:

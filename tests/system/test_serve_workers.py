@@ -100,12 +100,12 @@ def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
 
 
 @contextmanager
-def serving(run: Path, keys: Path, *options: object) -> Iterator[Served]:
-    """Serve a run with two workers."""
+def serving(run: Path, keys: Path, *options: object, workers: int = 2) -> Iterator[Served]:
+    """Serve a run."""
     store = KeyStore(keys, create=True)
     secrets = {"alice": store.add("alice"), "bob": store.add("bob", requests_per_minute=6)}
     store.close()
-    process = start("serve", run, "--port", 0, "--workers", 2, "--api-keys", keys, "--log", *options)
+    process = start("serve", run, "--port", 0, "--workers", workers, "--api-keys", keys, "--log", *options)
     served = Served(process, "", secrets)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -119,7 +119,7 @@ def serving(run: Path, keys: Path, *options: object) -> Iterator[Served]:
         wait_until(lambda: served.out or process.poll() is not None)
         assert served.out, served.said
         served.address = served.out[0].split()[3].rstrip("/")
-        wait_until(lambda: len(served.workers()) == 2)
+        wait_until(lambda: workers == 1 or len(served.workers()) == workers)
         yield served
     finally:
         if process.poll() is None:
@@ -346,6 +346,31 @@ def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(
     assert found[0] == texts[0]
     assert found[-20:] == [texts[1]] * 20
     assert all(each in texts for each in found)
+
+
+def test_hangup_loads_the_runs_at_once_and_no_request_fails(served: Served) -> None:
+    before = served.workers()
+    place = Path(served.process.args[4])  # type: ignore[index]
+    with Load(served) as load:
+        served.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: f"headwise: {place}: was loaded again" in served.sentences())
+        wait_until(lambda: not set(before) & set(served.workers()))
+        load.settled()
+    assert load.errors == []
+    assert {answer.status_code for answer in load.answers} == {200}
+
+
+def test_hangup_of_a_server_of_one_process(run: Path, tmp_path: Path) -> None:
+    with serving(run, tmp_path / "keys.db", workers=1) as served, Load(served, 2) as load:
+        for _ in range(2):
+            count = served.sentences().count(f"headwise: {run}: was loaded again")
+            served.process.send_signal(signal.SIGHUP)
+            wait_until(
+                lambda count=count: served.sentences().count(f"headwise: {run}: was loaded again") > count
+            )
+        load.settled()
+    assert load.errors == []
+    assert {answer.status_code for answer in load.answers} == {200}
 
 
 @pytest.mark.parametrize(

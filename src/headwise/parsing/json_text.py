@@ -76,13 +76,7 @@ def json_value(text: str | bytes, *, finite: bool = True) -> Any:
     if text.count("[") + text.count("{") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         raise _first_violation(text, finite)
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_finite_float if finite else _float,
-            parse_constant=_constant if finite else None,
-        )
+        value = (_FINITE if finite else _ANY).decode(text)
     except json.JSONDecodeError as error:
         reason = error.msg.removesuffix(" at")
         description = f"{reason} at column {error.colno}" if text.strip() else f"{reason} (it is empty)"
@@ -129,6 +123,12 @@ def _finite_float(digits: str) -> float:
 
 def _constant(name: str) -> NoReturn:
     raise _Violation
+
+
+_FINITE = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_finite_float, parse_constant=_constant
+)
+_ANY = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float)
 
 
 def _depth(text: str) -> int:

@@ -9,6 +9,8 @@
     POST /api/boxes                the boxes of the model: shapes, parameters and operations
     POST /api/box                  the computation of one box at one position
     POST /api/steps                a target decoded step by step, and with teacher forcing
+    POST /api/recurrence           recurrent networks beside attention on a sentence
+    POST /api/times                time of recurrent steps and of attention over length
     POST /api/next                 a language model's next-token distribution
     POST /api/continue             a language model's continuation of a text
     POST /api/patches              a vision model's attention over the patches of an image
@@ -22,8 +24,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -38,11 +40,13 @@ from headwise.errors import HeadwiseError
 from headwise.serve.chapters import add_chapters
 from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.evidence import Evidence
+from headwise.serve.hangup import on_hangup
 from headwise.serve.production import Production
 from headwise.serve.protection.failures import failure
 from headwise.serve.protection.hosts import Hosts, KnownHosts
 from headwise.serve.protection.middleware import RequestGuard
 from headwise.serve.protocols.description import error_answers
+from headwise.serve.protocols.dispatch import FixedAddresses
 from headwise.serve.protocols.fields import describe
 from headwise.serve.protocols.observation import Observed
 from headwise.serve.reloading import Reloader
@@ -87,7 +91,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         watching = asyncio.create_task(reloader.watch()) if watch else None
-        yield
+        with on_hangup(reloader.look_now) if watch else nullcontext():
+            yield
         if watching is not None:
             watching.cancel()
         if production is not None:
@@ -105,12 +110,18 @@ def create_app(
     def unknown(path: str) -> Response:
         return failure("/api/", 404, f"expected a known address, found /api/{path}")
 
-    if production is not None:
-        for router in production.routers(app):
-            app.include_router(router)
+    routers = [] if production is None else production.routers(app)
+    for router in routers:
+        app.include_router(router)
     add_chapters(app)
     app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
-    _handle_errors(app)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    app.add_exception_handler(
+        Exception,
+        lambda request, error: failure(request.url.path, 500, "the server failed; its log says why"),
+    )
+    app.add_middleware(FixedAddresses, routers=routers, handlers=_HANDLERS)
     if production is not None and production.origins:
         app.add_middleware(production.cross_origin)
     app.add_middleware(KnownHosts, hosts=hosts or Hosts(), origins=production.origins if production else ())
@@ -119,23 +130,6 @@ def create_app(
     if production is not None:
         app.add_middleware(Observed, metrics=production.metrics, log=production.log)
     return app
-
-
-def _handle_errors(app: FastAPI) -> None:
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(HeadwiseError, _headwise_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(ServiceError, _service_error)
-    app.add_exception_handler(
-        QueueFull,
-        lambda request, error: failure(request.url.path, 503, "the server is busy; try again in a moment"),
-    )
-    for gone in (ClientGone, ClientDisconnect):  # while it was answered, or before its body had arrived
-        app.add_exception_handler(gone, lambda request, error: Response(status_code=499))
-    app.add_exception_handler(
-        Exception,
-        lambda request, error: failure(request.url.path, 500, "the server failed; its log says why"),
-    )
 
 
 def _headwise_error(request: Request, error: Exception) -> Response:
@@ -163,3 +157,16 @@ def _validation_error(request: Request, error: Exception) -> Response:
     first, *others = error.errors()
     location = tuple(part for part in first["loc"] if part not in ("body", "query"))
     return failure(request.url.path, 422, describe(location, first["msg"], len(others)))
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
+    RequestValidationError: _validation_error,
+    HeadwiseError: _headwise_error,
+    HTTPException: _http_error,
+    ServiceError: _service_error,
+    QueueFull: lambda request, error: failure(
+        request.url.path, 503, "the server is busy; try again in a moment"
+    ),
+    ClientGone: lambda request, error: Response(status_code=499),  # while it was answered
+    ClientDisconnect: lambda request, error: Response(status_code=499),  # before its body had arrived
+}

@@ -129,12 +129,16 @@ def _roles(head: HeadRoles) -> list[dict[str, Any]]:
     candidates = {
         "position": _role(_offset_name(head.offset), f"{head.offset:+d}".replace("-", "−"), head.position),
         "rare": _role("rarest token", "rare", head.rare),
+        "separator": _role("separators", "sep", head.separator, "weight"),
+        "semantic": None
+        if head.similarity is None
+        else _role("semantic similarity", "sim", head.similarity, "correlation"),
         "coreference": None
         if head.coreference is None
         else _role("pronoun → its noun", "coref", head.coreference.found),
         "relation": _relation(head.relation, head.relation.relation if head.relation else ""),
     }
-    named = ("position", "rare", "coreference")
+    named = ("position", "rare", "separator", "semantic", "coreference")
     kinds = [next((kind for kind in named if role.startswith(kind)), "relation") for role in head.roles]
     return [role for kind in kinds if (role := candidates[kind]) is not None]
 
@@ -143,14 +147,15 @@ def _relation(relation: RelationRate | None, short: str) -> dict[str, Any] | Non
     return None if relation is None else _role(relation.name, short, relation.found)
 
 
-def _role(name: str, short: str, rate: Rate) -> dict[str, Any]:
-    """Return a role's rate with the highest of its baselines."""
+def _role(name: str, short: str, rate: Rate, unit: str = "share") -> dict[str, Any]:
+    """Return a role's rate with the highest of its baselines; the unit is `share`, `weight` or `correlation`."""
     against, baseline = max(rate.baselines.items(), key=lambda item: item[1])
     return {
         "name": name,
         "short": short,
         "rate": rate.rate,
-        "against": {"offset": "best fixed offset"}.get(against, against),
+        "unit": unit,
+        "against": {"offset": "best fixed offset", "permuted": "permuted embeddings"}.get(against, against),
         "baseline": baseline,
         "samples": rate.n,
     }

@@ -52,14 +52,14 @@ def products_json(products: Products, arrays: Arrays) -> dict[str, Any]:
     return result
 
 
-def boxes_json(content: Any, arrays: Arrays) -> Any:
-    """Return the content of `Box.to_json` or `Architecture.to_json` with its arrays as lists or packed."""
+def arrays_json(content: Any, arrays: Arrays) -> Any:
+    """Return content for JSON whose arrays are NumPy's, such as `Box.to_json`, with these as lists or packed."""
     if isinstance(content, np.ndarray):
         return packed(content) if arrays == "packed" else listed(content)
     if isinstance(content, dict):
-        return {key: boxes_json(value, arrays) for key, value in content.items()}
+        return {key: arrays_json(value, arrays) for key, value in content.items()}
     if isinstance(content, list | tuple):
-        return [boxes_json(value, arrays) for value in content]
+        return [arrays_json(value, arrays) for value in content]
     return content
 
 

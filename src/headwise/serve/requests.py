@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headwise import bounds
 from headwise.analysis.interventions import Intervention, Part, parse_interventions
+from headwise.analysis.recurrence.comparing import STRETCHING, WIDEST
 from headwise.errors import ConfigError
 
 MOST_CHARACTERS = 5_000  # of a text; what exceeds the model's longest input isn't read anyway
@@ -76,6 +77,10 @@ class ContinueRequest(TextRequest):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
 
 
+Image = Annotated[int, Field(ge=0, lt=10_000_000)]
+Pixels = Annotated[str, Field(max_length=MOST_PIXELS)]
+
+
 class PatchesRequest(InterventionsRequest):
     """Return a vision model's attention over an image's patches.
 
@@ -83,8 +88,8 @@ class PatchesRequest(InterventionsRequest):
     `caption` is for a model of images and texts; the default is the held-out image's own.
     """
 
-    image: Annotated[int, Field(ge=0, lt=10_000_000)] = 0
-    pixels: Annotated[str, Field(max_length=MOST_PIXELS)] | None = None
+    image: Image = 0
+    pixels: Pixels | None = None
     caption: Text = ""
 
 
@@ -95,10 +100,16 @@ class ForceRequest(RunRequest):
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
-class BoxesRequest(RunRequest):
-    """Return the boxes of the model with one sentence's shapes and sizes."""
+class BoxesRequest(InterventionsRequest):
+    """Return the boxes of the model with one sentence's shapes and sizes.
 
-    target: Text | Ids
+    A classifier of images reads `image` or `pixels`, as in `PatchesRequest`, and the others `text` and `target`.
+    """
+
+    text: Text = ""
+    target: Text | Ids | None = None
+    image: Image = 0
+    pixels: Pixels | None = None
 
 
 class BoxRequest(BoxesRequest):
@@ -108,6 +119,22 @@ class BoxRequest(BoxesRequest):
     layer: Number | None = None
     position: Number = 0
     temperature: Annotated[float, Field(ge=bounds.COLDEST, le=bounds.HOTTEST)] = 1.0
+
+
+class RecurrenceRequest(RunRequest):
+    """Compare recurrent networks with attention on a text."""
+
+    radius: Annotated[float, Field(ge=bounds.LEAST_RADIUS, le=bounds.MOST_RADIUS)] = STRETCHING
+
+
+class TimesRequest(BaseModel):
+    """Time a recurrent layer and an attention layer over length, as wide as those of `RecurrenceRequest`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: Annotated[str, Field(max_length=200)]
+    width: Annotated[int, Field(ge=1, le=WIDEST)] = WIDEST
+    arrays: Arrays = "lists"  # has no effect; every request of the page sends it
 
 
 class StepsRequest(RunRequest):

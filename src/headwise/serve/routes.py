@@ -11,13 +11,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headwise.analysis.boxes.architecture import architecture
-from headwise.analysis.boxes.explaining import explain_box
-from headwise.analysis.boxes.recording import record
+from headwise.analysis.boxes.explaining import box_of
+from headwise.analysis.boxes.recording import Recorded, record, record_image
 from headwise.analysis.products import products
+from headwise.analysis.recurrence.comparing import compare
+from headwise.analysis.recurrence.timing import measure_times
 from headwise.analysis.stepwise import step_by_step
+from headwise.analysis.viewer import TASKS, ClassifierViewer
+from headwise.errors import ConfigError
 from headwise.serve.evidence import Evidence
-from headwise.serve.image_view import patches_json
-from headwise.serve.json_arrays import boxes_json, products_json, reading_json, steps_json, trace_json
+from headwise.serve.image_view import patches_json, pixels_of
+from headwise.serve.json_arrays import arrays_json, products_json, reading_json, steps_json, trace_json
 from headwise.serve.language_model import continued_json, next_json
 from headwise.serve.metrics import read_curves
 from headwise.serve.protection.bodies import CheckedRoute
@@ -30,9 +34,11 @@ from headwise.serve.requests import (
     ForceRequest,
     PatchesRequest,
     ProductsRequest,
+    RecurrenceRequest,
     RunRequest,
     StepsRequest,
     TextRequest,
+    TimesRequest,
     TraceRequest,
 )
 from headwise.serve.runs import Run
@@ -49,7 +55,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
 
     async def answer(
         request: Request,
-        body: RunRequest | TextRequest | PatchesRequest,
+        body: RunRequest | TextRequest | PatchesRequest | BoxesRequest | TimesRequest,
         work: Callable[[], dict[str, Any]],
     ) -> Response:
         find(body.run)
@@ -96,18 +102,16 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     @router.post("/boxes")
     async def boxes(request: Request, body: BoxesRequest) -> Response:
         def work() -> dict[str, Any]:
-            recorded = record(runs[body.run].tracer, body.text, body.target, body.changes())
-            return boxes_json(architecture(recorded).to_json(), body.arrays)
+            return arrays_json(architecture(_recorded(runs[body.run], body)).to_json(), body.arrays)
 
         return await answer(request, body, work)
 
     @router.post("/box")
     async def one_box(request: Request, body: BoxRequest) -> Response:
         def work() -> dict[str, Any]:
-            where = (body.target, body.box, body.layer, body.position)
-            options = {"temperature": body.temperature, "interventions": body.changes()}
-            found = explain_box(runs[body.run].tracer, body.text, *where, **options)
-            return boxes_json(found.to_json(), body.arrays)
+            recorded = _recorded(runs[body.run], body)
+            found = box_of(recorded, body.box, body.layer, body.position, temperature=body.temperature)
+            return arrays_json(found.to_json(), body.arrays)
 
         return await answer(request, body, work)
 
@@ -119,6 +123,18 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
             return steps_json(found, body.arrays)
 
         return await answer(request, body, work)
+
+    @router.post("/recurrence")
+    async def recurrence(request: Request, body: RecurrenceRequest) -> Response:
+        def work() -> dict[str, Any]:
+            found = compare(runs[body.run].reader, body.text, body.radius, body.changes())
+            return arrays_json(found.to_json(), body.arrays)
+
+        return await answer(request, body, work)
+
+    @router.post("/times")
+    async def times(request: Request, body: TimesRequest) -> Response:
+        return await answer(request, body, lambda: measure_times(body.width).to_json())
 
     @router.post("/next")
     async def next_tokens(request: Request, body: TextRequest) -> Response:
@@ -143,6 +159,19 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
         return _json(evidence[run].to_json())
 
     return router
+
+
+def _recorded(run: Run, request: BoxesRequest) -> Recorded:
+    """Record the forward pass whose boxes are shown: of an image for a classifier, else of a text."""
+    if run.config.task in TASKS:
+        viewer = run.viewer
+        if not isinstance(viewer, ClassifierViewer):
+            raise ConfigError(f"{run.name}: expected a run with boxes, found one of task {run.config.task}")
+        pixels, _ = pixels_of(viewer, request.image, request.pixels)
+        return record_image(viewer, pixels, request.changes())
+    if request.target is None:
+        raise ConfigError("target: expected a text, or ids as a trace has them, found none")
+    return record(run.reader, request.text, request.target, request.changes())
 
 
 def _json(content: dict[str, Any]) -> Response:

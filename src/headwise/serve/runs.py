@@ -14,7 +14,7 @@ from torch import nn
 from headwise.analysis.interventions import attention_parts, heads_of
 from headwise.analysis.single_stack import LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.analysis.tracer import Tracer
-from headwise.analysis.viewer import TASKS, Viewer, open_viewer
+from headwise.analysis.viewer import TASKS, ClassifierViewer, Viewer, open_viewer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.decoding.translator import Translator
@@ -63,9 +63,10 @@ _LOADERS: dict[str, Callable[[Run], Model]] = {
 
 
 # What a run can show: translation, attention weights, a head's products, the steps of decoding, boxes, parts of the
-# model switched off, statistics over many sentences, a language model's next token, images, and training curves.
+# model switched off, recurrence beside attention, statistics over many sentences, a language model's next token,
+# images, and training curves.
 CAPABILITIES = (
-    *("translate", "read", "products", "steps", "boxes", "switches", "evidence"),
+    *("translate", "read", "products", "steps", "boxes", "switches", "recurrence", "evidence"),
     *("language_model", "vision", "metrics"),
 )
 
@@ -184,6 +185,7 @@ class Run:
             return description | self._describe_stack(model, description["can"])
         if isinstance(model, Viewer):
             description["can"]["vision"] = True
+            description["can"]["boxes"] = isinstance(model, ClassifierViewer)
             return description | _describe_viewer(model)
         return description | self._describe_translator(description["can"])
 
@@ -192,7 +194,14 @@ class Run:
         parts = _parts_of(tracer.stack)
         multihead = [m for m in tracer.stack.modules() if isinstance(m, MultiHeadAttention)]
         return {
-            "can": {**can, "read": bool(parts), "products": bool(multihead), "switches": True},
+            "can": {
+                **can,
+                "read": bool(parts),
+                "products": bool(multihead),
+                "switches": True,
+                "boxes": True,
+                "recurrence": True,
+            },
             "parts": parts,
             "key_size": multihead[0].key_size if multihead else None,
             "d_model": self.config.model.d_model,
@@ -210,7 +219,7 @@ class Run:
         return {
             "can": {
                 **can,
-                **dict.fromkeys(("translate", "steps", "evidence"), True),
+                **dict.fromkeys(("translate", "steps", "recurrence", "evidence"), True),
                 "read": any(parts.values()),
                 "products": bool(multihead),
                 **dict.fromkeys(("boxes", "switches"), self.config.model.architecture == "transformer"),

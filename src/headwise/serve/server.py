@@ -16,6 +16,7 @@ from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.production import Production
 from headwise.serve.protection.connections import Limits, protocol
 from headwise.serve.protection.hosts import Hosts
+from headwise.serve.reloading import settle
 from headwise.serve.runs import Run
 from headwise.serve.translation.limits import ServiceLimits
 
@@ -53,6 +54,7 @@ def serve(
     """
     app = create_app(runs, corpus, hosts, production)
     finish = _SECONDS_TO_FINISH if production is None else seconds_to_finish(production.limits)
+    settle()
     server(app, finish=finish).run(sockets=[listener])
 
 
@@ -80,7 +82,6 @@ def server(
         ws="none",
         log_level=log_level,
         timeout_keep_alive=limits.idle,
-        h11_max_incomplete_event_size=limits.head_bytes,
         timeout_graceful_shutdown=finish,
         backlog=accepted_at_once,
     )

@@ -89,6 +89,10 @@ def test_gold_reaches_roles_and_the_alignment_error_rate(run: Path, way: str) ->
         assert role["baseline"] < 0.9
         assert role["against"] in ("best fixed offset", "chance")
         assert role["samples"] >= 20
+        assert role["unit"] == "share"
+    # Whatever has no subject attends to the end symbol.
+    assert roles["separators"]["unit"] == "weight"
+    assert roles["separators"]["rate"] > 0.5 > roles["separators"]["baseline"]
     assert answer["alignment"]["sentences"] == PAIRS // 2
 
 

@@ -93,6 +93,7 @@ def test_a_run_says_what_it_can_do(client: Client) -> None:
         "steps",
         "boxes",
         "switches",
+        "recurrence",
         "evidence",
         "metrics",
     ]
@@ -108,7 +109,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
     client = Client(create_app(open_runs([digits], "cpu")))
     answer = client("GET", "/api/run?run=digits").json()
-    assert [name for name, can in answer["can"].items() if can] == ["vision", "metrics"]
+    assert [name for name, can in answer["can"].items() if can] == ["boxes", "vision", "metrics"]
     assert (answer["images"], answer["shape"], answer["parts"]) == (
         599,
         [1, 8, 8],

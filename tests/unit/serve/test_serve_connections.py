@@ -226,3 +226,52 @@ def test_a_body_beyond_its_bound_is_refused_before_it_comes() -> None:
             assert status == 413
             assert b"request: expected at most 262,144 bytes" in answer
         assert ask(port, "GET /api/runs HTTP/1.1\nHost: localhost")[0] == 200
+
+
+WHOLE = HEAD + b"Content-Length: 2\r\n\r\n{}"
+
+
+def test_requests_that_come_at_once_are_answered_in_order(port: int) -> None:
+    last = HEAD + b"Content-Length: 3\r\nConnection: close\r\n\r\n[1]"
+    answer = everything(connect(port, 5 * WHOLE + last))
+    assert answer.count(b" 200 ") == 6
+    assert answer.count(b"read 2") == 5
+    assert answer.endswith(b"read 3")
+
+
+def test_too_many_requests_at_once_are_not_kept(port: int) -> None:
+    answer = everything(connect(port, 5_000 * WHOLE))
+    assert 1 <= answer.count(b" 200 ") < 100
+
+
+def test_garbage_behind_a_request_is_refused_after_its_answer(port: int) -> None:
+    answer = everything(connect(port, WHOLE + b"\x16\x03\x01\x02\r\n\r\n"))
+    assert answer.count(b"HTTP/1.1") == 1
+    assert answer.endswith(b"read 2")
+
+
+def test_another_protocol_is_not_spoken(port: int) -> None:
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+    request = HEAD + offer + b"Content-Length: 2\r\n\r\n{}"  # as Java's client begins
+    answer = everything(connect(port, request + request + HEAD + b"Connection: close\r\n\r\n"))
+    assert answer.count(b"read 2") == 2
+    assert answer.endswith(b"read 0")
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ", b"Transfer-Encoding: chunked\r\n\r\n1;"],
+    ids=["trailer", "extension"],
+)
+def test_what_stands_between_parts_of_a_body_is_bounded(port: int, endless: bytes) -> None:
+    connection = connect(port, HEAD + endless)
+    for _ in range(4):
+        connection.sendall(b"a" * (QUICK.head_bytes // 2))
+        time.sleep(0.02)
+    answer = everything(connection)
+    assert b" 400 " in answer or answer == b""  # the system may drop an answer if unread bytes are left
+
+
+@pytest.mark.parametrize("version", [b"HTTP/0.9", b"HTTP/1.2", b"HTTP/2.0", b"ICE/1.0"])
+def test_other_versions_are_refused(port: int, version: bytes) -> None:
+    assert b" 400 " in everything(connect(port, b"GET / " + version + b"\r\nHost: localhost\r\n\r\n"))

@@ -151,6 +151,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "interventions": [],
     },
     "/api/steps": {"run": "small", "text": ENGLISH[0], "target": [5, 6, 3], "alternatives": 3},
+    "/api/recurrence": {"run": "small", "text": ENGLISH[0], "radius": 1.5, "interventions": []},
+    "/api/times": {"run": "small", "width": 16},
     "/api/next": {"run": "writer", "text": "a", "temperature": 1.0, "top_k": 0, "top_p": 1.0},
     "/api/continue": {"run": "writer", "text": "a", "tokens": 2, "seed": 1, "top_p": 0.5},
     "/api/patches": {"run": "small", "image": 0, "pixels": None, "caption": "", "interventions": []},

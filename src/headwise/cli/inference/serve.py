@@ -101,6 +101,7 @@ def command(
     except ImportError as error:
         raise without_extra("serve", error) from None
     from headwise.serve.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
+    from headwise.serve.hangup import ignore_hangup
     from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protection.hosts import checked_origin
     from headwise.serve.protocols.keys import KeyStore
@@ -143,6 +144,7 @@ def command(
     threads = 0
     if workers > 1:
         threads = prepare_parent(workers, device)
+    ignore_hangup()
     opened = open_runs(runs, device, threads)
     origins = [checked_origin(origin) for origin in allow_origin or []]
     limits = dataclasses.replace(

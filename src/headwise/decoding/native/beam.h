@@ -159,7 +159,8 @@ class Beam {
             std::vector<int32_t>& repeats = repeats_[place];
             repeats.clear();
             if (step_ < size) continue;
-            trace(place);
+            tokens_.resize(step_);
+            walk_back(step_ - 1, place, [&](int step, const Past& past) { tokens_[step] = past.token; });
             const auto suffix = tokens_.end() - (size - 1);
             for (auto gram = tokens_.begin(); gram + size <= tokens_.end(); ++gram)
                 if (std::equal(suffix, tokens_.end(), gram)) repeats.push_back(gram[size - 1]);
@@ -167,12 +168,12 @@ class Beam {
         }
     }
 
-    // Write the tokens of a live hypothesis to `tokens_`.
-    void trace(int place) {
-        tokens_.resize(step_);
-        for (int step = step_ - 1; step >= 0; --step) {
+    // Visit the steps of a hypothesis, of which the last one is at a place of `step`, from the last to the first.
+    template <class Visit>
+    void walk_back(int step, int place, const Visit& visit) const {
+        for (; step >= 0; --step) {
             const Past& past = history_[size_t(step) * width_ + place];
-            tokens_[step] = past.token;
+            visit(step, past);
             place = past.parent;
         }
     }
@@ -268,12 +269,10 @@ class Beam {
         if (best_.size() > size_t(options.n_best)) best_.pop_back();
         Output output{std::vector<int32_t>(step_ - 1), std::vector<float>(step_), 0};
         output.gains[step_ - 1] = end.gain;
-        for (int step = step_ - 2, place = end.parent; step >= 0; --step) {
-            const Past& past = history_[size_t(step) * width_ + place];
+        walk_back(step_ - 2, end.parent, [&](int step, const Past& past) {
             output.tokens[step] = past.token;
             output.gains[step] = past.gain;
-            place = past.parent;
-        }
+        });
         double total = 0;
         for (float gain : output.gains) total += gain;
         output.score = total / std::pow((5.0 + step_) / 6, double(options.alpha));

@@ -14,7 +14,9 @@ from headwise.parsing.bounds import Malformed
 from headwise.parsing.json_text import json_value
 
 
-class _CheckedRequest(Request):
+class CheckedRequest(Request):
+    """Request whose body is parsed by `headwise.parsing`."""
+
     async def json(self) -> Any:
         """Parse the body; for invalid JSON the response is 422 with a sentence that says why."""
         try:
@@ -31,7 +33,7 @@ class CheckedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
-            checked_request = _CheckedRequest(request.scope, request.receive)
+            checked_request = CheckedRequest(request.scope, request.receive)
             try:
                 return await handle(checked_request)
             finally:

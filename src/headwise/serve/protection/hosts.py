@@ -30,6 +30,8 @@ _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([0
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _ORIGIN = re.compile(r"https?://([^/?#@\\]+)", re.IGNORECASE)
+_HEADERS = frozenset((b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"))
+_MOST_ACCEPTED = 100
 _SHOWN = 80  # characters of a header's value in a message
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -93,16 +95,25 @@ class KnownHosts:
     def __init__(self, app: ASGIApp, hosts: Hosts, origins: Sequence[str] = ()) -> None:
         """Accept pages of `origins`, too, except for the interface of Headwise's own page."""
         self.app, self.hosts, self._origins = app, hosts, frozenset(origins)
+        self._accepted: set[bytes] = (
+            set()
+        )  # Host of requests that were accepted without any other header about it
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application."""
         if scope["type"] == "http":
+            asked = [value for name, value in scope["headers"] if name in _HEADERS]
+            if len(asked) == 1 and asked[0] in self._accepted:
+                await self.app(scope, receive, send)
+                return
             own = scope["path"].startswith("/api/")
             page = scope["method"] in ("GET", "HEAD") and not own
             origins = frozenset() if own else self._origins
             if sentence := self.hosts.refusal(Headers(scope=scope), page=page, origins=origins):
                 await failure(scope["path"], 403, sentence)(scope, receive, send)
                 return
+            if len(asked) == 1 and len(self._accepted) < _MOST_ACCEPTED:
+                self._accepted.add(asked[0])
         await self.app(scope, receive, send)
 
 

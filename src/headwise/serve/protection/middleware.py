@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.serve.protection.failures import failure
@@ -40,11 +39,15 @@ class RequestGuard:
                 message = {**message, "headers": own + _RAW_HEADERS}
             await send(message)
 
-        headers = Headers(scope=scope)
-        length = headers.get("content-length", "0")
-        valid = length.isascii() and length.isdigit() and len(length) < 20
+        length, chunked = b"0", False
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                chunked = True
+        valid = length.isdigit() and len(length) < 20
         most = MOST_BYTES if scope["path"].startswith("/api/") else self._most
-        if "transfer-encoding" in headers or not valid or int(length) > most:
+        if chunked or not valid or int(length) > most:
             sentence = f"request: expected at most {most:,} bytes with their number in Content-Length"
             await failure(scope["path"], 413, sentence)(scope, receive, with_headers)
             return

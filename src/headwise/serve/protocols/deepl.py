@@ -16,11 +16,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from headwise.config.languages import language_name
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
+from headwise.serve.protocols.answers import JSONAnswer
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.protocols.fields import uploaded
@@ -196,7 +197,7 @@ def routes(context: Context) -> APIRouter:
             if fields.show_billed_characters:
                 entry["billed_characters"] = len(text)
             translations.append(entry)
-        return JSONResponse({"translations": translations})
+        return JSONAnswer({"translations": translations})
 
     @router.get("/languages", response_model=list[LanguageAnswer], summary="List the languages")
     @router.post("/languages", response_model=list[LanguageAnswer], summary="List the languages")
@@ -204,9 +205,9 @@ def routes(context: Context) -> APIRouter:
         fields = await context.fields(request, LanguagesFields)
         _client(context, request, fields)
         if fields.type == "source":
-            return JSONResponse([{"language": _code(c), "name": language_name(c)} for c in models.sources])
+            return JSONAnswer([{"language": _code(c), "name": language_name(c)} for c in models.sources])
         named = [_VARIANTS.get(code) or {_code(code): language_name(code)} for code in models.targets]
-        return JSONResponse(
+        return JSONAnswer(
             [
                 {"language": code, "name": name, "supports_formality": False}
                 for names in named
@@ -219,9 +220,7 @@ def routes(context: Context) -> APIRouter:
     async def usage(request: Request) -> Response:
         fields = await context.fields(request, _Fields)
         used, limit = context.access.usage(_client(context, request, fields))
-        return JSONResponse(
-            {"character_count": used, "character_limit": UNLIMITED if limit is None else limit}
-        )
+        return JSONAnswer({"character_count": used, "character_limit": UNLIMITED if limit is None else limit})
 
     @router.post(
         "/document",
@@ -244,7 +243,7 @@ def routes(context: Context) -> APIRouter:
         context.check_languages(job)
         context.charge(request, client, [file.counted], exceeded=QUOTA_EXCEEDED)
         document = context.documents.start(name, file, job)
-        return JSONResponse({"document_id": document.identifier, "document_key": document.key})
+        return JSONAnswer({"document_id": document.identifier, "document_key": document.key})
 
     @router.post(
         "/document/{identifier}",
@@ -261,7 +260,7 @@ def routes(context: Context) -> APIRouter:
             answer["billed_characters"] = document.characters
         if document.error is not None:
             answer["error_message"] = document.error
-        return JSONResponse(answer)
+        return JSONAnswer(answer)
 
     @router.post(
         "/document/{identifier}/result",

@@ -26,7 +26,7 @@ async def read_fields(request: Request, model: type[Fields], *, most: int) -> Fi
 
     `most` are the most bytes of a field. Raises `ServiceError` (400) naming the first field that is missing or wrong.
     """
-    values = _from_pairs(request.query_params, model)
+    values = _from_pairs(request.query_params, model) if request.scope["query_string"] else {}
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
         form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
@@ -88,18 +88,23 @@ async def uploaded(request: Request, name: str = "file") -> tuple[str, bytes]:
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Await work; cancel it when the client leaves, and raise `ClientGone`. The body must have been read."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_gone(request))
+    working = asyncio.current_task()
+    assert working is not None
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        left = True
+        working.cancel()
+
+    watching = asyncio.ensure_future(watch())
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGone
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if left and working.uncancel() == 0:
+            raise ClientGone from None
+        raise
     finally:
-        task.cancel()
-        gone.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        watching.cancel()

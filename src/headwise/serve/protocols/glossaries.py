@@ -18,10 +18,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
+from headwise.serve.protocols.answers import JSONAnswer
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.translation.glossaries import (
@@ -185,19 +186,19 @@ def _add_version_2(router: APIRouter, context: Context) -> None:
         fields = await context.fields(request, CreateFields)
         owner = _owner(context, request, fields)
         dictionary = await run_in_threadpool(fields.read)
-        return JSONResponse(_single(context.glossaries.create(owner, fields.name, [dictionary])), 201)
+        return JSONAnswer(_single(context.glossaries.create(owner, fields.name, [dictionary])), 201)
 
     @router.get(path, response_model=GlossariesAnswer, summary="List the glossaries")
     async def every(request: Request) -> Response:
         kept = context.glossaries.all(_owner(context, request))
-        return JSONResponse({"glossaries": [_single(one) for one in kept if one.dictionaries]})
+        return JSONAnswer({"glossaries": [_single(one) for one in kept if one.dictionaries]})
 
     @router.get(path + "/{identifier}", response_model=GlossaryAnswer, summary="Describe a glossary")
     async def describe(request: Request, identifier: str) -> Response:
         kept = context.glossaries.find(_owner(context, request), identifier)
         if not kept.dictionaries:
             raise ServiceError(404, "glossary: expected one with entries, found one without any")
-        return JSONResponse(_single(kept))
+        return JSONAnswer(_single(kept))
 
     @router.get(
         path + "/{identifier}/entries",
@@ -225,7 +226,7 @@ def _add_version_2(router: APIRouter, context: Context) -> None:
                 for target in models.targets_of(source)
             }
         )
-        return JSONResponse(
+        return JSONAnswer(
             {"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in found]}
         )
 
@@ -244,16 +245,16 @@ def _add_version_3(router: APIRouter, context: Context) -> None:
         fields = await context.fields(request, CreateAllFields)
         owner = _owner(context, request, fields)
         read = await run_in_threadpool(lambda: [one.read() for one in fields.dictionaries])
-        return JSONResponse(_several(context.glossaries.create(owner, fields.name, read)), 201)
+        return JSONAnswer(_several(context.glossaries.create(owner, fields.name, read)), 201)
 
     @router.get(path, response_model=MultilingualsAnswer, summary="List the glossaries")
     async def every(request: Request) -> Response:
         kept = context.glossaries.all(_owner(context, request))
-        return JSONResponse({"glossaries": list(map(_several, kept))})
+        return JSONAnswer({"glossaries": list(map(_several, kept))})
 
     @router.get(path + "/{identifier}", response_model=MultilingualAnswer, summary="Describe a glossary")
     async def describe(request: Request, identifier: str) -> Response:
-        return JSONResponse(_several(context.glossaries.find(_owner(context, request), identifier)))
+        return JSONAnswer(_several(context.glossaries.find(_owner(context, request), identifier)))
 
     @router.patch(
         path + "/{identifier}",
@@ -266,7 +267,7 @@ def _add_version_3(router: APIRouter, context: Context) -> None:
         owner = _owner(context, request, fields)
         read = await run_in_threadpool(lambda: [one.read() for one in fields.dictionaries])
         kept = context.glossaries.update(owner, identifier, fields.name, read, merge=True)
-        return JSONResponse(_several(kept))
+        return JSONAnswer(_several(kept))
 
     @router.delete(path + "/{identifier}", status_code=204, summary="Remove a glossary")
     async def remove(request: Request, identifier: str) -> Response:
@@ -292,7 +293,7 @@ def _add_dictionaries(router: APIRouter, context: Context, path: str) -> None:
         fields = await context.fields(request, PairFields)
         languages = map(base_language, (fields.source_lang, fields.target_lang))
         found = context.glossaries.entries(_owner(context, request, fields), identifier, *languages)
-        return JSONResponse(
+        return JSONAnswer(
             {
                 "dictionaries": [
                     {
@@ -317,7 +318,7 @@ def _add_dictionaries(router: APIRouter, context: Context, path: str) -> None:
         owner = _owner(context, request, fields)
         read = await run_in_threadpool(fields.read)
         context.glossaries.update(owner, identifier, None, [read], merge=False)
-        return JSONResponse(_dictionary(read))
+        return JSONAnswer(_dictionary(read))
 
     @router.delete(
         path + "/{identifier}/dictionaries",

@@ -18,10 +18,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from headwise.config.languages import language_name
 from headwise.serve.protection.bodies import CheckedRoute
+from headwise.serve.protocols.answers import JSONAnswer
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.protocols.fields import uploaded
@@ -148,7 +149,7 @@ def routes(context: Context) -> APIRouter:
         )
         found = await context.translate(request, client, job)
         answer = _answer(found, fields)
-        return JSONResponse(
+        return JSONAnswer(
             {key: value if isinstance(fields.q, list) else value[0] for key, value in answer.items()}
         )
 
@@ -162,12 +163,12 @@ def routes(context: Context) -> APIRouter:
         fields = await context.fields(request, DetectFields)
         client = context.access.client(request, fields.api_key)
         context.charge(request, client, [fields.q])
-        return JSONResponse([_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})])
+        return JSONAnswer([_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})])
 
     @router.get("/languages", response_model=list[LanguageAnswer], summary="List the languages")
     async def languages() -> Response:
         codes = sorted({*models.sources, *models.targets})
-        return JSONResponse(
+        return JSONAnswer(
             [
                 {"code": code, "name": language_name(code), "targets": models.targets_of(code)}
                 for code in codes
@@ -178,7 +179,7 @@ def routes(context: Context) -> APIRouter:
     async def settings() -> Response:
         source = models.sources[0] if models.sources else "en"
         target = next(iter(models.targets_of(source)), source)
-        return JSONResponse(
+        return JSONAnswer(
             {
                 "charLimit": context.limits.characters,
                 "frontendTimeout": 500,
@@ -196,7 +197,7 @@ def routes(context: Context) -> APIRouter:
 
     @router.get("/health", response_model=HealthAnswer, summary="Say that the server is alive")
     async def health() -> Response:
-        return JSONResponse({"status": "ok"})
+        return JSONAnswer({"status": "ok"})
 
     @router.post(
         "/suggest", openapi_extra=body(SuggestFields, *_FORMS), summary="Suggest a translation (refused)"
@@ -231,7 +232,7 @@ def routes(context: Context) -> APIRouter:
             context.documents.remove(document.identifier)
             raise ServiceError(document.error_status, document.error)
         path = f"{document.identifier}.{document.key}.{document.name}"
-        return JSONResponse({"translatedFileUrl": str(request.url_for("download_file", name=path))})
+        return JSONAnswer({"translatedFileUrl": str(request.url_for("download_file", name=path))})
 
     @router.get(
         "/download_file/{name}",

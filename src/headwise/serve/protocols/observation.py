@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 import time
 import traceback
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
-from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +28,7 @@ from headwise.serve.protection.middleware import SECURITY_HEADERS
 from headwise.serve.translation.service import Service
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # buckets of the latency
-_HEADER = "X-Request-Id"
+_HEADER = b"x-request-id"
 _GAUGES: tuple[tuple[str, str, Sequence[str]], ...] = (
     ("workers", "Processes that serve.", ()),
     ("sentences_accepted", "Sentences accepted and not finished.", ()),
@@ -82,6 +81,7 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._known: dict[tuple[str, ...], int] = {}  # what the counters have of the service's counts
         self._gauges = {
             name: Gauge(f"headwise_{name}", text, names, registry=registry, multiprocess_mode="livesum")
@@ -92,11 +92,21 @@ class Metrics:
 
     def count(self, route: str, status: int, seconds: float, characters: int) -> None:
         """Count a request that has ended."""
-        name = protocol(route)
-        self._requests.labels(name, route, str(status)).inc()
-        self._seconds.labels(name, route).observe(seconds)
+        requests, latency = self._labelled(route, status)
+        requests.inc()
+        latency.observe(seconds)
         if characters:
-            self._characters.labels(name).inc(characters)
+            self._characters.labels(protocol(route)).inc(characters)
+
+    def _labelled(self, route: str, status: int) -> tuple[Counter, Histogram]:
+        """Return the metrics of a route's requests with a status, kept because finding them takes long."""
+        found = self._by_route.get((route, status))
+        if found is None:
+            name = protocol(route)
+            requests = self._requests.labels(name, route, str(status))
+            found = requests, self._seconds.labels(name, route)
+            self._by_route[route, status] = found
+        return found
 
     def text(self) -> bytes:
         """Return the metrics in Prometheus's format."""
@@ -154,13 +164,13 @@ class Observed:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, identifier = time.perf_counter(), 0, uuid.uuid4().hex
+        began, status, identifier = time.perf_counter(), 0, secrets.token_hex(16)
 
         async def with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[_HEADER] = identifier
+                message["headers"] = [*message["headers"], (_HEADER, identifier.encode())]
             await send(message)
 
         places: list[str] = []

@@ -18,12 +18,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from headwise.decoding.outputs import Output, Translation
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
+from headwise.serve.protocols.answers import JSONAnswer
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.description import error_answers
 from headwise.serve.protocols.tags import TagFields, within
@@ -241,7 +242,7 @@ def routes(context: Context) -> APIRouter:
             context.limits.check(body.prefixes)
         found = await context.translate(request, client, job)
         details = body.scores or body.alignments
-        return JSONResponse({"translations": [_translation(one, details) for one in found]})
+        return JSONAnswer({"translations": [_translation(one, details) for one in found]})
 
     @router.post(
         "/translate/stream",
@@ -292,7 +293,7 @@ def routes(context: Context) -> APIRouter:
         outputs = await context.while_connected(
             request, service.score(route[0], body.sources, body.targets, body.alpha)
         )
-        return JSONResponse({"scores": [_output(output) for output in outputs]})
+        return JSONAnswer({"scores": [_output(output) for output in outputs]})
 
     @router.get("/models", response_model=ModelsAnswer, summary="List the models")
     async def models(request: Request) -> Response:
@@ -308,7 +309,7 @@ def routes(context: Context) -> APIRouter:
             }
             for model in service.models.all
         ]
-        return JSONResponse({"models": entries})
+        return JSONAnswer({"models": entries})
 
     return router
 

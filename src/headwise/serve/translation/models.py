@@ -106,9 +106,11 @@ class InLanguage(Model):
 def target_of(translator: Translator) -> str | None:
     """Return the language that a run translates to, as its vocabulary's codes say; None where it has no codes."""
     numbering = translator.subwords.numbering
-    codes = {} if numbering is None else numbering.languages_by_code
-    chosen = "" if numbering is None else numbering.language
-    return next((code for code, piece in codes.items() if piece == chosen), next(iter(codes), None))
+    return (
+        None
+        if numbering is None
+        else numbering.language_code or next(iter(numbering.languages_by_code), None)
+    )
 
 
 def _scheduler(translator: Translator) -> Scheduler:
@@ -194,6 +196,8 @@ class Models:
     @staticmethod
     def _known(code: str, served: list[str], what: str) -> str:
         """Return the served code that is meant: itself, a synonym, or the language without its region."""
+        if code in served:
+            return code
         lower = code.lower().replace("_", "-")
         by_lower = {one.lower(): one for one in served}
         base = lower.partition("-")[0]

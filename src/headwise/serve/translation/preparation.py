@@ -102,10 +102,13 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
     if rules is not None:
         blocks = parse_word(text) if rules.format == "word" else parse(text, rules)
         return Document(tuple(blocks), mode, protect)
-    return Document((Block([Run(text, list(text))], lines=True, markup=False),), mode, protect)
+    protect = protect and (bool(find_arguments(text)) or next(find_pieces(text), None) is not None)
+    return Document((Block([Run(text, text)], lines=True, markup=False),), mode, protect)
 
 
 def _joined(parts: Sequence[Prepared]) -> Prepared:
+    if len(parts) == 1:
+        return parts[0]
     sentences: list[Sentence] = []
     between = [""]
     messages: dict[str, Message] = {}

@@ -7,8 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 
 class SharedLoad:
     """The sentences that the workers have accepted and not finished, and how long new ones would wait.
@@ -18,8 +16,8 @@ class SharedLoad:
     """
 
     def __init__(self, places: int = 1) -> None:
-        numbers = np.frombuffer(mmap.mmap(-1, 16 * places), dtype=np.int64)
-        self._accepted, self._seconds = numbers[:places], numbers[places:].view(np.float64)
+        memory = memoryview(mmap.mmap(-1, 16 * places))
+        self._accepted, self._seconds = memory[: 8 * places].cast("q"), memory[8 * places :].cast("d")
         self._place = 0
         # A file without a name: its lock ends with the process that holds it, however that ends.
         self._lock = tempfile.TemporaryFile() if places > 1 else None  # noqa: SIM115 - it stays open
@@ -40,12 +38,12 @@ class SharedLoad:
     @property
     def accepted(self) -> int:
         """Sentences that all workers have accepted and not finished."""
-        return int(self._accepted.sum())
+        return sum(self._accepted)
 
     @property
     def own(self) -> int:
         """Those of this worker."""
-        return int(self._accepted[self._place])
+        return self._accepted[self._place]
 
     def accept(self, sentences: int, most: int) -> bool:
         """Count some more sentences; return False, and count nothing, where others wait and they would be too many."""
@@ -63,7 +61,7 @@ class SharedLoad:
     @property
     def seconds_waiting(self) -> float:
         """The longest of the workers' estimates, in seconds."""
-        return float(self._seconds.max())
+        return max(self._seconds)
 
     def estimate(self, seconds: float) -> None:
         """Tell the others how long a new sentence would wait for this worker."""

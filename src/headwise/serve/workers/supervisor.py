@@ -27,6 +27,7 @@ import torch
 
 from headwise.errors import ConfigError, HeadwiseError
 from headwise.nn.device import find_device, processors
+from headwise.serve.hangup import at_hangup
 from headwise.serve.reloading import SECONDS, Reloader
 from headwise.serve.runs import Run
 from headwise.serve.server import seconds_to_finish
@@ -114,6 +115,7 @@ class Supervisor:
         self._reloaded: list[Run] = []  # since the last time that all workers were ready
         self._pause, self._next_start = 0.0, 0.0
         self._received: list[int] = []  # signals to end
+        self._asked = False  # by SIGHUP, to load all runs
         self._waker, self._woken = socket.socketpair()
 
     def run(self) -> None:
@@ -130,7 +132,7 @@ class Supervisor:
                     self._wait()
                     self._collect_ended()
                     self._renew()
-                    if time.monotonic() >= next_look:
+                    if self._asked or time.monotonic() >= next_look:
                         self._look()
                         next_look = time.monotonic() + SECONDS
             finally:
@@ -179,6 +181,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for each in (*_SIGNALS, signal.SIGCHLD):
                 signal.signal(each, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal sends it to all; the parent acts on it
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for opened in (other_end, self._waker, self._woken, *(one.channel for one in self._workers)):
                 opened.close()
@@ -218,8 +221,9 @@ class Supervisor:
     # ------------------------------------------------------------------------------------------------ changed runs
 
     def _look(self) -> None:
-        """Load the runs that have changed, for new workers."""
-        changed = self._reloader.changed()
+        """Load the runs that have changed, or after SIGHUP all of them, for new workers."""
+        all_runs, self._asked = self._asked, False
+        changed = self._reloader.changed(all_runs=all_runs)
         if not changed:
             return
         gc.unfreeze()
@@ -275,7 +279,11 @@ class Supervisor:
         """Context manager that notes signals to end, and wakes `_wait` for them and for workers that end."""
         self._waker.setblocking(False)
         self._woken.setblocking(False)
-        handlers = dict.fromkeys(_SIGNALS, self._note) | {signal.SIGCHLD: lambda number, frame: None}
+        hangup = at_hangup(self._ask)
+        handlers = dict.fromkeys(_SIGNALS, self._note) | {
+            signal.SIGCHLD: lambda number, frame: None,
+            signal.SIGHUP: lambda number, frame: hangup(),
+        }
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         waker = signal.set_wakeup_fd(self._waker.fileno())
         try:
@@ -289,6 +297,9 @@ class Supervisor:
 
     def _note(self, number: int, frame: object) -> None:
         self._received.append(number)
+
+    def _ask(self) -> None:
+        self._asked = True
 
 
 def _how(status: int) -> str:

@@ -8,6 +8,7 @@ ends when its clients have left and its documents are translated.
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -55,6 +56,8 @@ def work(served: Served, shared: Shared, parent: socket.socket) -> None:
     torch.set_num_threads(served.threads)
     production = served.production(shared)
     app = create_app(served.runs, served.corpus, served.hosts, production, watch=False)
+    gc.collect()
+    gc.freeze()
     # One connection at a time, so that those that come together are shared among the workers.
     serving = server(app, finish=seconds_to_finish(production.limits), accepted_at_once=1)
     asyncio.run(_serve(serving, served.listener, production, parent))

@@ -38,7 +38,7 @@ class Run:
     """Characters and their sources."""
 
     text: str
-    sources: list[str]
+    sources: Sequence[str]
 
 
 @dataclass

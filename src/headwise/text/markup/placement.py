@@ -97,6 +97,8 @@ def placed(
     words, source words), with words as `target_words` and `source_words` find them; without them the diagonal is used.
     """
     write = escaped if sentence.markup else str
+    if not (found or sentence.has_marks):
+        return write(translation)
     source = source_words(sentence)
     target = target_words(translation, found)
     insertions: list[tuple[int, str]] = []
