@@ -95,6 +95,7 @@ def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Pa
         "words",
         "interventions",
         "evidence",
+        "recurrence",
         "training",
     ]
     expect(page.locator(".tour")).to_be_hidden()
@@ -122,7 +123,7 @@ def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Pa
 def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs: dict[str, Path]) -> None:
     page = visit.open(f"run=forgetful&text={TEXT}")
     panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
-    assert panels == ["translate", "beam", "words", "interventions", "evidence", "training"]
+    assert panels == ["translate", "beam", "words", "interventions", "evidence", "recurrence", "training"]
     expect(page.locator("#interventions")).to_contain_text("This model has no attention")
     page.keyboard.press("x")
     assert "changes" not in visit.state()

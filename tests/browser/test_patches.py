@@ -92,7 +92,7 @@ def test_weights_and_rollout_equal_a_pass_written_out(visit: Visit, digits: Path
 def test_images_are_stepped_through_and_classified(visit: Visit, digits: Path) -> None:
     page = visit.open("")
     panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
-    assert panels == ["patches", "heads", "interventions", "training"]
+    assert panels == ["patches", "heads", "architecture", "inside", "interventions", "training"]
     page.locator("[aria-label='Next image']").click()
     visit.settled()
     assert visit.state()["image"] == "1"

@@ -87,7 +87,8 @@ class Problem:
             q_features, k_features = (torch.where(x > 0, x + 1, x.exp()) for x in (self.q, k))
             scores = torch.einsum("bhid,bhjd->bhij", q_features, k_features) * allowed
         else:
-            scores = torch.einsum("bhid,bhjd->bhij", self.q, k) / math.sqrt(k.size(-1)) + self.dense_bias()
+            scale = 1.0 if kind == "unscaled" else math.sqrt(k.size(-1))
+            scores = torch.einsum("bhid,bhjd->bhij", self.q, k) / scale + self.dense_bias()
             scores = (scores - scores.amax(-1, keepdim=True)).exp() * allowed
         total = scores.sum(-1, keepdim=True)
         return torch.einsum("bhij,bhjd->bhid", scores / torch.where(total == 0, 1.0, total), v)

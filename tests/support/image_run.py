@@ -17,10 +17,15 @@ MODEL = {
 }  # fmt: skip
 
 
-def make_image_run(directory: Path, task: str, **options: Any) -> Path:
-    """Write a run directory of image_classification or image_text; `options` are the task's options."""
+def make_image_run(
+    directory: Path, task: str, *, model_changes: dict[str, Any] | None = None, **options: Any
+) -> Path:
+    """Write a run directory of image_classification or image_text; `options` are the task's options.
+
+    `model_changes` are keys of the model's configuration.
+    """
     directory.mkdir(parents=True)
-    config = Config.from_tree({"task": task, "model": MODEL, task: options})
+    config = Config.from_tree({"task": task, "model": MODEL | (model_changes or {}), task: options})
     kind = find_task(task)
     prepared = kind.prepare(config, directory / "prepared", expected=None, say=lambda _: None)
     prepared.save(directory)

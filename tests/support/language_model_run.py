@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -13,10 +14,13 @@ from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
 from headwise.text.tokens.vocabulary import MASK, learn_vocabulary
 
 
-def make_language_model_run(directory: Path) -> Path:
-    """Write the files that text generation needs: config.yaml, characters.json and model.safetensors."""
+def make_language_model_run(directory: Path, **changes: Any) -> Path:
+    """Write the files that text generation needs: config.yaml, characters.json and model.safetensors.
+
+    `changes` are keys of the model's configuration.
+    """
     directory.mkdir(parents=True)
-    model = {"decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64}
+    model = {"decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64, **changes}
     tree = {"task": "language_model", "model": model, "subwords": {"kind": "characters"}}
     config = Config.from_tree({**tree, "data": {"text": ["text.txt"]}})
     vocabulary = learn_vocabulary(["the cat sat on the mat.\n", "Ein Hund saß.\n"], config.subwords)
@@ -28,10 +32,10 @@ def make_language_model_run(directory: Path) -> Path:
     return directory
 
 
-def make_masked_model_run(directory: Path) -> Path:
-    """Write the files of a run of the task masked_language_model, with random weights."""
+def make_masked_model_run(directory: Path, **changes: Any) -> Path:
+    """Write the files of a run of the task masked_language_model, with random weights; `changes` as above."""
     directory.mkdir(parents=True)
-    model = {"encoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64}
+    model = {"encoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 64, **changes}
     tree = {"task": "masked_language_model", "model": model, "subwords": {"kind": "characters"}}
     config = Config.from_tree({**tree, "data": {"text": ["text.txt"]}})
     vocabulary = learn_vocabulary(["the cat sat on the mat.\n"], config.subwords, [MASK])

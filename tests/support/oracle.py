@@ -78,7 +78,8 @@ class Oracle(Transformer):
                 weights = linear_weights(q, k, pairs)
             else:
                 bias = self.position_bias(f"{name}.positions", positions, h, q, len(k), causal)
-                scores = q @ k.T / math.sqrt(config.key_size) + bias
+                scale = 1.0 if kind == "unscaled" else math.sqrt(config.key_size)
+                scores = q @ k.T / scale + bias
                 weights = softmax(np.where(pairs, scores, -np.inf))
             heads.append(weights @ v + self.position_values(f"{name}.positions", positions, h, weights))
         return linear(np.concatenate(heads, axis=-1), w, "output")
@@ -181,7 +182,15 @@ def linear_weights(q: Array, k: Array, pairs: Pairs) -> Array:
 
 def allowed_pairs(config: ModelConfig, kind: str, queries: int, keys: int) -> Pairs:
     """Return for every pair whether query i may attend to key j in an attention kind, (query, key)."""
-    assert kind in {"reference", "fused", "memory_efficient", "window", "block_sparse", "linear"}, kind
+    assert kind in {
+        "reference",
+        "fused",
+        "memory_efficient",
+        "unscaled",
+        "window",
+        "block_sparse",
+        "linear",
+    }, kind
     i, j = np.arange(queries)[:, None], np.arange(keys)
     pairs = np.ones((queries, keys), dtype=bool)
     if kind == "window":  # Beltagy et al. 2020

@@ -6,6 +6,7 @@ import difflib
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headwise.analysis.single_stack import StackTracer
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
 from headwise.text.tokens.subwords import EOS
@@ -50,10 +51,17 @@ class Difference:
         return {**asdict(self), "delta": self.delta}
 
 
-def difference(tracer: Tracer, before: Trace, after: Trace) -> Difference:
-    """Compare two traces of the same text under different interventions; each has at least one hypothesis."""
+def difference(
+    tracer: Tracer | StackTracer, before: Trace, after: Trace, *, text: str | None = None
+) -> Difference:
+    """Compare two traces of the same text under different interventions; each has at least one hypothesis.
+
+    `text` is what a model of one text read; that of a translation is known from its trace.
+    """
     best_before, best_after = before.hypotheses[0], after.hypotheses[0]
-    forced = tracer.force(before.source.text, (*best_before.ids, EOS), after.interventions, alternatives=1)
+    ids = best_before.ids if isinstance(tracer, StackTracer) else (*best_before.ids, EOS)
+    read = before.source.text if text is None else text
+    forced = tracer.force(read, ids, after.interventions, alternatives=1)
     return Difference(
         words=word_changes(best_before.text, best_after.text),
         changed=best_before.ids != best_after.ids,

@@ -168,6 +168,8 @@ def draw_words(maps: Maps, words: Sequence[str], picture: Maps, file: Path, *, t
         axis.contour(np.arange(width) + 0.5, np.arange(height) + 0.5, picture, levels=[0.25], colors="black",
                      linewidths=0.6)  # fmt: skip
         axis.set_title(f"{word}  {weights.sum():+.3f}", fontsize=8)
+    bar = figure.colorbar(axes[1].images[0], ax=axes, fraction=0.02, pad=0.01, aspect=30)
+    bar.ax.tick_params(labelsize=7)
     figure.suptitle(title, fontsize=10)
     _save(figure, file)
 
@@ -180,11 +182,11 @@ def _image(axis: Axes, image: Maps) -> None:
 
 
 def _overlay(axis: Axes, image: Maps, weights: Maps, name: str) -> None:
-    """Overlay a map on its image in gray; the color scale ends at the map's largest value."""
+    """Overlay a map on its image in gray; the color scale ends at the map's largest value, which the title has."""
     _, height, width = image.shape
     axis.imshow(image.mean(axis=0), cmap="gray", vmin=0.0, vmax=1.0, extent=(0, width, height, 0))
     axis.imshow(weights, cmap="inferno", vmin=0.0, alpha=0.65, extent=(0, width, height, 0))
-    axis.set_title(name, fontsize=8)
+    axis.set_title(f"{name}, 0 to {weights.max():.2f}", fontsize=7)
 
 
 def _save(figure: Figure, file: Path) -> None:

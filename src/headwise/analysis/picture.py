@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from headwise.analysis.trace import Grid, Trace
 from headwise.files import atomic_file
 
 _LARGEST = 34.0  # inches: longer side of a picture
+_FITS = 0.34  # inches: side of a cell into which a number fits
+_BAR = 0.6  # inches: width of the color bar
 _PART_NAMES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -27,9 +30,10 @@ _PART_NAMES = {
 def draw_cross_attention(
     attention: CrossAttention, file: Path, *, title: str, shown: tuple[int, int] | None = None
 ) -> None:
-    """Draw every layer's mean over heads side by side, or one (layer, head), as PNG; darker is larger.
+    """Draw every layer's mean over heads side by side, or one (layer, head), as PNG, with numbers.
 
-    Rows are target words, each with the weights of the step that predicts it; columns are source words.
+    Darker is larger. Rows are target words, each with the weights of the step that predicts it; columns are source
+    words.
     """
     layers = attention.weights.shape[0]
     if shown is None:
@@ -39,12 +43,14 @@ def draw_cross_attention(
     else:
         layer, head = shown
         panels = [(f"layer {layer + 1}, head {head + 1}", attention.weights[layer, head])]
-    width = 0.34 * len(attention.source_words) + 0.7
-    height = 0.34 * len(attention.target_words) + 1.5
-    figure = Figure(figsize=(width * len(panels) + 1.3, height), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (name, weights) in zip(axes, panels, strict=True):
+    width = _FITS * len(attention.source_words) + 0.7
+    height = _FITS * len(attention.target_words) + 1.5
+    figure = Figure(figsize=(width * len(panels) + 1.3 + _BAR, height), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)
+    for axis, (name, weights) in zip(axes.flat, panels, strict=True):
         _draw(axis, name, weights, attention.target_words, attention.source_words, 9.0)
+        _write(axis, weights)
+    _add_bar(figure, axes)
     figure.suptitle(title, fontsize=10)
     _save(figure, file)
 
@@ -59,8 +65,8 @@ def draw_trace(
 ) -> None:
     """Draw every head of one part, a row of maps per layer, or one (layer, head), as PNG; darker is larger.
 
-    Cells shrink as the number of tokens grows, and labels with them, so that 60 tokens still fit a picture of
-    reasonable size. Raises `ConfigError` for a part that the trace doesn't have.
+    A single head has its numbers. Cells shrink as the number of tokens grows, and labels with them, so that 60 tokens
+    still fit a picture of reasonable size. Raises `ConfigError` for a part that the trace doesn't have.
     """
     grid = trace.grid(part, words=words)
     layers, heads = grid.weights.shape[:2]
@@ -68,13 +74,13 @@ def draw_trace(
     across = heads if shown is None else 1
     down = len(panels) // across
     rows, columns = len(grid.rows), len(grid.columns)
-    largest_cell = 0.34 if shown is not None else 0.2
+    largest_cell = _FITS if shown is not None else 0.2
     cell = min(largest_cell, (_LARGEST - 3) / max(across * columns, down * rows))  # inches
     cell = max(cell, 1.2 / max(rows, columns))
     font_size = min(9.0, cell * 72 * 0.75)  # points
     margin = 0.075 * font_size / 5
     size = (
-        across * cell * columns + margin * _longest(grid.rows) + 0.9 + 0.15 * across,
+        across * cell * columns + margin * _longest(grid.rows) + 0.9 + 0.15 * across + _BAR,
         down * (cell * rows + 0.34) + margin * _longest(grid.columns) + 0.9,
     )
     figure = Figure(figsize=size, layout="constrained")
@@ -82,6 +88,9 @@ def draw_trace(
     for axis, (layer, head) in zip(axes.flat, panels, strict=True):
         name = f"layer {layer + 1}, head {head + 1}"
         _draw(axis, name, grid.weights[layer, head], grid.rows, grid.columns, font_size)
+        if cell >= _FITS:
+            _write(axis, grid.weights[layer, head])
+    _add_bar(figure, axes)
     figure.suptitle(_caption(trace, grid, part), fontsize=10)
     _save(figure, file)
 
@@ -109,6 +118,21 @@ def _draw(
     axis.set_yticks(range(len(rows)), _tick_labels(rows), fontsize=font_size)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
+
+
+def _write(axis: Axes, weights: NDArray) -> None:
+    """Write each weight that isn't 0 into its cell, with two decimals and without its leading zero."""
+    for (row, column), weight in np.ndenumerate(weights):
+        number = f"{weight:.2f}".removeprefix("0")
+        if number != ".00":
+            color = "white" if weight > 0.6 else "black"
+            axis.text(column, row, number, ha="center", va="center", fontsize=6, color=color)
+
+
+def _add_bar(figure: Figure, axes: NDArray) -> None:
+    """Add the color bar of all maps, which share a scale from 0 to 1."""
+    bar = figure.colorbar(axes.flat[0].images[0], ax=axes, fraction=0.02, pad=0.01, aspect=30)
+    bar.ax.tick_params(labelsize=7)
 
 
 def _tick_labels(names: Sequence[str]) -> list[str]:

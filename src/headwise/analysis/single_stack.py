@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headwise.analysis.interventions import Intervention, Part, intervening, private_copy
 from headwise.analysis.trace import Alternative, Forced, Ranked, Side, Trace
-from headwise.analysis.tracer import LONGEST, stacked
+from headwise.analysis.tracer import LONGEST, Tracer, stacked
 from headwise.config import Config
 from headwise.decoding.generation import Generator, read_prompt
 from headwise.errors import ConfigError
@@ -72,8 +72,12 @@ class StackTracer(ABC):
         """Return the ids that the model reads when it is asked for the probabilities of a target."""
 
     @abstractmethod
+    def logits(self, model: nn.Module, inputs: Sequence[int]) -> Tensor:
+        """Return the logits (inputs, vocabulary) at the position of each input."""
+
     def log_probabilities(self, model: nn.Module, inputs: Sequence[int]) -> Tensor:
-        """Return the log-probabilities (inputs, vocabulary) at the position of each input."""
+        """Return the log-probabilities (inputs, vocabulary) at the position of each input, in float32."""
+        return self.logits(model, inputs).float().log_softmax(-1)
 
     @abstractmethod
     def counted(self, inputs: Sequence[int]) -> list[int]:
@@ -119,20 +123,24 @@ class StackTracer(ABC):
         alternatives: int = 5,
     ) -> Forced:
         """Return the probabilities and the attention for a target, ids as a trace has them; raises `ConfigError`."""
-        ids, _ = self.read(text)
-        checked = self._checked(target)
+        inputs, checked = self.forced_ids(text, target)
         with self.model(interventions) as model, torch.inference_mode():
-            return self._force(model, self.inputs(ids, checked), checked, alternatives)
+            return self._force(model, inputs, checked, alternatives)
+
+    def forced_ids(self, text: str, target: str | Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return the ids that `force` reads and those whose probabilities it asks for; raises `ConfigError`."""
+        ids, checked = self.read(text)[0], self._checked(target)
+        return self.inputs(ids, checked), checked
 
     def forward(self, model: nn.Module, text: str, target: str | Sequence[int]) -> None:
         """Run the model as `force` does."""
-        self.log_probabilities(model, self.inputs(self.read(text)[0], self._checked(target)))
+        self.logits(model, self.forced_ids(text, target)[0])
 
     def pieces(
         self, text: str, target: str | Sequence[int], part: Part
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tokens of the queries and of the keys of self-attention."""
-        pieces = self.side(self.inputs(self.read(text)[0], self._checked(target))).pieces
+        pieces = self.side(self.forced_ids(text, target)[0]).pieces
         return pieces, pieces
 
     def side(self, ids: Sequence[int]) -> Side:
@@ -190,6 +198,19 @@ class StackTracer(ABC):
         )
 
 
+def open_tracer(run: Path, device: str = "auto") -> Tracer | StackTracer:
+    """Load a run whose model reads text: a translator, a language model, or a masked one.
+
+    Raises `CheckpointError` for a run of another task or a damaged one, and `DeviceError`.
+    """
+    config = Config.of_run(run, "translation", "language_model", "masked_language_model")
+    if config.task == "language_model":
+        return LanguageModelTracer(Generator.load(run, device=device))
+    if config.task == "masked_language_model":
+        return MaskedModelTracer.load(run, config, device)
+    return Tracer.load(run, device)
+
+
 class LanguageModelTracer(StackTracer):
     """Tracer of a decoder-only model: the text and its most probable continuation, token by token."""
 
@@ -222,11 +243,9 @@ class LanguageModelTracer(StackTracer):
     def counted(self, inputs: Sequence[int]) -> list[int]:  # noqa: D102
         return list(range(len(inputs)))
 
-    def log_probabilities(self, model: nn.Module, inputs: Sequence[int]) -> Tensor:  # noqa: D102
+    def logits(self, model: nn.Module, inputs: Sequence[int]) -> Tensor:  # noqa: D102
         assert isinstance(model, DecoderOnly)
-        return (
-            model.project(model(torch.tensor([list(inputs)], device=self.device))[0]).float().log_softmax(-1)
-        )
+        return model.project(model(torch.tensor([list(inputs)], device=self.device))[0])
 
 
 class MaskedModelTracer(StackTracer):
@@ -268,7 +287,7 @@ class MaskedModelTracer(StackTracer):
         mask = self.vocabulary.symbol(MASK)
         return [i for i, number in enumerate(inputs) if number == mask] or list(range(1, len(inputs) - 1))
 
-    def log_probabilities(self, model: nn.Module, inputs: Sequence[int]) -> Tensor:  # noqa: D102
+    def logits(self, model: nn.Module, inputs: Sequence[int]) -> Tensor:  # noqa: D102
         assert isinstance(model, HeadedEncoder)
         hidden = model(torch.tensor([list(inputs)], device=self.device))[0]
-        return model.head(hidden, model.encoder.embedding.weight).float().log_softmax(-1)
+        return model.head(hidden, model.encoder.embedding.weight)

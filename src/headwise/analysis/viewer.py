@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.analysis.interventions import Intervention, intervening, private_copy
 from headwise.analysis.patches import ImageAttention, Maps, classify, record_attention, word_maps
@@ -122,10 +122,18 @@ class ClassifierViewer(Viewer):
     ) -> View:
         if caption:
             raise ConfigError(f"caption: expected none, as a classifier reads none, found {caption!r}")
-        image = torch.from_numpy(self._form.standardized(pixels))
         with self._changed(self._classifier, interventions) as model:
-            classified = classify(model, image.to(next(model.parameters()).device))
+            classified = classify(model, self.normalized(pixels))
         return View(classified, classified.probabilities)
+
+    def normalized(self, pixels: Maps) -> Tensor:
+        """Return an image (channels, height, width), from 0 to 1, as the model reads it."""
+        image = torch.from_numpy(self._form.standardized(pixels))
+        return image.to(next(self._classifier.parameters()).device)
+
+    def private(self, interventions: Sequence[Intervention]) -> AbstractContextManager[ImageClassifier]:
+        """Context manager that gives a private copy of the model with interventions; raises as `view`."""
+        return self._changed(private_copy(self._classifier), interventions)
 
 
 class CaptionViewer(Viewer):

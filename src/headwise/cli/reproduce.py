@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def command(
     name: Annotated[
         str,
-        typer.Argument(help="table1, table2, table3, figures, a claim such as sqrt-dk, report, or list."),
+        typer.Argument(
+            help="table1, table2, table3, ablation, figures, a claim such as sqrt-dk, report, or list."
+        ),
     ],
     scale: Annotated[
         str, typer.Option(help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).")

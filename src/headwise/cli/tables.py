@@ -25,7 +25,7 @@ def heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]
         "",
         f"{_TITLES[report.part]}: {report.sentences} sentences, {first.position.n} rows "
         "(after each number: what chance gives)",
-        "  head   argmax at one offset   rare word      entropy      largest weight  end   "
+        "  head   argmax at one offset   rare word      entropy      largest weight  end    separators    similar      "
         + "".join(f"{name:>9}" for name in importance)
         + "  best relation, found / best offset / chance / n",
     ]
@@ -35,7 +35,8 @@ def heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]
         lines.append(
             f"  {head.layer + 1}.{head.head + 1}   {head.offset:+4d} {_share(head.position, 'chance')}      "
             f"{_share(head.rare, 'chance')}  {head.entropy.rate:5.2f} {head.entropy.baselines['uniform']:5.2f}   "
-            f"{_share(head.confidence, 'uniform')}    {head.end.rate:4.0%} {marks}  {_relation(head.relation)}"
+            f"{_share(head.confidence, 'uniform')}    {head.end.rate:4.0%}  {_share(head.separator, 'uniform')}  "
+            f"{_similarity(head.similarity)}  {marks}  {_relation(head.relation)}"
             + "".join(f"  [{role}]" for role in head.roles)
         )
     return lines
@@ -63,6 +64,10 @@ def relations_table(report: PartReport) -> list[str]:
 
 def _share(rate: Rate, base: str) -> str:
     return f"{rate.rate:5.0%} {rate.baselines[base]:5.0%}"
+
+
+def _similarity(rate: Rate | None) -> str:
+    return "           " if rate is None else f"{rate.rate:+.2f} {rate.baselines['permuted']:+.2f}"
 
 
 def _relation(best: RelationRate | None) -> str:

@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
+from headwise.analysis.recurrence.networks import Lookups
 from headwise.config import Config
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
@@ -27,20 +26,6 @@ from headwise.text.tokens.subwords import BOS
 _PROJECTIONS = 4
 
 
-class EmbeddingOutputs(TorchFunctionMode):
-    """Mode that records the outputs of embedding lookups in `tensors`, so that gradients to them can be computed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tensors: list[Tensor] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is functional.embedding:
-            self.tensors.append(result)
-        return result
-
-
 def flow(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, list[float]]:
     """Return the gradient norms of `encoder` and `decoder`, by distance 0, 1, …
 
@@ -49,14 +34,14 @@ def flow(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, list[float
     """
     model.eval()
     mask = torch.ones_like(source, dtype=torch.bool)
-    with EmbeddingOutputs() as embeddings:
+    with Lookups() as embeddings:
         memory = model.encode(source, mask)
         states = memory.states
     encoder = sum(
         (_squared_norms(states[:, end], embeddings.tensors[0]).flip(0 if end else ()) for end in (-1, 0)),
         start=torch.zeros(source.size(1), dtype=torch.float64),
     )
-    with EmbeddingOutputs() as embeddings:
+    with Lookups() as embeddings:
         hidden = model.decode(memory, target)
     decoder = _squared_norms(hidden[:, -1], embeddings.tensors[0]).flip(0)
     return {"encoder": encoder.sqrt().tolist(), "decoder": decoder.sqrt().tolist()}

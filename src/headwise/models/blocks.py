@@ -68,4 +68,6 @@ def final_norm(config: ModelConfig) -> nn.Module:
 
 def residual(config: ModelConfig) -> Residual:
     """Return the residual connection around a sub-layer."""
-    return Residual(config.d_model, config.norm, config.dropout, normalization(config))
+    return Residual(
+        config.d_model, config.norm, config.dropout, normalization(config), connected=config.residual
+    )

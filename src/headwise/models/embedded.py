@@ -17,6 +17,7 @@ TRANSFORMER_ONLY = (
     "d_v",
     "norm",
     "final_norm",
+    "residual",
     "normalization",
     "norm_epsilon",
     "activation",

@@ -46,7 +46,7 @@ class VisionTransformer(nn.Module):
             raise ConfigError(
                 f"patch: expected a number that divides the images' {width} x {height} pixels, found {side}"
             )
-        self.side, self.grid = side, (height // side, width // side)
+        self.config, self.side, self.grid = config, side, (height // side, width // side)
         tokens = self.grid[0] * self.grid[1] + class_token
         if tokens > config.max_length:
             raise ConfigError(

@@ -66,11 +66,21 @@ class Residual(nn.Module):
     """The residual connection around a sub-layer (section 5.4; section 3.1 for the order).
 
     x = post_norm(add(x, sublayer(pre_norm(x)))). Post-norm, as in the paper: Norm(x + Dropout(Sublayer(x))). Pre-norm:
-    x + Dropout(Sublayer(Norm(x))). `Norm` is LayerNorm(x) unless another `normalization` is given.
+    x + Dropout(Sublayer(Norm(x))). `Norm` is LayerNorm(x) unless another `normalization` is given. Not `connected`, x +
+    is left out.
     """
 
-    def __init__(self, d_model: int, norm: str, drop: float, normalization: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        norm: str,
+        drop: float,
+        normalization: nn.Module | None = None,
+        *,
+        connected: bool = True,
+    ) -> None:
         super().__init__()
+        self.connected = connected
         self.norm = LayerNorm(d_model) if normalization is None else normalization
         self.pre = norm == "pre"
         self.dropout = drop
@@ -80,7 +90,9 @@ class Residual(nn.Module):
         return self.norm(x) if self.pre else x
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return x + Dropout(y) in one pass, with y the output of the sub-layer."""
+        """Return x + Dropout(y) in one pass, with y the output of the sub-layer; Dropout(y) if not `connected`."""
+        if not self.connected:
+            return dropout(y, self.dropout, self.training)
         return dropout_add(y, x, self.dropout, self.training)
 
     def post_norm(self, x: Tensor) -> Tensor:

@@ -20,10 +20,7 @@ def patches_json(viewer: Viewer, request: PatchesRequest) -> dict[str, Any]:
 
     Raises `ConfigError` for an image number out of range, and for a caption that the model can't read.
     """
-    if request.pixels is None:
-        pixels, truth = _held_out(viewer, request.image)
-    else:
-        pixels, truth = _decoded(request.pixels, viewer.shape), None
+    pixels, truth = pixels_of(viewer, request.image, request.pixels)
     caption = "" if viewer.classes else (request.caption.strip() or truth or "")
     view = viewer.view(pixels, caption, request.changes())
 
@@ -43,6 +40,13 @@ def patches_json(viewer: Viewer, request: PatchesRequest) -> dict[str, Any]:
         "words": view.words,
         "shares": None if view.shares is None else array(view.shares),
     }
+
+
+def pixels_of(viewer: Viewer, image: int, pixels: str | None) -> tuple[Maps, str | None]:
+    """Return a held-out image with its gold label, or the one that `pixels` encodes; raises `ConfigError`."""
+    if pixels is None:
+        return _held_out(viewer, image)
+    return _decoded(pixels, viewer.shape), None
 
 
 def _held_out(viewer: Viewer, row: int) -> tuple[Maps, str]:

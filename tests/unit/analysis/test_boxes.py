@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,24 +9,21 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from boxes import Case, Watched, each_begins_with_the_last, outputs_are_those_of, steps_recombine
 from headwise.analysis.boxes.architecture import architecture
-from headwise.analysis.boxes.explaining import box_of, explain_box
-from headwise.analysis.boxes.places import Place, places
-from headwise.analysis.boxes.recording import Recorded, record
-from headwise.analysis.boxes.steps import Box, Step
+from headwise.analysis.boxes.explaining import explain_box
+from headwise.analysis.boxes.recording import record
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
-from headwise.learn.from_scratch import linear, softmax
 from headwise.models.counting import forward_flops, parameter_count
 from headwise.models.transformer import Transformer
 from headwise.text.tokens.subwords import BOS
-from oracle import ACTIVATIONS, Oracle, oracle_of, rotate
+from oracle import oracle_of
 from translator_run import ENGLISH, make_run
 
 TEXT, TARGET = ENGLISH[0], [17, 40, 9, 23, 40, 3]
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 SWIGLU = {"activation": "silu", "gated": True, "feed_forward_bias": False, "normalization": "rms"}
 MODELS: dict[str, dict[str, Any]] = {
     "paper": {"share_embeddings": "all"},
@@ -54,51 +48,6 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-class Watched(Oracle):
-    """The independent model, which also keeps the inputs and outputs of its parts."""
-
-    def __init__(self, oracle: Oracle) -> None:
-        super().__init__(oracle.weights, oracle.config)
-        self.outputs: dict[str, np.ndarray] = {}
-
-    def self_attention(self, name: str, x: Any, mask: Any) -> Any:
-        return self.keep(name, super().self_attention(name, x, mask))
-
-    def cross_attention(self, name: str, x: Any, memory: Any, mask: Any) -> Any:
-        return self.keep(name, super().cross_attention(name, x, memory, mask))
-
-    def feed_forward(self, name: str, x: Any) -> Any:
-        return self.keep(name, super().feed_forward(name, x))
-
-    def layer_norm(self, name: str, x: Any) -> Any:
-        return self.keep(name, super().layer_norm(name, x))
-
-    def last_norm(self, name: str, x: Any) -> Any:
-        return self.keep(name, super().last_norm(name, x))
-
-    def keep(self, name: str, x: Any) -> Any:
-        self.outputs[name] = x
-        return x
-
-
-@dataclass
-class Case:
-    """A run with random weights, one recorded sentence, and the independent model after the same sentence."""
-
-    tracer: Tracer
-    recorded: Recorded
-    oracle: Watched
-    model: Transformer
-    embedded: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def box(self, place: Place, position: int, **options: Any) -> Box:
-        return box_of(self.tracer, self.recorded, place.name, place.layer, position, **options)
-
-    @property
-    def places(self) -> list[Place]:
-        return places(self.model)
-
-
 @pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     path = make_run(tmp_path_factory.mktemp("runs") / request.param, seed=5, **MODELS[request.param])
@@ -121,215 +70,38 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         "encoder": oracle.embed("source_embedding.weight", source),
         "decoder": oracle.embed(oracle.target_embedding(), reads),
     }
-    return Case(tracer, recorded, oracle, model, embedded)
-
-
-def expected_output(case: Case, place: Place) -> np.ndarray | None:
-    """What the independent model has at the end of a box, (time, features)."""
-    if place.kind == "positions":
-        return case.embedded[place.stack]
-    if place.kind in ("norm", "add-norm"):
-        return case.oracle.outputs[place.norm]
-    if place.kind in ("attention", "feed-forward"):
-        return case.oracle.outputs[place.module]
-    return None
+    return Case(recorded, oracle, oracle.outputs, embedded)
 
 
 def test_every_box_hands_on_what_an_independent_forward_pass_computes(case: Case) -> None:
-    compared = 0
-    for place in case.places:
-        expected = expected_output(case, place)
-        if expected is None:
-            continue
-        for position in (0, 2, len(expected) - 1):
-            np.testing.assert_allclose(case.box(place, position).output, expected[position], **CLOSE)
-            compared += 1
-    assert compared >= 3 * (2 * 4 + 2 * 6)  # each sub-layer and its normalization
+    assert outputs_are_those_of(case) >= 2 * 4 + 2 * 6  # each sub-layer and its normalization
 
 
 def test_each_box_begins_with_what_the_box_before_it_hands_on(case: Case) -> None:
     for stack in ("encoder", "decoder"):
-        x: np.ndarray | None = None
-        for place in case.places:
-            if place.stack != stack or place.kind in ("projection", "softmax"):
-                continue
-            box = case.box(place, 2)
-            first = box.steps[0].vectors[0].values
-            if place.kind == "add":  # x and Sublayer(Norm(x)): the sub-layer's output is the second vector
-                np.testing.assert_allclose(box.steps[0].vectors[1].values, x, **CLOSE)
-            elif place.kind == "add-norm":
-                np.testing.assert_allclose(box.steps[0].vector("Sublayer(x)"), x, **CLOSE)
-            elif x is not None and place.kind != "positions":
-                np.testing.assert_allclose(first, x, **CLOSE)
-            x = box.output
-        assert x is not None
+        each_begins_with_the_last(case, stack)
 
 
 def test_the_steps_of_a_box_recombine(case: Case) -> None:
-    for place in case.places:
-        for position in (0, 3):
-            box = case.box(place, position)
-            RECOMBINE[place.kind](case, place, {step.name: step for step in box.steps}, position)
-
-
-def embedding(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
-    name = "source_embedding.weight" if place.stack == "encoder" else case.oracle.target_embedding()
-    token = case.recorded.sides[place.stack].ids[position]
-    e = steps["token"].vector("e")
-    np.testing.assert_allclose(e, case.oracle.weights[name][token], **CLOSE)
-    assert ("× √d_{model}" in steps) == case.model.config.scale_embeddings
-    if case.model.config.scale_embeddings:
-        scaled = steps["× √d_{model}"].vector("√d_{model} e")
-        np.testing.assert_allclose(scaled, e * math.sqrt(case.model.config.d_model), **CLOSE)
-
-
-def position(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
-    if case.model.positions.table is None:
-        (step,) = steps.values()
-        assert "adds no positional encoding" in step.sentence
-        np.testing.assert_array_equal(step.vectors[0].values, step.vector("x"))
-        return
-    table = steps["PE"].grid("PE")
-    np.testing.assert_array_equal(table[position], steps["PE"].vector("PE"))
-    scaled, encoding, x = (vector.values for vector in steps["+ PE"].vectors)
-    np.testing.assert_array_equal(encoding, table[position])
-    np.testing.assert_allclose(scaled + encoding, x, **CLOSE)
-
-
-def normalization(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
-    if "+" in steps:
-        x, y, s = (vector.values for vector in steps["+"].vectors)
-        np.testing.assert_allclose(x + y, s, **CLOSE)
-    if place.kind == "add":
-        return
-    first, last = list(steps.values())[-2:]
-    before, facts = first.vectors[0].values.astype(float), first.facts
-    if case.model.config.normalization == "rms":
-        assert facts["mean square"] == pytest.approx((before**2).mean(), rel=1e-5)
-        n = before / math.sqrt(facts["mean square"] + facts["ε"])
-    else:
-        assert facts["mean"] == pytest.approx(before.mean(), abs=1e-6)
-        assert facts["variance"] == pytest.approx(before.var(), rel=1e-5)
-        n = (before - facts["mean"]) / math.sqrt(facts["variance"] + facts["ε"])
-    np.testing.assert_allclose(first.vector("n"), n, **CLOSE)
-    bias = last.vector("β") if case.model.config.normalization == "layer" else 0.0
-    np.testing.assert_allclose(last.vector("n") * last.vector("γ") + bias, last.vector("out"), **CLOSE)
-
-
-def feed_forward(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
-    w, config = case.oracle.part(place.module), case.model.config
-    x, z = steps["W_1"].vector("x"), steps["W_1"].vector("z")
-    np.testing.assert_allclose(z, linear(x, w, "w1"), **CLOSE)
-    h = steps["W_2"].vector("h")
-    expected = ACTIVATIONS[config.activation](z.astype(float))
-    if config.gated:
-        np.testing.assert_allclose(steps["gate"].vector("gate"), linear(x, w, "gate"), **CLOSE)
-        expected = steps["gate"].vector("a") * steps["gate"].vector("gate")
-    np.testing.assert_allclose(h, expected, **CLOSE)
-    facts = steps["gate" if config.gated else config.activation].facts
-    assert facts["share that is 0"] == (h == 0).mean()
-    if config.activation == "relu":
-        assert 0.1 < facts["share that is 0"] < 0.9
-    units = next(vector for vector in steps["units"].vectors if vector.label == "h_j")
-    np.testing.assert_array_equal(units.values, h[[int(name) - 1 for name in units.names or ()]])
-    assert np.abs(h).max() == np.abs(units.values[0])
-    np.testing.assert_allclose(steps["W_2"].vector("FFN(x)"), linear(h, w, "w2"), **CLOSE)
-
-
-def attention(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
-    w, config = case.oracle.part(place.module), case.model.config
-    cross = place.module.endswith("cross_attention")
-    rotary = config.positions == "rotary" and not cross
-    q, k, v = (steps["W^Q"].vector("q"), *(steps["W^K, W^V"].grid(name) for name in "kv"))
-    x, memory = steps["W^Q"].vector("x"), steps["W^K, W^V"].grid("x")
-    if not rotary:
-        np.testing.assert_allclose(q, linear(x, w, "query"), **CLOSE)
-    else:
-        np.testing.assert_allclose(steps["W^Q"].vector("x W^Q"), linear(x, w, "query"), **CLOSE)
-        whole = np.tile(steps["W^Q"].vector("x W^Q"), (position + 1, 1))
-        turned = [rotate(config, one)[position] for one in np.split(whole, config.heads, axis=1)]
-        np.testing.assert_allclose(q, np.concatenate(turned), **CLOSE)
-    groups = config.key_value_heads or config.heads
-    keys, values = (np.split(linear(memory, w, name), groups, axis=1) for name in ("key", "value"))
-    keys = [rotate(config, one) if rotary else one for one in keys]
-    copies = config.heads // groups
-    np.testing.assert_allclose(k, np.concatenate([one for one in keys for _ in range(copies)], 1), **CLOSE)
-    np.testing.assert_allclose(v, np.concatenate([one for one in values for _ in range(copies)], 1), **CLOSE)
-    weights = next(step for step in steps.values() if any(grid.label == "α" for grid in step.grids)).grid("α")
-    if "softmax" in steps:
-        scores = steps["softmax"].grid("s")
-        np.testing.assert_allclose(weights, softmax(scores.astype(float)), **CLOSE)
-        if config.positions not in ("alibi", "t5", "relative") or cross:
-            products = [
-                one_k @ one_q / math.sqrt(config.key_size)
-                for one_q, one_k in zip(
-                    np.split(q, config.heads), np.split(k, config.heads, axis=1), strict=True
-                )
-            ]
-            shown = np.isfinite(scores)
-            np.testing.assert_allclose(scores[shown], np.array(products)[shown], **CLOSE)
-        if place.name == "decoder.self-attention":
-            assert not weights[:, position + 1 :].any()
-    heads = steps["concat"].vector("heads")
-    if not (config.position_options.relative.values and not cross):
-        mixed = [a @ one for a, one in zip(weights, np.split(v, config.heads, axis=1), strict=True)]
-        np.testing.assert_allclose(heads, np.concatenate(mixed), **CLOSE)
-    np.testing.assert_allclose(steps["W^O"].vector("out"), linear(heads, w, "output"), **CLOSE)
-
-
-def projection(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
-    expected = np.sort(case.oracle.outputs["logits"][position])[::-1][:10]
-    np.testing.assert_allclose(steps["logits"].vector("z"), expected, **CLOSE)
-    h, e, terms, z = (vector.values for vector in steps["h · e"].vectors)
-    np.testing.assert_allclose(h * e, terms, **CLOSE)
-    bias = steps["h · e"].facts.get("bias", 0.0)
-    assert ("bias" in steps["h · e"].facts) == case.model.config.logit_bias
-    assert terms.sum() + bias == pytest.approx(z[0], abs=1e-4)
-
-
-def softmax_box(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
-    for temperature in (1.0, 0.5, 3.0):
-        box = case.box(place, position, temperature=temperature)
-        z, divided = (vector.values for vector in box.steps[0].vectors)
-        np.testing.assert_allclose(z / temperature, divided, **CLOSE)
-        exponentials, p = box.steps[2].vectors[0].values, box.steps[2].vector("P")
-        np.testing.assert_allclose(np.exp(divided - box.steps[1].facts["max"]), exponentials, **CLOSE)
-        np.testing.assert_allclose(exponentials / box.steps[1].facts["Σ"], p, **CLOSE)
-        expected = softmax(case.oracle.outputs["logits"][position] / temperature)
-        np.testing.assert_allclose(p, np.sort(expected)[::-1][:10], **CLOSE)
-        facts = box.steps[2].facts
-        assert facts["P of this translation's token"] == pytest.approx(expected[TARGET[position]], rel=1e-3)
-        assert facts["entropy in nats"] == pytest.approx(-(expected * np.log(expected)).sum(), rel=1e-3)
-
-
-RECOMBINE: dict[str, Callable[[Case, Place, dict[str, Step], int], None]] = {
-    "embedding": embedding,
-    "positions": position,
-    "attention": attention,
-    "feed-forward": feed_forward,
-    "add-norm": normalization,
-    "norm": normalization,
-    "add": normalization,
-    "projection": projection,
-    "softmax": softmax_box,
-}
+    steps_recombine(case)
 
 
 def test_the_shares_add_up_and_the_operations_are_torchs(case: Case) -> None:
-    found = architecture(case.recorded)
+    found, model = architecture(case.recorded), case.recorded.structure.model
+    assert isinstance(model, Transformer)
     assert [(box.name, box.layer) for box in found.boxes] == [(p.name, p.layer) for p in case.places]
-    assert sum(part.parameters for part in found.parts) == parameter_count(case.model)
+    assert sum(part.parameters for part in found.parts) == parameter_count(model)
     n, m = (len(case.recorded.sides[stack].ids) for stack in ("encoder", "decoder"))
-    if case.model.config.cross_attention == "linear":
+    if case.config.cross_attention == "linear":
         assert all(part.flops is None for part in found.parts)
         return
     total = sum(part.flops or 0 for part in found.parts)
-    assert total == forward_flops(case.model.config, case.model.target_size, n, m)
-    if case.model.config.positions not in ("relative", "alibi", "t5"):
+    assert total == forward_flops(case.config, model.target_size, n, m)
+    if case.config.positions not in ("relative", "alibi", "t5"):
         ids = torch.zeros(1, n, dtype=torch.long)
         with FlopCounterMode(display=False) as counter, torch.inference_mode():
-            hidden = case.model(ids, torch.ones_like(ids).bool(), torch.zeros(1, m, dtype=torch.long))
-            case.model.project(hidden)
+            hidden = model(ids, torch.ones_like(ids).bool(), torch.zeros(1, m, dtype=torch.long))
+            model.project(hidden)
         assert counter.get_total_flops() == total
 
 

@@ -22,7 +22,7 @@ from headwise.analysis.heads.importance import (
     loss,
     without,
 )
-from headwise.analysis.heads.measuring import Annotated, measure_heads
+from headwise.analysis.heads.measuring import Annotated, is_punctuation, measure_heads
 from headwise.analysis.heads.pruning import (
     HardConcreteGates,
     Tuning,
@@ -33,6 +33,7 @@ from headwise.analysis.heads.pruning import (
     removal_order,
 )
 from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
+from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.heads.summary import draw_heads
 from headwise.corpora.miniature import MiniaturePair, generate
 from headwise.decoding.translator import Translator
@@ -117,6 +118,109 @@ def test_a_head_on_the_rarest_word_is_found(translator: Translator, pairs: list[
     assert heads[0].rare.baselines["chance"] < 0.5
     assert "rare word" in heads[0].roles
     assert "rare word" not in heads[1].roles
+
+
+def test_a_head_on_separators_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
+    """By turns the end symbol and the sentence's punctuation, or only words."""
+    sentences = annotated(pairs[:20])
+    pieces = translator.subwords.source_pieces
+
+    def separator(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
+        marks = [
+            place for place, piece in enumerate(pieces(ids[:-1])) if piece.strip("▁") in (".", ",", "?", "!")
+        ]
+        return [marks[0] if query % 2 and marks else len(ids) - 1 for query in range(len(ids))]
+
+    def first_word(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
+        return [0] * len(ids)
+
+    heads = Planted(translator, sentences, [separator, first_word]).measure(sentences).heads
+    assert heads[0].separator.rate == 1.0
+    assert 0 < heads[0].separator.baselines["uniform"] < 0.5
+    assert 0 < heads[0].end.rate < 1
+    assert "separator" in heads[0].roles
+    assert heads[1].separator.rate == 0.0
+    assert "separator" not in heads[1].roles
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [
+        ("▁.", True),
+        (",", True),
+        ("▁«", True),
+        ("...", True),
+        ("▁a.", False),
+        ("▁", False),
+        ("1", False),
+        ("", False),
+    ],
+)
+def test_punctuation_is_a_separator(piece: str, expected: bool) -> None:
+    assert is_punctuation(piece) == expected
+
+
+def texts(count: int, words: int = 30) -> list[list[int]]:
+    draw = np.random.default_rng(3)
+    return [draw.integers(words, size=draw.integers(4, 15)).tolist() for _ in range(count)]
+
+
+def similarities(embeddings: np.ndarray, ids: list[int]) -> np.ndarray:
+    vectors = embeddings[ids] / np.linalg.norm(embeddings[ids], axis=1, keepdims=True)
+    return vectors @ vectors.T
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_similarity_of_embeddings_counts_beyond_position(causal: bool) -> None:
+    """Against a regression on indicators of the offsets, whose residuals are correlated."""
+    draw = np.random.default_rng(1)
+    embeddings = draw.normal(size=(30, 6)).astype(np.float32)
+    rows = texts(60)
+    counts = SimilarityCounts(embeddings, (i for ids in rows for i in ids), causal=causal)
+    offsets, cosines, weights = [], [], []
+    for ids in rows:
+        n = len(ids)
+        given = draw.dirichlet(np.ones(n), size=(1, 2, n))
+        given[0, 1] = np.exp(2 * similarities(embeddings, ids)) * (1 + np.eye(n, k=-1))
+        counts.add(given.astype(np.float32), ids)
+        for query in range(n):
+            for key in range(query if causal else n):
+                if key != query:
+                    offsets.append(key - query)
+                    cosines.append(similarities(embeddings, ids)[query, key])
+                    weights.append(given[0, :, query, key] * (query + 1 if causal else n))
+    indicators = np.equal.outer(offsets, np.unique(offsets)).astype(float)
+
+    def residual(values: np.ndarray) -> np.ndarray:
+        return values - indicators @ np.linalg.lstsq(indicators, values, rcond=None)[0]
+
+    correlations = counts.correlations()
+    assert correlations is not None
+    for head in (0, 1):
+        expected = np.corrcoef(residual(np.array(weights)[:, head]), residual(np.array(cosines)))[0, 1]
+        assert correlations[0][0, head] == pytest.approx(expected, abs=1e-4)
+    assert counts.pairs == len(offsets)
+
+
+def test_a_head_on_similar_tokens_is_found_and_one_on_positions_is_not() -> None:
+    draw = np.random.default_rng(2)
+    embeddings = draw.normal(size=(30, 6)).astype(np.float32)
+    rows = texts(80)
+    tokens, similarity = TokenCounts(), SimilarityCounts(embeddings, range(30))
+    for ids in rows:
+        n = len(ids)
+        close = np.exp(3 * similarities(embeddings, ids))
+        by_offset = np.exp(-np.abs(np.subtract.outer(range(n), range(n)) + 1.0))
+        given = np.stack([close, by_offset, draw.dirichlet(np.ones(n), size=n)])[None]
+        given /= given.sum(-1, keepdims=True)
+        tokens.add(given.astype(np.float32), [1.0] * n, end=-1)
+        similarity.add(given.astype(np.float32), ids)
+    close, by_offset, random = head_roles(tokens, similarity=similarity)
+    assert "semantic similarity" in close.roles
+    for head in (by_offset, random):
+        assert head.similarity is not None
+        assert abs(head.similarity.rate) < 0.1
+        assert "semantic similarity" not in head.roles
 
 
 def test_random_heads_are_at_chance(pairs: list[MiniaturePair]) -> None:

@@ -15,10 +15,12 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.interventions.sublayers import position_order
 from headwise.analysis.trace import Forced
 from headwise.analysis.tracer import Tracer
+from headwise.decoding.native.transformer import unsupported
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
 from headwise.learn.from_scratch import Array
+from headwise.models.limits import inexpressible
 from headwise.models.transformer import Transformer
 from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, make_run
@@ -217,6 +219,36 @@ def test_knobs_add_up_in_any_order(tracer: Tracer) -> None:
     for order in (changes, changes[::-1]):
         now = forced(tracer, *order)
         assert np.allclose(now.log_probabilities, gains(scratch(tracer, removed), source, now), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("knob", "key", "value"),
+    [
+        ("no-residual:*.*", "residual", False),
+        ("no-scaling:*.*.*", "attention", "unscaled"),
+        ("no-positions:*", "positions", "none"),
+    ],
+)
+def test_a_model_built_without_a_part_is_the_one_with_it_switched_off(
+    tracer: Tracer, tmp_path: Path, knob: str, key: str, value: object
+) -> None:
+    """And neither the native engine nor an export takes it for the whole model."""
+    whole = transformer(tracer).config
+    run = make_run(tmp_path / "without", seed=3, norm=whole.norm, **{key: value})
+    without = Tracer(Translator.load(run, device="cpu"))
+    assert forced(without).log_probabilities == pytest.approx(
+        forced(tracer, knob).log_probabilities, abs=1e-5
+    )
+    config = transformer(without).config
+    shown = f"model.{key}={str(value).lower()}"
+    assert set(inexpressible(config, ())) == {shown, *inexpressible(whole, ())}
+    assert (unsupported(config) is None) == (key == "positions")
+
+
+def transformer(tracer: Tracer) -> Transformer:
+    model = tracer.translator.model
+    assert isinstance(model, Transformer)
+    return model
 
 
 @pytest.mark.parametrize(

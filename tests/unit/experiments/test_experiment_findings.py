@@ -10,7 +10,7 @@ import pytest
 
 from headwise.analysis.interventions import PARTS
 from headwise.config import Config
-from headwise.experiments import figures, table2, table3
+from headwise.experiments import ablation, figures, table2, table3
 from headwise.experiments.harness.outcome import Claim, Finding
 from headwise.experiments.harness.paper import TABLE_3
 from headwise.experiments.harness.records import Record
@@ -194,3 +194,42 @@ def test_roles_are_not_testable_without_trees(roles: list[str], relation: str | 
     scale = SCALES["multi30k"]
     finding = figures.find(synthetic_results(figures.EXPERIMENT, scale, {"figures-attention": {1: result}}))
     assert claim(finding, "Heads learn").status == status
+
+
+def ablated(bleu: dict[str, float | None]) -> Finding:
+    """Return the ablation's finding for rows with these dev BLEU scores; None: the training diverged."""
+    results = {
+        name: {
+            1: {"diverged": "step 3: the loss is nan"}
+            if score is None
+            else {"dev": {"bleu": score, "perplexity": 3.0}, "test": {"bleu": {"score": score - 1}}}
+        }
+        for name, score in bleu.items()
+    }
+    return ablation.find(synthetic_results(ablation.EXPERIMENT, SCALES["tiny"], results))
+
+
+def test_an_ablation_compares_each_row_with_the_whole_model() -> None:
+    finding = ablated(
+        {
+            "table3-base": 50.0,
+            "ablation-positions": 20.0,
+            "ablation-residuals": None,
+            "ablation-scaling": 51.5,
+        }
+    )
+    assert cells(finding, "without positions")["Δ dev BLEU"].replace("−", "-").startswith("-30")
+    assert cells(finding, "connections")["dev BLEU"] == "diverged"
+    assert cells(finding, "√d_k")["test BLEU"].startswith("50.5")
+    assert claim(finding, "positions").status == claim(finding, "residual").status == "confirmed here"
+    assert claim(finding, "√d_k").status == "not confirmed here"
+    missing = ablated({"table3-base": 50.0})
+    assert {claim.status for claim in missing.claims} == {"not run yet"}
+
+
+def test_the_rows_of_the_ablation_differ_from_base_in_one_key() -> None:
+    base, *others = ablation.rows(SCALES["tiny"])
+    whole = base.configuration().model
+    for row in others:
+        model = row.configuration().model
+        assert sum(getattr(model, key) != getattr(whole, key) for key in type(model).model_fields) == 1

@@ -21,6 +21,8 @@ from headwise.cli.main import run as command_line
 from headwise.decoding.translator import Translator
 from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
+from image_run import make_image_run
+from language_model_run import make_language_model_run
 from translator_run import ENGLISH, make_run
 
 TEXT = ENGLISH[0]
@@ -138,3 +140,61 @@ def test_options_that_do_not_fit(
 ) -> None:
     assert explain(run, *options) == 2
     assert sentence in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------ models with one stack
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")
+    folder = tmp_path_factory.mktemp("others")
+    return {
+        "writer": make_language_model_run(folder / "writer"),
+        "digits": make_image_run(folder / "digits", "image_classification", patch=2),
+        "pairs": make_image_run(folder / "pairs", "image_text", patch=4, width=16),
+    }
+
+
+def test_a_language_model_and_a_classifier_answer(others: dict[str, Path]) -> None:
+    app = create_app(open_runs([*others.values()], "cpu"))
+    client = TestClient(app, base_url="http://localhost")
+    can = {name: client.get(f"/api/run?run={name}").json()["can"]["boxes"] for name in others}
+    assert can == {"writer": True, "digits": True, "pairs": False}
+    text = {"run": "writer", "text": "the", "target": [7, 8, 9]}
+    boxes = client.post("/api/boxes", json=text).json()
+    assert [*boxes["pieces"]] == ["decoder"]
+    box = client.post("/api/box", json=text | {"box": "softmax", "position": 2}).json()
+    assert len(box["steps"]) == 3
+    image = {"run": "digits", "image": 5}
+    assert client.post("/api/boxes", json=image).json()["pieces"]["pooled"] == ["image"]
+    changed = image | {"interventions": ["no-ffn:*.*"], "box": "encoder.feed-forward"}
+    assert client.post("/api/box", json=changed).json()["steps"][0]["formula"] == "FFN(x) = 0"
+    for mistake, sentence in (
+        ({"run": "writer", "text": "the"}, "target: expected a text, or ids as a trace has them, found none"),
+        ({"run": "digits", "image": 999_999}, "image: expected a number below"),
+        ({"run": "pairs"}, "pairs: expected a run with boxes, found one of task image_text"),
+    ):
+        answer = client.post("/api/boxes", json=mistake)
+        assert answer.status_code == 400
+        assert sentence in answer.json()["error"]
+
+
+def test_the_command_line_takes_their_runs(
+    others: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer, digits = (["explain", str(others[name]), "--device", "cpu"] for name in ("writer", "digits"))
+    assert command_line([*writer, "--text", "the", "--do", "silence:decoder.1.1"]) == 0
+    assert "compared with the translation without interventions" in capsys.readouterr().out
+    assert command_line([*digits, "--image", "2", "--box", "classifier"]) == 0
+    assert "Classifier, token 1 of 1: 'image'" in capsys.readouterr().out
+    for arguments, sentence in (
+        ([*writer, "--text", "a", "--beam", "3"], "--beam: expected a translation run, found another"),
+        ([*writer, "--text", "a", "--tree"], "--tree: expected a translation run, found another"),
+        ([*writer, "--boxes"], "expected --text, or --image with --box"),
+        ([*digits, "--text", "a"], "found one of image_classification"),
+        ([*digits, "--image", "1"], "--image: expected it with --box or --boxes"),
+        ([*digits, "--image", "600", "--boxes"], "--image: expected a number from 1 to 599, found 600"),
+    ):
+        assert command_line(arguments) == 2
+        assert sentence in capsys.readouterr().err

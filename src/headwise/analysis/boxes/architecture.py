@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from headwise.analysis.boxes.places import Place, places
 from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Floats, floats
+from headwise.analysis.boxes.structure import Structure
 from headwise.models.counting import attention_flops, feed_forward_flops, projection_flops
-from headwise.models.transformer import Transformer
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import MultiHeadAttention
 
@@ -23,7 +23,7 @@ class BoxSize:
     """One box of the model with this sentence.
 
     Attributes:
-        name, title, kind, stack, layer: as in `Place`.
+        name, title, kind, stack, layer, row: as in `Place`.
         part: the name under which it is counted.
         shape: of what it hands on, (tokens, features).
         parameters: its own; parameters shared by several boxes count for the first of them only.
@@ -36,6 +36,7 @@ class BoxSize:
     title: str
     kind: str
     stack: str
+    row: str
     layer: int | None
     part: str
     shape: tuple[int, int]
@@ -58,7 +59,8 @@ class Part:
 class Architecture:
     """All boxes in the order of the computation, and their sums by part, largest first.
 
-    `norm` is post or pre; `options` are the model's variants in words; `pieces` are the tokens that each stack reads.
+    `norm` is post or pre; `options` are the model's variants in words; `pieces` are what the rows of boxes are: the
+    tokens that each stack reads, and `pooled` for one vector of a whole image.
     """
 
     norm: str
@@ -73,92 +75,110 @@ class Architecture:
 
 
 def architecture(recorded: Recorded) -> Architecture:
-    """Return the model's boxes with the sizes of a recorded sentence."""
-    model = recorded.model
+    """Return the model's boxes with the sizes of a recorded text."""
+    structure = recorded.structure
     counted: set[int] = set()
-    n, m = (len(recorded.sides[stack].ids) for stack in ("encoder", "decoder"))
     boxes = []
-    for place in places(model):
-        own = _parameters(model, place)
+    for place in places(structure):
+        own = _parameters(structure, place)
         new = [parameter for parameter in own if id(parameter) not in counted]
         counted |= {id(parameter) for parameter in own}
-        values = _output(recorded, place)
         boxes.append(
             BoxSize(
                 place.name,
                 place.title,
                 place.kind,
                 place.stack,
+                place.row,
                 place.layer,
                 place.part,
                 _shape(recorded, place),
                 sum(parameter.numel() for parameter in new),
                 len(new) < len(own),
-                _flops(model, place, n, m),
-                floats(values),
+                _flops(recorded, place),
+                floats(_output(recorded, place)),
             )
         )
-    pieces = {stack: side.pieces for stack, side in recorded.sides.items()}
-    return Architecture(model.config.norm, _options(model), {**pieces}, tuple(boxes), _parts(boxes))
+    pieces = {row: side.pieces for row, side in recorded.sides.items()}
+    return Architecture(structure.config.norm, _options(structure), {**pieces}, tuple(boxes), _parts(boxes))
 
 
-def _parameters(model: Transformer, place: Place) -> list[nn.Parameter]:
+def _parameters(structure: Structure, place: Place) -> list[nn.Parameter]:
     """Return the parameters that a box uses; those of all boxes are all of the model."""
-    if place.kind == "embedding":
-        embedding = model.source_embedding if place.stack == "encoder" else model.target_embedding
-        return list(embedding.parameters())
-    if place.kind == "positions":
-        return list(model.positions.parameters())
+    model, modules = structure.model, place.modules
     if place.kind == "projection":
-        own = {id(model.output_weight), id(model.output_bias)}
+        own = {id(structure.output_weight), id(structure.output_bias)}
         return [parameter for parameter in model.parameters() if id(parameter) in own]
     if place.kind in ("add-norm", "norm"):
         return list(model.get_submodule(place.norm).parameters())
     if place.kind in ("attention", "feed-forward"):
         return list(model.get_submodule(place.module).parameters())
+    if place.kind == "positions":
+        return list(model.get_submodule(modules.positions).parameters())
+    if place.kind in ("embedding", "patches"):
+        vision = structure.vision
+        first = [] if vision is None or vision.class_token is None else [vision.class_token]
+        return [*first, *model.get_submodule(modules.embedding).parameters()]
+    if place.kind == "head":
+        head = structure.masked_head
+        assert head is not None
+        return [*head.dense.parameters(), *head.norm.parameters()]
     return []
 
 
-def _flops(model: Transformer, place: Place, n: int, m: int) -> int | None:
-    """Return the operations for n source and m target tokens; None for attention without a formula."""
+def _flops(recorded: Recorded, place: Place) -> int | None:
+    """Return the operations for the recorded text; None for attention without a formula."""
+    structure, tokens = recorded.structure, len(recorded.sides[place.row].pieces)
+    config = structure.config
     if place.kind == "projection":
-        return projection_flops(model.config, model.target_size, m)
-    tokens = n if place.stack == "encoder" else m
+        return projection_flops(config, structure.size, tokens)
+    if place.kind == "head":
+        return projection_flops(config, config.d_model, tokens)
+    if place.kind == "patches":
+        weight = structure.model.get_submodule(place.modules.embedding).weight
+        assert isinstance(weight, Tensor)
+        patches = len(recorded.call(place.modules.embedding).given)
+        return 2 * patches * weight.numel()
     if place.kind == "feed-forward":
-        return feed_forward_flops(model.config, tokens)
+        return feed_forward_flops(config, tokens)
     if place.kind != "attention":
         return 0
-    module = model.get_submodule(place.module)
+    module = structure.model.get_submodule(place.module)
     if not isinstance(module, MultiHeadAttention):
         return None
     if attention_kind(module.kind).weights is not attention_weights:
         return None
-    return attention_flops(model.config, tokens, n if place.module.endswith("cross_attention") else tokens)
+    cross = place.module.endswith("cross_attention")
+    keys = len(recorded.sides["encoder"].pieces) if cross else tokens
+    return attention_flops(config, tokens, keys)
 
 
 def _output(recorded: Recorded, place: Place) -> Tensor:
+    outcome = recorded.outcome
     if place.kind == "softmax":
-        tokens = torch.tensor(recorded.target.ids)[:, None]
-        return recorded.logits.softmax(-1).gather(1, tokens)[:, 0]
+        return outcome.logits.softmax(-1).gather(1, torch.tensor(outcome.chosen.ids)[:, None])[:, 0]
     if place.kind == "projection":
-        values = recorded.logits
-    elif place.kind == "embedding":
-        values = recorded.embedded(place.stack).given * recorded.model.positions.scale
+        values = outcome.logits
+    elif place.kind in ("embedding", "patches"):
+        scale = recorded.structure.input_embedding(place.modules).scale
+        values = recorded.embedded(place.modules).given * scale
     elif place.kind == "positions":
-        values = recorded.embedded(place.stack).returned
+        values = recorded.embedded(place.modules).returned
     elif place.kind in ("attention", "feed-forward"):
         values = recorded.written(place)
     elif place.kind == "add":
         values = recorded.added(place)
+    elif place.kind in ("pooling", "head"):
+        values = recorded.hidden
     else:
         values = recorded.call(place.norm).returned
     return values.square().mean(-1).sqrt()
 
 
 def _shape(recorded: Recorded, place: Place) -> tuple[int, int]:
-    tokens = len(recorded.sides[place.stack].ids)
     ends = place.kind in ("projection", "softmax")
-    return tokens, recorded.model.target_size if ends else recorded.model.config.d_model
+    structure = recorded.structure
+    return len(recorded.sides[place.row].pieces), structure.size if ends else structure.config.d_model
 
 
 def _parts(boxes: Sequence[BoxSize]) -> tuple[Part, ...]:
@@ -174,18 +194,32 @@ def _parts(boxes: Sequence[BoxSize]) -> tuple[Part, ...]:
     return tuple(sorted(kept, key=lambda part: -part.parameters))
 
 
-def _options(model: Transformer) -> tuple[str, ...]:
-    config = model.config
+def _options(structure: Structure) -> tuple[str, ...]:
+    config, stacks = structure.config, structure.stacks
     groups = config.key_value_heads or config.heads
-    shared = {"all": "three", "target": "two"}.get(config.share_embeddings)
+    layers = " + ".join(str(structure.layers(stack)) for stack in stacks)
     return (
         f"{config.norm}-norm ({'LayerNorm' if config.normalization == 'layer' else 'RMSNorm'})",
-        f"{config.encoder_layers} + {config.decoder_layers} layers",
+        f"{layers} layer" + "s" * (layers != "1"),
         f"d_model {config.d_model}",
         f"{config.heads} heads of {config.key_size}"
         + f", {groups} for keys and values" * (groups < config.heads),
         f"d_ff {config.d_ff}, {config.activation}" + ", gated" * config.gated,
         f"{config.positions} positions",
         f"{config.attention} attention",
-        "separate embeddings" if shared is None else f"embeddings shared {shared} ways",
+        _embeddings(structure),
     )
+
+
+def _embeddings(structure: Structure) -> str:
+    """Say how the embeddings are shared; for images, the patches."""
+    vision, shared = structure.vision, structure.config.share_embeddings
+    if vision is not None:
+        rows, columns = vision.grid
+        token = "no class token" if vision.class_token is None else "a class token"
+        return f"{rows} × {columns} patches of {vision.side} × {vision.side} pixels, {token}"
+    if len(structure.stacks) == 1:
+        shares = shared != "none" or structure.masked_head is not None
+        return "embeddings shared with the projection" if shares else "separate embeddings"
+    ways = {"all": "three", "target": "two"}.get(shared)
+    return "separate embeddings" if ways is None else f"embeddings shared {ways} ways"

@@ -6,6 +6,7 @@ The products of one head and one key are in `headwise.analysis.products`.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,24 +26,26 @@ def attention_steps(recorded: Recorded, place: Place, position: int) -> list[Ste
 
     Raises `ConfigError` for a layer without attention weights.
     """
-    attention = recorded.model.get_submodule(place.module)
+    attention = recorded.structure.model.get_submodule(place.module)
     if not isinstance(attention, MultiHeadAttention):
-        found = recorded.model.config.attention
+        found = recorded.structure.config.attention
         raise ConfigError(f"box: expected multi-head attention in {place.name}, found a {found} layer")
     attended = recorded.attended[place.module]
     cross = place.module.endswith("cross_attention")
     pieces = recorded.sides["encoder" if cross else place.stack].pieces
+    changes = _changes(recorded, place)
     x = Vector("x", floats(recorded.read(place)[position]))
     heads = attended.q.size(1)
     return [
         _query(recorded, place, attention, x, position),
         _keys_and_values(recorded, place, attended, pieces, cross=cross),
-        _weights(attention, attended, pieces, position),
+        *_weights(attention, attended, pieces, position, changes),
         Step(
             "concat",
             "Concat(head_1, …, head_h)",
             f"Each of the {heads} heads sums the values by its own weights, Σ α v; the {heads} vectors of "
-            f"{attention.value_size} numbers are joined.{_added(attention)}",
+            f"{attention.value_size} numbers are joined."
+            f"{'' if _off(recorded, place) else _added(attention)}",
             (Vector("heads", _joined(attended.heads, position)),),
         ),
         Step(
@@ -64,9 +67,9 @@ def _query(recorded: Recorded, place: Place, attention: MultiHeadAttention, x: V
         projected = attention.query(recorded.read(place).to(attention.query.weight.device)).float()
     split = projected.unflatten(-1, (attention.heads, -1)).transpose(0, 1)  # (heads, time, d_k)
     if rotated(recorded, place, split) is None:
-        return Step("W^Q", "q = x W^Q" + _bias(attention), sentence, (x, q))
+        return Step("W^Q", "q = x W^Q" + _bias(attention), sentence + _off(recorded, place), (x, q))
     before = Vector("x W^Q", floats(projected[position].cpu()))
-    kind = recorded.model.config.positions
+    kind = recorded.structure.config.positions
     sentence += f" The {kind} positions rotate each pair of numbers by an angle that grows with the position."
     return Step("W^Q", "q = rotated x W^Q" + _bias(attention), sentence, (x, before, q))
 
@@ -74,8 +77,9 @@ def _query(recorded: Recorded, place: Place, attention: MultiHeadAttention, x: V
 def _keys_and_values(
     recorded: Recorded, place: Place, attended: Attended, pieces: tuple[str, ...], *, cross: bool
 ) -> Step:
-    read = recorded.memory if cross else recorded.read(place)
-    config = recorded.model.config
+    structure = recorded.structure
+    read = recorded.last(structure.stack("encoder")) if cross else recorded.read(place)
+    config = structure.config
     groups = config.key_value_heads or config.heads
     turned = "rotated " * (rotated(recorded, place, attended.q[0]) is not None)
     origin = "the encoder's output" if cross else "this sub-layer's input"
@@ -95,39 +99,109 @@ def _keys_and_values(
     )
 
 
+@dataclass(frozen=True)
+class _Changes:
+    """What interventions change in one attention: the scores of all its heads, or the weights after the softmax.
+
+    `scaled` is whether scores are divided by √d_k, and `temperature` what they are divided by besides; `later` are the
+    interventions on weights; `unmasked` is whether the causal mask is switched off.
+    """
+
+    scaled: bool
+    temperature: float
+    later: tuple[str, ...]
+    unmasked: bool
+
+
+def _changes(recorded: Recorded, place: Place) -> _Changes:
+    part = "cross" if place.module.endswith("cross_attention") else place.stack
+    acting = [
+        change
+        for change in recorded.interventions
+        if change.of_heads and change.part in (None, part) and change.layer in (None, place.layer)
+    ]
+    unmasked = f"{place.module}.causal" in recorded.off
+    if any(change.kind not in ("no-scaling", "temperature") or change.head is not None for change in acting):
+        return _Changes(True, 1.0, tuple(map(str, acting)), unmasked)
+    temperature = math.prod(change.temperature or 1.0 for change in acting)
+    unscaled = sum(change.kind == "no-scaling" for change in acting)
+    return _Changes(unscaled == 0, temperature, (), unmasked)
+
+
 def _weights(
-    attention: MultiHeadAttention, attended: Attended, pieces: tuple[str, ...], position: int
-) -> Step:
+    attention: MultiHeadAttention,
+    attended: Attended,
+    pieces: tuple[str, ...],
+    position: int,
+    changes: _Changes,
+) -> list[Step]:
+    """Return the softmax of the scores, and what interventions made of its weights."""
+    used = attended.weights[0, :, position].float().cpu()  # (heads, keys)
+    rows = tuple(f"head {head + 1}" for head in range(len(used)))
+    if attention_kind(attention.kind).weights is not attention_weights:
+        sentence = _largest(used, rows, pieces) + (f" {_changed(changes)}" if changes.later else "")
+        grid = Grid("α", floats(used), rows, pieces)
+        return [Step(attention.kind, f"α by {attention.kind} attention", sentence, grids=(grid,))]
     q, k = attended.q[0, :, position].float().cpu(), attended.k[0].float().cpu()
-    scale = math.sqrt(q.size(1))
-    weights = attended.weights[0, :, position].float().cpu()  # (heads, keys)
-    rows = tuple(f"head {head + 1}" for head in range(len(weights)))
+    scale = math.sqrt(q.size(1)) if changes.scaled else 1.0
+    scores = torch.einsum("hd,hkd->hk", q, k) / scale
+    bias = _of_query(attended.bias, attended, position)
+    scores = (scores if bias is None else scores + bias) / changes.temperature
+    mask = _of_query(attended.mask, attended, position)
+    hidden = 0 if mask is None else int((~mask[0].bool()).sum())
+    scores = scores if mask is None else scores.masked_fill(~mask.bool(), -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0) if changes.later else used
+    shown, computed = Grid("s", floats(scores), rows, pieces), Grid("α", floats(weights), rows, pieces)
+    masked = f" {hidden} of {len(pieces)} keys are masked." if hidden else ""
+    step = Step(
+        "softmax",
+        f"α = softmax({_argument(changes, biased=bias is not None)})",
+        f"{_scores(changes, scale)} each head's weights sum to 1. {_largest(weights, rows, pieces)}{masked}"
+        + " The causal mask is switched off: positions attend to later ones." * changes.unmasked,
+        grids=(shown, computed),
+        facts={"√d_k": math.sqrt(q.size(1)), "masked keys": hidden}
+        | ({} if changes.temperature == 1 else {"T": changes.temperature}),
+    )
+    if not changes.later:
+        return [step]
+    replaced = Grid("α'", floats(used), rows, pieces)
+    sentence = f"{_changed(changes)} {_largest(used, rows, pieces)}"
+    return [step, Step("α'", "α' takes the place of α", sentence, grids=(computed, replaced))]
+
+
+def _argument(changes: _Changes, *, biased: bool) -> str:
+    """Write the argument of the softmax as it was computed."""
+    products = "q k^T / √d_k" if changes.scaled else "q k^T"
+    if changes.temperature == 1:
+        return f"{products} + bias" if biased else products
+    return f"({products} + bias) / T" if biased else f"{products} / T"
+
+
+def _scores(changes: _Changes, scale: float) -> str:
+    warmer = "" if changes.temperature == 1 else f", at temperature {changes.temperature:g}"
+    if changes.scaled:
+        return f"Scores are q · k / {scale:.4f}{warmer};"
+    return f"The division by √d_k is switched off: scores are q · k{warmer};"
+
+
+def _changed(changes: _Changes) -> str:
+    return f"Interventions change the weights: {', '.join(changes.later)}."
+
+
+def _largest(weights: Tensor, rows: tuple[str, ...], pieces: tuple[str, ...]) -> str:
     best = [pieces[key] for key in weights.argmax(1).tolist()]
     largest = ", ".join(
         f"{name}: {plain(piece)!r} {float(row.max()):.2f}"
         for name, piece, row in zip(rows, best, weights, strict=True)
     )
-    used = Grid("α", floats(weights), rows, pieces)
-    sentence = f"The largest weights are {largest}."
-    if attention_kind(attention.kind).weights is not attention_weights:
-        return Step(attention.kind, f"α by {attention.kind} attention", sentence, grids=(used,))
-    scores = torch.einsum("hd,hkd->hk", q, k) / scale
-    bias = _of_query(attended.bias, attended, position)
-    if bias is not None:
-        scores = scores + bias
-    mask = _of_query(attended.mask, attended, position)
-    hidden = 0 if mask is None else int((~mask[0].bool()).sum())
-    scores = scores if mask is None else scores.masked_fill(~mask.bool(), -torch.inf)
-    shown = Grid("s", floats(scores), rows, pieces)
-    formula = "α = softmax(q k^T / √d_k" + (" + bias)" if bias is not None else ")")
-    masked = f" {hidden} of {len(pieces)} keys are masked." if hidden else ""
-    return Step(
-        "softmax",
-        formula,
-        f"Scores are q · k / {scale:.4f}; each head's weights sum to 1. {sentence}{masked}",
-        grids=(shown, used),
-        facts={"√d_k": scale, "masked keys": hidden},
-    )
+    return f"The largest weights are {largest}."
+
+
+def _off(recorded: Recorded, place: Place) -> str:
+    """Say that positions inside this attention are switched off, if they are."""
+    if f"{place.module}.positions" not in recorded.off:
+        return ""
+    return f" The {recorded.structure.config.positions} positions are switched off."
 
 
 def _of_query(full: Tensor | None, attended: Attended, position: int) -> Tensor | None:

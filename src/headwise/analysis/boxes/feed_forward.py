@@ -9,7 +9,7 @@ from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Step, Vector, floats
 
 LARGEST = 10  # units that are named
-_FORMULAS = {
+FORMULAS = {
     "relu": "max(0, {})",
     "gelu": "{} · Φ({})",
     "gelu_tanh": "{} · Φ({}), Φ approximated by tanh",
@@ -19,7 +19,13 @@ _FORMULAS = {
 
 def feed_forward_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
     """Return x → pre-activation → activation (→ gate) → output, and the units with the largest values."""
-    config, name = recorded.model.config, place.module
+    config, name = recorded.structure.config, place.module
+    if name in recorded.off:
+        vectors = (
+            Vector("x", floats(recorded.read(place)[position])),
+            Vector("FFN(x)", floats(recorded.written(place)[position])),
+        )
+        return [Step("no FFN", "FFN(x) = 0", "The feed-forward network is switched off.", vectors)]
     bias = (" + b_1", " + c", " + b_2") if config.feed_forward_bias else ("", "", "")
     call = recorded.call(f"{name}.w1")
     x, pre = Vector("x", floats(call.given[position])), Vector("z", floats(call.returned[position]))
@@ -32,14 +38,14 @@ def feed_forward_steps(recorded: Recorded, place: Place, position: int) -> list[
         f"{int((pre.values > 0).sum())} of them are positive.",
         (x, pre),
     )
-    formula = _FORMULAS[config.activation].replace("{}", "z")
+    formula = FORMULAS[config.activation].replace("{}", "z")
     zeros, units = int((hidden == 0).sum()), len(hidden)
     share = f"{zeros} of {units} units are 0 ({zeros / units:.0%})"
     facts = {"units": units, "units that are 0": zeros, "share that is 0": zeros / units}
     steps = [first]
     if config.gated:
         gate = recorded.call(f"{name}.gate").returned[position]
-        activated = recorded.model.get_submodule(name).activation(call.returned[position])  # type: ignore[operator]
+        activated = recorded.structure.model.get_submodule(name).activation(call.returned[position])  # type: ignore[operator]
         a = Vector("a", floats(activated))
         steps += [
             Step(config.activation, f"a = {formula}", "The activation of each unit.", (pre, a)),

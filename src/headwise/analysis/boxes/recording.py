@@ -1,8 +1,8 @@
-"""One forward pass with forced decoding, of which the inputs and outputs of every module are kept."""
+"""One forward pass of which the inputs and outputs of every module are kept: of a pair, of one text, of an image."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,42 +11,70 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.analysis.boxes.places import SUB_LAYERS, Place, Stack, transformer
-from headwise.analysis.interventions import Intervention
+from headwise.analysis.boxes.places import Place
+from headwise.analysis.boxes.structure import Row, Stack, StackModules, Structure, structure_of
+from headwise.analysis.boxes.switched import switched_off
+from headwise.analysis.interventions import Intervention, private_copy
+from headwise.analysis.patches import Maps
+from headwise.analysis.single_stack import StackTracer
 from headwise.analysis.trace import Side
 from headwise.analysis.tracer import Tracer
+from headwise.analysis.viewer import ClassifierViewer
 from headwise.decoding.batching import padded
 from headwise.errors import ConfigError
-from headwise.models.transformer import Transformer
+from headwise.models.transformer import InputEmbedding
 from headwise.nn.multihead import Attended, MultiHeadAttention
 from headwise.text.tokens.subwords import BOS, PAD
 
 
 @dataclass(frozen=True)
 class Call:
-    """The input and the output of a module for one sentence, (time, features)."""
+    """The input and the output of a module for one text, (time, features).
+
+    `table` are the positions that an input embedding added, (positions, d_model).
+    """
 
     given: Tensor
     returned: Tensor
+    table: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the last box chooses from, and what it chose at each row.
+
+    Attributes:
+        logits: (rows, size).
+        chosen: the tokens, or the class, whose probability is shown.
+        what: `chosen` in words.
+        names: the tokens, or the classes, of ids.
+    """
+
+    logits: Tensor
+    chosen: Side
+    what: str
+    names: Callable[[list[int]], list[str]]
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One forward pass over a sentence pair.
+    """One forward pass over a pair, a text, or an image.
 
     Attributes:
-        model: for its parameters.
-        sides: the tokens that each stack reads.
-        target: the tokens that the decoder predicts.
-        calls: by the module's dotted name; the input embedding has one call per stack.
+        structure: of the model without interventions.
+        interventions: those that acted.
+        off: dotted names of what interventions switched off (`headwise.analysis.boxes.switched`).
+        sides: what the rows of boxes are; `pooled` is one vector for all.
+        outcome: of the last box.
+        calls: by the module's dotted name; an input embedding that both stacks share has two.
         attended: the intermediate tensors of each multi-head attention, by its dotted name.
-        logits: (target, vocabulary).
     """
 
-    model: Transformer
-    sides: dict[Stack, Side]
-    target: Side
-    logits: Tensor
+    structure: Structure
+    interventions: tuple[Intervention, ...]
+    off: frozenset[str]
+    sides: dict[Row, Side]
+    outcome: Outcome
     calls: dict[str, list[Call]] = field(default_factory=dict)
     attended: dict[str, Attended] = field(default_factory=dict)
 
@@ -55,83 +83,175 @@ class Recorded:
         (call,) = self.calls[name]
         return call
 
-    def embedded(self, stack: Stack) -> Call:
-        """Return the call of the input embedding: embeddings to the input of the first layer."""
-        return self.calls["positions"][stack == "decoder"]
+    def embedded(self, modules: StackModules) -> Call:
+        """Return the call of a stack's input embedding: embeddings to the input of the first layer."""
+        calls = self.calls[modules.positions]
+        return calls[self.structure.stacks.index(modules) if len(calls) > 1 else 0]
 
     def written(self, place: Place) -> Tensor:
         """Return what a sub-layer adds, (time, d_model)."""
-        module = self.model.get_submodule(place.module)
+        module = self.structure.model.get_submodule(place.module)
         # Cross-attention isn't called as a module, but its last linear map is.
         name = f"{place.module}.output" if isinstance(module, MultiHeadAttention) else place.module
         return self.call(name).returned
 
     def read(self, place: Place) -> Tensor:
         """Return the input of a sub-layer, (time, d_model): with pre-norm it is normalized."""
-        return self.call(place.norm).returned if self.model.config.norm == "pre" else self.residual(place)
+        return self.call(place.norm).returned if self._pre else self.residual(place)
 
     def residual(self, place: Place) -> Tensor:
         """Return x in x + Sublayer(x), (time, d_model)."""
         assert place.sub_layer is not None
-        if self.model.config.norm == "pre":
+        if self._pre:
             return self.call(place.norm).given
         if place.sub_layer == 0:
-            return self.call(f"{place.stack}.{place.layer}").given
+            return self.call(place.of_layer).given
         return self.call(self._neighbor(place, -1).norm).returned
 
     def added(self, place: Place) -> Tensor:
-        """Return x + Sublayer(x), (time, d_model)."""
+        """Return x + Sublayer(x), or what takes its place, (time, d_model)."""
         assert place.sub_layer is not None
-        if self.model.config.norm == "post":
+        if not self._pre:
             return self.call(place.norm).given
-        if place.sub_layer + 1 == len(SUB_LAYERS[place.stack]):
-            return self.call(f"{place.stack}.{place.layer}").returned
+        if place.sub_layer + 1 == len(place.modules.sub_layers):
+            return self.call(place.of_layer).returned
         return self.call(self._neighbor(place, 1).norm).given
 
+    def last(self, modules: StackModules) -> Tensor:
+        """Return the output of a stack, (time, d_model)."""
+        return self.call(modules.norm).returned
+
     @property
-    def memory(self) -> Tensor:
-        """The encoder's output, (source, d_model)."""
-        return self.call("encoder_norm").returned
+    def pooled(self) -> Tensor:
+        """The vector of an image that the classifier reads, (1, d_model): the class token's, or the patches' mean."""
+        hidden, vision = self.last(self.structure.stacks[-1]), self.structure.vision
+        assert vision is not None
+        return hidden.mean(0, keepdim=True) if vision.class_token is None else hidden[:1]
+
+    @property
+    def hidden(self) -> Tensor:
+        """The input of the last linear map, (rows, d_model)."""
+        if self.structure.vision is not None:
+            return self.pooled
+        return self.call("head.norm").returned if self.structure.masked_head else self.last(self._last_stack)
+
+    @property
+    def _last_stack(self) -> StackModules:
+        return self.structure.stacks[-1]
+
+    @property
+    def _pre(self) -> bool:
+        return self.structure.config.norm == "pre"
 
     def _neighbor(self, place: Place, by: int) -> Place:
         assert place.sub_layer is not None
-        return Place("", place.kind, place.stack, place.layer, place.sub_layer + by)
+        return Place("", place.kind, place.modules, place.layer, place.sub_layer + by)
 
 
 def record(
-    tracer: Tracer, text: str, target: str | Sequence[int], interventions: Sequence[Intervention] = ()
+    tracer: Tracer | StackTracer,
+    text: str,
+    target: str | Sequence[int],
+    interventions: Sequence[Intervention] = (),
 ) -> Recorded:
     """Record the forced decoding of `target` (text, or ids as `Forced.target.ids`).
 
-    Raises `ConfigError` for an empty text, a target that `Tracer.target_ids` refuses, and a model that isn't a
-    Transformer.
+    Raises `ConfigError` for an empty source, a target that the tracer refuses, and a model that isn't a Transformer.
     """
+    if isinstance(tracer, StackTracer):
+        return _record_text(tracer, text, target, interventions)
     source, _ = tracer.read(text)
     if len(source.ids) == 1:
         raise ConfigError("expected a text to look into, found an empty one")
     ids = tracer.target_ids(target)
     inputs = (BOS, *ids[:-1])
-    original = transformer(tracer.translator.model)
+    structure = structure_of(_trained(tracer, interventions))
     with tracer.model(interventions) as model, torch.inference_mode():
         device = next(model.parameters()).device
         tokens, mask = padded([source.ids], PAD, device)
+        off = switched_off(structure.model, model)
         with _recording_modules(model) as (calls, attended):
             hidden = model(tokens, mask, torch.tensor([inputs], device=device))
         logits = model.project(hidden[0]).float().cpu()
-    sides: dict[Stack, Side] = {"encoder": source, "decoder": tracer.side(inputs)}
-    return Recorded(original, sides, tracer.side(ids), logits, calls, attended)
+    sides: dict[Row, Side] = {"encoder": source, "decoder": tracer.side(inputs)}
+    outcome = Outcome(
+        logits,
+        tracer.side(ids),
+        "this translation's token",
+        tracer.translator.subwords.target_pieces,
+    )
+    return Recorded(structure, tuple(interventions), off, sides, outcome, calls, attended)
+
+
+def _trained(tracer: Tracer, interventions: Sequence[Intervention]) -> nn.Module:
+    """Return the model whose parameters act: of the run, or of the checkpoint that an intervention names."""
+    checkpoints = [change for change in interventions if change.kind == "checkpoint"]
+    if not checkpoints:
+        return tracer.translator.model
+    with tracer.model(checkpoints) as model:
+        return private_copy(model)
+
+
+def _record_text(
+    tracer: StackTracer, text: str, target: str | Sequence[int], interventions: Sequence[Intervention]
+) -> Recorded:
+    """Record a model of one text."""
+    structure = structure_of(tracer.stack)
+    inputs, ids = tracer.forced_ids(text, target)
+    with tracer.model(interventions) as model, torch.inference_mode():
+        off = switched_off(structure.model, model)
+        with _recording_modules(model) as (calls, attended):
+            logits = tracer.logits(model, inputs).float().cpu()
+    row: Stack = structure.stacks[0].name
+    what = "the next token of this text" if row == "decoder" else "this text's token"
+    outcome = Outcome(logits, tracer.side(ids), what, lambda ids: list(map(tracer.vocabulary.piece, ids)))
+    sides: dict[Row, Side] = {row: tracer.side(inputs)}
+    return Recorded(structure, tuple(interventions), off, sides, outcome, calls, attended)
+
+
+def record_image(
+    viewer: ClassifierViewer, pixels: Maps, interventions: Sequence[Intervention] = ()
+) -> Recorded:
+    """Record the classification of an image (channels, height, width), from 0 to 1; raises `ConfigError`."""
+    structure = structure_of(viewer.model)
+    vision, classes = viewer.vision, viewer.classes
+    with viewer.private(interventions) as model, torch.inference_mode():
+        off = switched_off(structure.model, model)
+        with _recording_modules(model) as (calls, attended):
+            logits = model(viewer.normalized(pixels)[None]).float().cpu()
+    rows, columns = vision.grid
+    pieces = [f"{row + 1}, {column + 1}" for row in range(rows) for column in range(columns)]
+    tokens = pieces if vision.class_token is None else ["class", *pieces]
+    best = int(logits[0].argmax())
+    outcome = Outcome(
+        logits, _named([classes[best]], [best]), "the predicted class", lambda ids: [classes[i] for i in ids]
+    )
+    sides: dict[Row, Side] = {"encoder": _named(tokens), "pooled": _named(["image"])}
+    return Recorded(structure, tuple(interventions), off, sides, outcome, calls, attended)
+
+
+def _named(pieces: Sequence[str], ids: Sequence[int] | None = None) -> Side:
+    """Return what isn't text as a side: each piece is a word."""
+    numbers = tuple(range(len(pieces)))
+    return Side(
+        " ".join(pieces), numbers if ids is None else tuple(ids), tuple(pieces), tuple(pieces), numbers
+    )
 
 
 @contextmanager
 def _recording_modules(model: nn.Module) -> Iterator[tuple[dict[str, list[Call]], dict[str, Attended]]]:
-    """Record the calls of all modules with one sentence; the model must be a private copy."""
+    """Record the calls of all modules with one text or image; the model must be a private copy."""
     calls: dict[str, list[Call]] = {}
     attended: dict[str, Attended] = {}
 
     def after(name: str, module: nn.Module, given: tuple[Any, ...], returned: Any) -> None:
-        if given and isinstance(given[0], Tensor) and isinstance(returned, Tensor) and given[0].dim() == 3:
-            call = Call(given[0][0].float().cpu(), returned[0].float().cpu())
-            calls.setdefault(name, []).append(call)
+        if given and isinstance(given[0], Tensor) and isinstance(returned, Tensor):
+            # A linear map behind the last hidden state has no batch dimension.
+            x, y = (one[0] if one.dim() == 3 else one for one in (given[0], returned))
+            table = module.table if isinstance(module, InputEmbedding) else None
+            positions = None if table is None else table.detach().float().cpu()
+            if x.dim() == y.dim() == 2:
+                calls.setdefault(name, []).append(Call(x.float().cpu(), y.float().cpu(), positions))
 
     def watch(name: str, seen: Attended) -> None:
         attended[name] = seen

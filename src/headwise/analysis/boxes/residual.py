@@ -16,30 +16,46 @@ def add_norm_steps(recorded: Recorded, place: Place, position: int) -> list[Step
 
 
 def add_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
-    """Return x + Sublayer(x)."""
+    """Return x + Sublayer(x), or Sublayer(x) alone where the residual connection is switched off."""
     x, y = recorded.residual(place)[position], recorded.written(place)[position]
     total = recorded.added(place)[position]
-    argument = "Norm(x)" if place.kind == "add" else "x"
+    normalized = place.kind == "add" and place.norm not in recorded.off
+    sub_layer = Vector(f"Sublayer({'Norm(x)' if normalized else 'x'})", floats(y))
+    if place.around in recorded.off:
+        sentence = (
+            f"The residual connection is switched off: what the sub-layer returned, of length {_length(y):.3f}, takes "
+            f"the place of x, of length {_length(x):.3f}."
+        )
+        vectors = (Vector("x", floats(x)), sub_layer, Vector("s", floats(total)))
+        return [Step("no +", f"s = {sub_layer.label}", sentence, vectors)]
     sentence = (
         f"The residual connection adds what the sub-layer returned, of length {_length(y):.3f}, to x, of length "
         f"{_length(x):.3f}. The sum has length {_length(total):.3f}."
     )
-    vectors = (
-        Vector("x", floats(x)),
-        Vector(f"Sublayer({argument})", floats(y)),
-        Vector("s", floats(total)),
-    )
-    return [Step("+", f"s = x + Sublayer({argument})", sentence, vectors)]
+    vectors = (Vector("x", floats(x)), sub_layer, Vector("s", floats(total)))
+    return [Step("+", f"s = x + {sub_layer.label}", sentence, vectors)]
 
 
 def norm_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
     """Return the normalization of one position: its mean and variance, then gain and bias."""
-    call = recorded.call(place.norm)
+    return normalization_steps(recorded, place.norm, position, "s" if place.kind == "add-norm" else "x")
+
+
+def normalization_steps(recorded: Recorded, module_name: str, position: int, name: str) -> list[Step]:
+    """Return the steps of a normalization, by its module; `name` is its input's."""
+    call = recorded.call(module_name)
     s, out = call.given[position].double(), call.returned[position]
-    module = recorded.model.get_submodule(place.norm)
-    epsilon = recorded.model.config.norm_epsilon
-    name = "s" if place.kind == "add-norm" else "x"
+    module = recorded.structure.model.get_submodule(module_name)
+    epsilon = recorded.structure.config.norm_epsilon
     before = Vector(name, floats(s))
+    if module_name in recorded.off:
+        what = "LayerNorm" if isinstance(module, LayerNorm) else "RMSNorm"
+        sentence = (
+            f"{what} is switched off, so that its input is handed on: mean {float(s.mean()):.4f}, "
+            f"variance {float(s.var(correction=0)):.4f}."
+        )
+        facts = {"mean": float(s.mean()), "variance": float(s.var(correction=0))}
+        return [Step("no norm", f"out = {name}", sentence, (before, Vector("out", floats(out))), facts=facts)]
     if isinstance(module, RMSNorm):
         square = float((s**2).mean())
         root = (square + epsilon) ** 0.5

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from headwise.analysis.attention import Sentence, overlap
 from headwise.analysis.heads.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
+from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.tracer import stacked
 from headwise.decoding.batching import batches, padded
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError
+from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.multihead import recording
 from headwise.text.reading.conllu import Tree
 from headwise.text.tokens.subwords import BOS, EOS, PAD
@@ -59,9 +63,10 @@ class PartReport:
 
 
 class Measured:
-    """Counts of one part while sentences are read: its tokens, syntactic links, and pronouns."""
+    """Counts of one part while sentences are read: its tokens, syntactic links, pronouns, and similar tokens."""
 
-    def __init__(self, causal: bool) -> None:
+    def __init__(self, causal: bool, similarity: SimilarityCounts | None = None) -> None:
+        self.similarity = similarity
         self.tokens = TokenCounts(causal)
         self.links, self.pronouns = LinkCounts(causal=causal), LinkCounts(causal=causal)
 
@@ -77,7 +82,7 @@ class Measured:
         coreference = [self.pronouns.relation(key) for key in self.pronouns.relations()]
         return PartReport(
             part,
-            tuple(head_roles(self.tokens, self.links, self.pronouns)),
+            tuple(head_roles(self.tokens, self.links, self.pronouns, self.similarity)),
             tuple(rate for rate in relations if rate is not None),
             tuple(rate for rate in coreference if rate is not None),
             self.links.sentences or self.tokens.sentences,
@@ -101,7 +106,8 @@ def measure_heads(
         raise ConfigError("heads: expected one model, found an ensemble of several")
     if not sources:
         raise ConfigError("heads: expected at least one sentence, found none")
-    subwords = translator.subwords
+    model, subwords = translator.model, translator.subwords
+    assert isinstance(model, EmbeddedSeq2Seq)
     source_ids = [[*subwords.encode_source(annotated.sentence.text), EOS] for annotated in sources]
     target_ids = [subwords.encode_target(annotated.sentence.text) for annotated in targets]
     max_length = translator.model.max_length
@@ -120,20 +126,40 @@ def measure_heads(
         source, target = sources[index], targets[index]
         for part, weights in attention.items():
             causal = part == "decoder"
-            measured = counts.setdefault(part, Measured(causal))
+            if part not in counts:
+                side = (
+                    (model.target_embedding, target_ids) if causal else (model.source_embedding, source_ids)
+                )
+                counts[part] = Measured(
+                    causal, None if part == "cross" else similarity_of(*side, causal=causal)
+                )
+            measured = counts[part]
             if causal:
-                measured.tokens.add(weights, [target_counts[i] for i in [BOS, *target_ids[index]]], end=0)
+                pieces = subwords.target_pieces(target_ids[index])
+                measured.tokens.add(
+                    weights,
+                    [target_counts[i] for i in [BOS, *target_ids[index]]],
+                    end=0,
+                    separators=[True, *map(is_punctuation, pieces)],
+                )
             else:
                 key_frequencies = [source_counts[i] for i in source_ids[index]]
                 query_rows = weights[:, :, :-1] if part == "encoder" else weights
-                measured.tokens.add(query_rows, [*key_frequencies[:-1], np.inf], end=-1)
+                pieces = subwords.source_pieces(source_ids[index][:-1])
+                measured.tokens.add(
+                    query_rows,
+                    [*key_frequencies[:-1], np.inf],
+                    end=-1,
+                    separators=[*map(is_punctuation, pieces), True],
+                )
             if part == "cross":
                 continue
             annotated = target if causal else source
             # The decoder's first column is the start symbol, the encoder's last the end symbol: neither is a word.
             token_weights = weights[:, :, 1:, 1:] if causal else weights[:, :, :-1, :-1]
             ids = target_ids[index] if causal else source_ids[index][:-1]
-            pieces = (subwords.target_pieces if causal else subwords.source_pieces)(ids)
+            assert measured.similarity is not None
+            measured.similarity.add(token_weights, ids)
             measured.add_words(by_words(token_weights, overlap(annotated.sentence, pieces)), annotated)
     return [counts[part].report(part) for part in PARTS if part in counts]
 
@@ -166,6 +192,18 @@ def _recorded(
                     for part, weights in stacked(records, row).items()
                 },
             )
+
+
+def is_punctuation(piece: str) -> bool:
+    """Whether a subword has punctuation alone, such as `▁.`; `▁` stands for a space."""
+    text = piece.removeprefix("▁").strip()
+    return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
+
+
+def similarity_of(embedding: nn.Module, ids: Iterable[Iterable[int]], *, causal: bool) -> SimilarityCounts:
+    """Return the counts of similar tokens for an embedding and the ids of the whole text."""
+    weight = embedding.get_parameter("weight").detach().float().cpu().numpy()
+    return SimilarityCounts(weight, (number for row in ids for number in row), causal=causal)
 
 
 def by_words(weights: NDArray[np.float32], shared: NDArray[np.float64]) -> NDArray[np.float32]:

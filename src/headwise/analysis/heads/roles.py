@@ -1,4 +1,5 @@
-"""Roles of the heads of one part: positional, syntactic, coreference, rare word (Voita et al. 2019, section 5).
+"""Roles of the heads of one part: positional, syntactic, coreference, rare word (Voita et al. 2019, section 5),
+separator (Clark et al. 2019, section 3.2) and semantic similarity.
 
 Every rate comes with its baselines (chance, or the best rule without a head) and the number of cases. The best of
 many (a relation's best head, a head's best relation, the best fixed offset) is selected on every other sentence and
@@ -17,9 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.analysis.heads.similarity import SimilarityCounts
+
 POSITIONAL = 0.9  # share of argmaxes at one offset (Voita et al. 2019, section 5.1)
 ABOVE = 0.1  # margin over the best fixed offset (section 5.2), or three standard errors if they are larger
 RARE = 0.5  # share of argmaxes at the least frequent token
+SEPARATED = 0.5  # mean weight on separators
+SIMILAR = 0.1  # correlation of weights with the similarity of embeddings
 FEWEST = 20  # cases; with fewer, a head gets no role
 
 
@@ -71,6 +76,9 @@ class HeadRoles:
     position: share of argmaxes at `offset`, key minus query; chance: a random key. rare: share of argmaxes on a least
     frequent token. entropy: mean entropy of a row in nats; baseline `uniform`. confidence: mean of a row's largest
     weight; baseline `uniform`. end: mean weight on the source's end symbol, or the decoder's start symbol.
+    separator: mean weight on separators: start and end symbols and punctuation; baseline `uniform`.
+    similarity: correlation of the weights with the similarity of embeddings beyond position, over pairs of tokens;
+    baseline `permuted` (`headwise.analysis.heads.similarity`); None for cross-attention.
     relation, coreference: the best gold relation, None without gold annotation.
     """
 
@@ -82,6 +90,8 @@ class HeadRoles:
     entropy: Rate
     confidence: Rate
     end: Rate
+    separator: Rate
+    similarity: Rate | None
     relation: RelationRate | None
     coreference: RelationRate | None
     roles: tuple[str, ...]
@@ -105,17 +115,28 @@ class TokenCounts:
     confidence: NDArray[np.float64] | float = 0.0
     confidence_uniform: float = 0.0
     end: NDArray[np.float64] | float = 0.0
+    separator: NDArray[np.float64] | float = 0.0
+    separator_uniform: float = 0.0
 
-    def add(self, weights: NDArray[np.float32], frequencies: Sequence[float], *, end: int) -> None:
+    def add(
+        self,
+        weights: NDArray[np.float32],
+        frequencies: Sequence[float],
+        *,
+        end: int,
+        separators: Sequence[bool] | None = None,
+    ) -> None:
         """Add one sentence: weights (L, H, R, C), the frequency of each column's token, and `end`, a symbol's column.
 
-        A causal row attends to the columns up to its own; the first one, which has only itself, isn't counted.
+        `separators` tells which columns are separators; without it, `end` is the only one. A causal row attends to the
+        columns up to its own; the first one, which has only itself, isn't counted.
         """
         self.sentences += 1
         first = 1 if self.causal else 0
         rows, columns = weights.shape[2:]
         assert max(rows, columns) <= _REACH
         counts = np.asarray(frequencies, np.float64)
+        is_separator = np.arange(columns) == end % columns if separators is None else np.asarray(separators)
         if self.offsets is None:
             self.offsets = np.zeros((*weights.shape[:2], 2 * _REACH + 1), np.int64)
         heads = np.ogrid[: weights.shape[0], : weights.shape[1]]
@@ -135,6 +156,8 @@ class TokenCounts:
             self.confidence = self.confidence + row_weights.max(-1)
             self.confidence_uniform += 1 / visible
             self.end = self.end + row_weights[..., end]
+            self.separator = self.separator + row_weights[..., is_separator[:visible]].sum(-1)
+            self.separator_uniform += is_separator[:visible].mean()
             self.rows += 1
 
 
@@ -233,20 +256,28 @@ class LinkCounts:
 
 
 def head_roles(
-    tokens: TokenCounts, links: LinkCounts | None = None, coreference: LinkCounts | None = None
+    tokens: TokenCounts,
+    links: LinkCounts | None = None,
+    coreference: LinkCounts | None = None,
+    similarity: SimilarityCounts | None = None,
 ) -> list[HeadRoles]:
     """Return the measurements and roles of each head of one part, layer by layer."""
     assert tokens.offsets is not None, "count at least one sentence"
     layers, heads = tokens.offsets.shape[:2]
     relations = [] if links is None else links.relations()
     pronouns = [] if coreference is None else coreference.relations()
+    correlations = None if similarity is None else similarity.correlations()
     results = []
     for layer in range(layers):
         for head in range(heads):
             offset = int(tokens.offsets[layer, head].argmax()) - _REACH
             relation = None if links is None else links.best_of_head(layer, head, relations)
             antecedent = None if coreference is None else coreference.best_of_head(layer, head, pronouns)
-            results.append(_head(tokens, layer, head, offset, relation, antecedent))
+            similar = None
+            if similarity is not None and correlations is not None:
+                found, permuted = (float(values[layer, head]) for values in correlations)
+                similar = Rate(found, {"permuted": permuted}, similarity.pairs)
+            results.append(_head(tokens, layer, head, offset, relation, antecedent, similar))
     return results
 
 
@@ -257,6 +288,7 @@ def _head(
     offset: int,
     relation: RelationRate | None,
     coreference: RelationRate | None,
+    similarity: Rate | None,
 ) -> HeadRoles:
     n = tokens.rows
 
@@ -268,6 +300,7 @@ def _head(
     index = offset + _REACH
     position = rate(tokens.offsets[:, :, index], "chance", float(tokens.chances[index]))
     rare = rate(tokens.rare, "chance", tokens.rare_chance)
+    separator = rate(tokens.separator, "uniform", tokens.separator_uniform)
     roles = []
     if position.rate >= POSITIONAL and n >= FEWEST:
         roles.append(f"position {offset:+d}" if offset else "position 0")
@@ -277,6 +310,12 @@ def _head(
         roles.append("coreference")
     if rare.rate >= RARE and rare.beats_baselines(ABOVE):
         roles.append("rare word")
+    if separator.rate >= SEPARATED and separator.beats_baselines(ABOVE):
+        roles.append("separator")
+    if similarity is not None and similarity.n >= FEWEST:
+        above_chance = similarity.rate > similarity.baselines["permuted"]
+        if similarity.rate >= SIMILAR and above_chance:
+            roles.append("semantic similarity")
     return HeadRoles(
         layer,
         head,
@@ -286,6 +325,8 @@ def _head(
         rate(tokens.entropy, "uniform", tokens.entropy_uniform),
         rate(tokens.confidence, "uniform", tokens.confidence_uniform),
         rate(tokens.end),
+        separator,
+        similarity,
         relation,
         coreference,
         tuple(roles),

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from headwise.analysis.attention import Sentence, shared_bytes
-from headwise.analysis.heads.measuring import BATCH_TOKENS, Annotated, Measured, PartReport, by_words
+from headwise.analysis.heads.measuring import (
+    BATCH_TOKENS,
+    Annotated,
+    Measured,
+    PartReport,
+    by_words,
+    is_punctuation,
+    similarity_of,
+)
 from headwise.analysis.interventions import Part
 from headwise.analysis.tracer import stacked
 from headwise.config import Config
@@ -49,14 +57,19 @@ def measure_single(
             f"heads: expected a sentence of at most model.max_length={config.model.max_length} tokens, found none"
         )
     counts = Counter(number for row in ids for number in row)
-    measured = Measured(causal)
+    stack = model if isinstance(model, DecoderOnly) else model.get_submodule("encoder")
+    measured = Measured(causal, similarity_of(stack.get_submodule("embedding"), ids, causal=causal))
     for index, weights in _recorded(model, ids, kept):
         frequencies = [float(counts[number]) for number in ids[index]]
+        marks = [is_punctuation(vocabulary.piece(number)) for number in units[index][0]]
         if causal:
-            measured.tokens.add(weights, frequencies, end=0)
+            measured.tokens.add(weights, frequencies, end=0, separators=[True, *marks])
         else:
-            measured.tokens.add(weights[:, :, 1:-1], [np.inf, *frequencies[1:-1], np.inf], end=-1)
+            frequencies = [np.inf, *frequencies[1:-1], np.inf]
+            measured.tokens.add(weights[:, :, 1:-1], frequencies, end=-1, separators=[True, *marks, True])
         inner = weights[:, :, 1:, 1:] if causal else weights[:, :, 1:-1, 1:-1]
+        assert measured.similarity is not None
+        measured.similarity.add(inner, units[index][0])
         measured.add_words(by_words(inner, units[index][1]), sentences[index])
     return measured.report("decoder" if causal else "encoder")
 

@@ -17,6 +17,8 @@ _COLORS = {
     "syntax": "#2a7f4f",
     "coreference": "#8a4fbf",
     "rare word": "#b3541e",
+    "separator": "#7a6a1f",
+    "semantic similarity": "#b0307a",
     "none": "#9aa3ad",
 }
 _TITLES = {

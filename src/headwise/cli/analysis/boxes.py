@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.analysis.boxes.recording import Recorded
+    from headwise.analysis.interventions import Intervention
+    from headwise.analysis.single_stack import StackTracer
     from headwise.analysis.trace import Trace
     from headwise.analysis.tracer import Tracer
 
@@ -41,29 +44,62 @@ def check_unused(
         raise ConfigError(f"--temperature: expected it with --box softmax, found --box {name}")
 
 
-def show(tracer: Tracer, text: str, trace: Trace, options: BoxOptions, out: Path | None) -> None:
+def show(
+    tracer: Tracer | StackTracer, text: str, trace: Trace, options: BoxOptions, out: Path | None
+) -> None:
     """Print one box or all of a traced text, or write it to a .json file."""
     from headwise.analysis.boxes.recording import record
 
-    if out is not None and out.suffix != ".json":
-        raise ConfigError(
-            f"{out}: expected a file that ends in .json, for boxes are printed or written as JSON"
-        )
     if trace.forced is None:
         raise ConfigError("expected a text to look into, found an empty one")
     recorded = record(tracer, text, trace.forced.target.ids, trace.interventions)
-    content, lines = _found(tracer, recorded, options)
-    if out is not None:
-        from headwise.files import write_text
-
-        write_text(out, json.dumps(content, ensure_ascii=False, default=_listed, allow_nan=False) + "\n")
-        return
     heading = [f"note: {note}" for note in trace.notes]
-    heading += [f"source  {trace.source.text}", f"output  {trace.forced.target.text}", ""]
-    typer.echo("\n".join([*heading, *lines]))
+    heading += [f"source  {text.strip()}", f"output  {trace.forced.target.text}", ""]
+    _write(recorded, options, out, heading)
 
 
-def _found(tracer: Tracer, recorded: Recorded, options: BoxOptions) -> tuple[dict[str, Any], list[str]]:
+def show_image(
+    run: Path, row: int, interventions: Sequence[Intervention], options: BoxOptions, out: Path | None
+) -> None:
+    """Print one box or all of a held-out image, from 0, of a run of task image_classification, or write it."""
+    from headwise.analysis.boxes.recording import record_image
+    from headwise.analysis.viewer import ClassifierViewer
+    from headwise.config import Config
+
+    viewer = ClassifierViewer(run, Config.of_run(run, "image_classification"))
+    if not 0 <= row < max(1, len(viewer)):  # without images, `held_out` raises its own error
+        raise ConfigError(f"--image: expected a number from 1 to {len(viewer)}, found {row + 1}")
+    example = viewer.held_out(row)
+    recorded = record_image(viewer, example.pixels, interventions)
+    heading = [f"image   held-out image {row + 1}: {example.truth}"]
+    heading += [f"output  {recorded.outcome.chosen.text}", ""]
+    _write(recorded, options, out, heading)
+
+
+def _write(recorded: Recorded, options: BoxOptions, out: Path | None, heading: list[str]) -> None:
+    """Print lines under a heading, or write a .json file."""
+    check_json(out, "boxes are")
+    content, lines = _found(recorded, options)
+    if out is None:
+        typer.echo("\n".join([*heading, *lines]))
+    else:
+        write_json(out, content)
+
+
+def check_json(out: Path | None, what: str) -> None:
+    """Raise `ConfigError` for a file that isn't JSON; `what` is what is written, with its verb."""
+    if out is not None and out.suffix != ".json":
+        raise ConfigError(f"{out}: expected a file that ends in .json, for {what} printed or written as JSON")
+
+
+def write_json(out: Path, content: Any) -> None:
+    """Write content as JSON, its arrays as lists."""
+    from headwise.files import write_text
+
+    write_text(out, json.dumps(content, ensure_ascii=False, default=_listed, allow_nan=False) + "\n")
+
+
+def _found(recorded: Recorded, options: BoxOptions) -> tuple[dict[str, Any], list[str]]:
     from headwise.analysis.boxes.terminal import architecture_lines, box_lines
 
     if options.name is None:
@@ -75,7 +111,7 @@ def _found(tracer: Tracer, recorded: Recorded, options: BoxOptions) -> tuple[dic
 
     layer = None if options.layer is None else options.layer - 1
     where = (options.name, layer, options.position - 1)
-    box = box_of(tracer, recorded, *where, temperature=options.temperature)
+    box = box_of(recorded, *where, temperature=options.temperature)
     return box.to_json(), box_lines(box)
 
 

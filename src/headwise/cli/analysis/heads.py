@@ -75,7 +75,7 @@ def command(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure every head: position, syntax, coreference, rare words, entropy; optionally importance and pruning.
+    """Measure every head: position, syntax, coreference, rare words, separators, similarity; optionally importance.
 
     A model of single texts, such as a language model, reads --source alone.
 

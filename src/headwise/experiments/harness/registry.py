@@ -27,6 +27,10 @@ NAMES = {
     "table2": ("headwise.experiments.table2", "The Transformer against the systems that it replaced."),
     "tuning": ("headwise.experiments.tuning", "The learning rates that table 2's systems were tuned with."),
     "table3": ("headwise.experiments.table3", "Every variation of the Transformer, relative to its base."),
+    "ablation": (
+        "headwise.experiments.ablation",
+        "The Transformer without positions, residuals or scaling.",
+    ),
     "figures": (
         "headwise.experiments.figures",
         "Schedule, sinusoids, attention, head roles, label smoothing.",

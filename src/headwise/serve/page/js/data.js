@@ -65,12 +65,19 @@ export class Data {
   next = new Slot();
   /** A language model's continuation. @type {Slot<{ text: string }>} */
   written = new Slot();
+  /** Recurrent networks beside attention. @type {Slot<import("./types.js").Recurrence>} */
+  recurrence = new Slot();
+  /** Time of recurrent steps and of attention. @type {Slot<import("./types.js").Times>} */
+  times = new Slot();
   /** A vision model's attention over an image. @type {Slot<import("./types.js").ImageView>} */
   view = new Slot();
   /** The same without interventions, null if there are none. @type {Slot<import("./types.js").ImageView>} */
   unchanged = new Slot();
   /** @type {Slot<import("./types.js").Curves>} */
   curves = new Slot();
+
+  /** Whether the panel about recurrence has been on the screen: its networks are computed from then on. */
+  #recurrenceSeen = false;
 
   /** @param {import("./state.js").Store} store */
   constructor(store) {
@@ -83,7 +90,12 @@ export class Data {
       this.#askCell();
       this.#askBoxes();
     });
+    this.view.on(() => this.#askBoxes());
     this.boxes.on(() => this.#askBox());
+    this.recurrence.on(({ status, value }) => {
+      const run = this.run.value?.name;
+      if (status === "ready" && value) this.times.ask("times", { run, width: value.width });
+    });
   }
 
   /** All slots; a failed one can be retried. */
@@ -102,6 +114,8 @@ export class Data {
       this.curves,
       this.next,
       this.written,
+      this.recurrence,
+      this.times,
       this.view,
       this.unchanged,
     ];
@@ -160,6 +174,7 @@ export class Data {
       const typed = ["text", "beam", "caption"].some((key) => changed.has(key));
       this.#askModel(typed ? TYPING : 0);
     }
+    if (changed.has("radius")) this.#askRecurrence(TYPING);
     if (["node", "part", "layer", "head", "query"].some((key) => changed.has(key))) this.#askReading();
     if (["box", "boxLayer", "position", "temperature"].some((key) => changed.has(key))) this.#askBox();
   }
@@ -171,11 +186,10 @@ export class Data {
   #askModel(delay) {
     const run = this.run.value;
     const { state } = this.store;
+    this.#askRecurrence(delay);
     if (this.run.status === "ready" && run?.can.language_model) this.next.ask("next", this.drawing(), delay);
     if (this.run.status === "ready" && run?.can.vision) {
-      const { image, pixels, caption } = state;
-      const which = pixels === null ? { image } : { pixels };
-      const picture = { run: run.name, ...which, caption };
+      const picture = { run: run.name, ...this.#picture(), caption: state.caption };
       this.view.ask("patches", { ...picture, interventions: state.changes }, delay);
       if (state.changes.length) this.unchanged.ask("patches", picture, delay);
       else this.unchanged.clear();
@@ -240,17 +254,31 @@ export class Data {
     );
   }
 
-  /** Request the boxes of the model with the shown translation. */
+  /** Request the boxes of the model with the shown text or image. */
   #askBoxes() {
-    const { reading } = this;
-    if (!reading || !hasBoxes(this.run.value)) {
+    const shown = this.#shown();
+    if (!shown || !hasBoxes(this.run.value)) {
       this.boxes.clear();
       this.box.clear();
       return;
     }
-    if (this.trace.status !== "ready" || (this.store.state.node !== null && this.chosen.status !== "ready"))
-      return;
-    this.boxes.ask("boxes", { ...this.#common(), target: reading.target.ids }, 30);
+    const { trace, view, chosen, store } = this;
+    if ((view.value ? view : trace).status !== "ready") return;
+    if (store.state.node !== null && chosen.status !== "ready") return;
+    this.boxes.ask("boxes", shown, 30);
+  }
+
+  /** What the boxes compute on, as in a request's body: the shown reading of a text, or the image; null if none. */
+  #shown() {
+    const { run, changes } = this.store.state;
+    if (this.view.value) return { run, interventions: changes, ...this.#picture() };
+    return this.reading && { ...this.#common(), target: this.reading.target.ids };
+  }
+
+  /** The image that is looked at, as in a request's body. */
+  #picture() {
+    const { image, pixels } = this.store.state;
+    return pixels === null ? { image } : { pixels };
   }
 
   /** The box that is looked into: the selected one, or the first. */
@@ -263,19 +291,32 @@ export class Data {
 
   /** Request the computation of the selected box. */
   #askBox() {
-    const { reading, selected } = this;
+    const { selected } = this;
     const pieces = this.boxes.value?.pieces;
-    if (this.boxes.status !== "ready" || !reading || !selected || !pieces) return;
+    const shown = this.#shown();
+    if (this.boxes.status !== "ready" || !shown || !selected || !pieces) return;
     const { position, temperature } = this.store.state;
     const question = {
-      ...this.#common(),
-      target: reading.target.ids,
+      ...shown,
       box: selected.name,
       layer: selected.layer,
-      position: Math.min(position, pieces[selected.stack].length - 1),
+      position: Math.min(position, pieces[selected.row].length - 1),
       ...(selected.kind === "softmax" ? { temperature } : {}),
     };
     this.box.ask("box", question, 30);
+  }
+
+  /** Begin to request the comparison of recurrence and attention: its panel is on the screen. */
+  seeRecurrence() {
+    this.#recurrenceSeen = true;
+    this.#askRecurrence(0);
+  }
+
+  /** @param {number} delay */
+  #askRecurrence(delay) {
+    if (!this.#recurrenceSeen || this.run.status !== "ready" || !this.run.value?.can.recurrence) return;
+    if (this.store.state.text.trim() === "") this.recurrence.clear();
+    else this.recurrence.ask("recurrence", { ...this.#common(), radius: this.store.state.radius }, delay);
   }
 
   /** The body of a request to a language model. */

@@ -1,7 +1,7 @@
 /** The figure of a Transformer: its boxes in two columns, from the inputs at the bottom to the output at the top. */
 
 import { s } from "./dom.js";
-import { counted, number, piece } from "./text.js";
+import { counted, number } from "./text.js";
 
 /**
  * @typedef {import("./types.js").BoxSize} BoxSize
@@ -15,7 +15,10 @@ import { counted, number, piece } from "./text.js";
  * @property {number} row  counted from the top
  */
 
+/** @typedef {{ source: string, reads: string, output: string, named: (token: string) => string }} Texts */
+
 const WIDTH = 462;
+const HALF = WIDTH / 2; // a model with one stack has one half of the figure
 const [BOX, PITCH, HEIGHT] = [178, 34, 24]; // a box's width, the distance of rows, and a box's height
 const LEFT = { encoder: 34, decoder: 250 };
 const SIDE = { encoder: 24, decoder: 438 }; // of the residual connections
@@ -29,7 +32,7 @@ const LONGEST = 30; // characters of a text
  * The name of a box in the figure.
  * @param {BoxSize} box
  */
-export function nameOf({ kind, name, stack }) {
+function nameOf({ kind, name, stack, row }) {
   const attention = name.endsWith("cross-attention")
     ? "Cross-attention"
     : stack === "decoder"
@@ -37,13 +40,16 @@ export function nameOf({ kind, name, stack }) {
       : "Self-attention";
   return {
     embedding: "Embedding",
+    patches: "Patch embedding",
     positions: "Positional encoding",
     attention,
     "feed-forward": "Feed-forward",
     "add-norm": "Add & Norm",
     norm: "Norm",
     add: "Add",
-    projection: "Output projection",
+    pooling: "Pooling",
+    head: "Prediction head",
+    projection: row === "pooled" ? "Classifier" : "Output projection",
     softmax: "Softmax",
   }[kind];
 }
@@ -53,7 +59,7 @@ export function nameOf({ kind, name, stack }) {
  * @param {Boxes} boxes
  * @param {number} layer  the selected one
  */
-export function arranged({ boxes }, layer) {
+function arranged({ boxes }, layer) {
   /** @type {Item[]} */
   const items = [];
   const drawn = { encoder: 0, decoder: 0 };
@@ -80,7 +86,7 @@ export function arranged({ boxes }, layer) {
  * Draw the figure.
  * @param {Boxes} boxes
  * @param {number} layer  the selected one
- * @param {{ source: string, reads: string, output: string }} texts
+ * @param {Texts} texts
  * @param {(item: Item) => void} open
  */
 export function figure(boxes, layer, texts, open) {
@@ -89,10 +95,20 @@ export function figure(boxes, layer, texts, open) {
   const top = (/** @type {number} */ row) => TOP + row * PITCH;
   const bottom = top(rows);
   const middle = (/** @type {Stack} */ stack) => LEFT[stack] + BOX / 2;
-  const decoderTop = Math.min(...items.filter(({ stack }) => stack === "decoder").map(({ row }) => row));
+  const stacks = /** @type {Stack[]} */ (["encoder", "decoder"]).filter((stack) =>
+    items.some((item) => item.stack === stack),
+  );
+  const [left, width] = stacks.length === 2 ? [0, WIDTH] : [stacks[0] === "encoder" ? 0 : HALF, HALF];
+  const last = stacks[stacks.length - 1];
+  const highest = Math.min(...items.filter(({ stack }) => stack === last).map(({ row }) => row));
   return s(
     "svg",
-    { class: "figure", viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Architecture" },
+    {
+      class: `figure${stacks.length === 2 ? "" : " half"}`,
+      viewBox: `${left} 0 ${width} ${height}`,
+      role: "group",
+      "aria-label": "Architecture",
+    },
     s(
       "defs",
       {},
@@ -118,10 +134,11 @@ export function figure(boxes, layer, texts, open) {
       residuals(items, top),
       memory(items, top),
     ),
-    caption(texts.source, middle("encoder"), bottom + 8),
-    caption(texts.reads, middle("decoder"), bottom + 8),
-    caption(texts.output, middle("decoder"), top(decoderTop) - 10),
-    items.map((item, order) => drawnBox(item, top(item.row), order, boxes, open)),
+    stacks.map((stack) =>
+      caption(stack === "encoder" ? texts.source : texts.reads, middle(stack), bottom + 8),
+    ),
+    caption(texts.output, middle(last), top(highest) - 10),
+    items.map((item, order) => drawnBox(item, top(item.row), order, { boxes, named: texts.named, open })),
   );
 }
 
@@ -129,17 +146,16 @@ export function figure(boxes, layer, texts, open) {
  * @param {Item} item
  * @param {number} y
  * @param {number} order
- * @param {Boxes} all
- * @param {(item: Item) => void} open
+ * @param {{ boxes: Boxes, named: (token: string) => string, open: (item: Item) => void }} all
  */
-function drawnBox(item, y, order, all, open) {
+function drawnBox(item, y, order, { boxes: all, named, open }) {
   const [box] = item.boxes;
   const last = item.boxes[item.boxes.length - 1];
   const x = LEFT[item.stack];
   const name = item.folded ? `Layer ${(box.layer ?? 0) + 1}` : nameOf(box);
   const values = last.sizes.data;
   const most = Math.max(1e-12, ...values);
-  const pieces = all.pieces[item.stack];
+  const pieces = all.pieces[last.row];
   const cell = (BOX - 8) / values.length;
   const key = item.folded ? `layer-${item.stack}-${box.layer}` : `box-${box.name}-${box.layer ?? 0}`;
   return s(
@@ -174,7 +190,7 @@ function drawnBox(item, y, order, all, open) {
           height: 4,
           "fill-opacity": Math.sqrt(value / most).toFixed(3),
         },
-        s("title", {}, `${piece(pieces[i] ?? "")}: ${number(value, 4)}`),
+        s("title", {}, `${named(pieces[i] ?? "")}: ${number(value, 4)}`),
       ),
     ),
   );

@@ -17,6 +17,7 @@ import { learnPanel } from "./panels/learn.js";
 import { maskedPanel } from "./panels/masked.js";
 import { microscopePanel } from "./panels/microscope.js";
 import { patchesPanel } from "./panels/patches.js";
+import { recurrencePanel } from "./panels/recurrence.js";
 import { ribbonPanel } from "./panels/ribbon.js";
 import { trainingPanel } from "./panels/training.js";
 import { translatePanel } from "./panels/translate.js";
@@ -39,6 +40,7 @@ const PANELS = [
   wordsPanel,
   interventionsPanel,
   evidencePanel,
+  recurrencePanel,
   learnPanel,
   trainingPanel,
 ];

@@ -1,9 +1,12 @@
 /** Measurements of the heads over many sentences. */
 
-import { counted, percent } from "./text.js";
+import { counted, number, percent } from "./text.js";
 
 /**
- * @typedef {{ name: string, short: string, rate: number, baseline: number, against: string, samples: number }} Role
+ * A role; `rate` is a share of the samples, the mean weight of so many rows, or a correlation over so many pairs.
+ * @typedef {{ name: string, short: string, rate: number, unit: "share" | "weight" | "correlation", baseline: number,
+ *   against: string, samples: number }} Role
+ *
  * @typedef {{ roles: Role[], position: Role, entropy: number, confidence: number }} Measured
  *
  * @typedef {object} Calibration
@@ -38,7 +41,11 @@ export function measured(evidence, part, layer, head) {
  * A role as a sentence, with its rate and its baseline.
  * @param {Role} role
  */
-export function sentence({ name, rate, samples, against, baseline }) {
+export function sentence({ name, rate, unit, samples, against, baseline }) {
+  if (unit === "correlation")
+    return `${name}: correlation ${number(rate)} over ${counted(samples)} pairs (${against}: ${number(baseline)}).`;
+  if (unit === "weight")
+    return `${name}: ${percent(rate)} of the weight of ${counted(samples)} rows (${against}: ${percent(baseline)}).`;
   return `${name}: ${percent(rate)} of ${counted(samples)} (${against}: ${percent(baseline)}).`;
 }
 

@@ -24,6 +24,8 @@
  * @property {number} boxStep
  * @property {number} position  the box's token
  * @property {number} step  of the generation word by word, from 0
+ * @property {string} network  whose states are shown; empty: the first one with sequential steps
+ * @property {number} radius  of the recurrent network without gates, its spectral radius
  * @property {string | null} panel  the panel that a link leads to
  * @property {number | null} tour  the tour's step; null: no tour
  * @property {number} temperature  of a language model, like the next three, and of the box "softmax"
@@ -60,6 +62,8 @@ export const START = {
   boxStep: 0,
   position: 0,
   step: 0,
+  network: "",
+  radius: 2,
   panel: null,
   tour: null,
   temperature: 1,
@@ -199,7 +203,7 @@ export function fromFragment(fragment) {
     else if (key === "words") state[key] = text === "true";
     else if (integers.includes(key)) {
       if (/^[0-9]{1,5}$/.test(text)) state[key] = Number(text);
-    } else if (["alpha", "temperature", "topp"].includes(key)) {
+    } else if (["alpha", "temperature", "topp", "radius"].includes(key)) {
       if (Number.isFinite(Number(text)) && text.trim() !== "") state[key] = Number(text);
     } else state[key] = text;
   }

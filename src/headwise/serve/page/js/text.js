@@ -42,6 +42,15 @@ export function piece(piece) {
   return /^<.*>$/.test(piece) ? piece : `·${piece}`;
 }
 
+/**
+ * How a run's tokens are displayed: subwords as in `piece`, an image's patches and classes by their names.
+ * @param {import("./types.js").Run | null} run
+ * @returns {(token: string) => string}
+ */
+export function namedAs(run) {
+  return run?.can.vision ? (token) => token : piece;
+}
+
 /** @typedef {{ kind: "same" | "added" | "removed", word: string }} Change */
 
 /**

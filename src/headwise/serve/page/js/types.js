@@ -80,8 +80,10 @@
  * @typedef {object} BoxSize  one box of the model
  * @property {string} name
  * @property {string} title
- * @property {"embedding" | "positions" | "attention" | "feed-forward" | "add-norm" | "norm" | "add" | "projection" | "softmax"} kind
+ * @property {"embedding" | "patches" | "positions" | "attention" | "feed-forward" | "add-norm" | "norm" | "add" |
+ *   "pooling" | "head" | "projection" | "softmax"} kind
  * @property {"encoder" | "decoder"} stack
+ * @property {"encoder" | "decoder" | "pooled"} row  what its rows are: a stack's tokens, or one vector for all
  * @property {number | null} layer
  * @property {string} part
  * @property {[tokens: number, features: number]} shape
@@ -93,7 +95,7 @@
  * @typedef {object} Boxes
  * @property {"pre" | "post"} norm
  * @property {string[]} options
- * @property {{ encoder: string[], decoder: string[] }} pieces
+ * @property {Record<"encoder" | "decoder" | "pooled", string[]>} pieces  those of the model's stacks
  * @property {BoxSize[]} boxes
  * @property {{ name: string, parameters: number, flops: number | null }[]} parts
  *
@@ -137,12 +139,35 @@
  * @property {number} difference
  * @property {import("./tensor.js").Tensor | null} attention  (layers, heads, steps, source)
  *
+ * @typedef {object} Recurring  one network on one sentence
+ * @property {string} name
+ * @property {string} title
+ * @property {string} about
+ * @property {boolean} sequential  whether a state is computed from the one before
+ * @property {import("./tensor.js").Tensor} states  (tokens, features)
+ * @property {import("./tensor.js").Tensor} kept  what each state has of the first token, (tokens,)
+ * @property {import("./tensor.js").Tensor} gradient  by distance, relative to distance 0
+ *
+ * @typedef {object} Recurrence
+ * @property {string[]} pieces  in the order of reading
+ * @property {number} width
+ * @property {number} radius
+ * @property {boolean} backward
+ * @property {Recurring[]} networks
+ *
+ * @typedef {object} Times
+ * @property {number} width
+ * @property {string} device
+ * @property {number} threads
+ * @property {number[]} lengths
+ * @property {{ name: string, title: string, sequential: boolean, milliseconds: number[] }[]} rows
+ *
  * @typedef {object} Run
  * @property {string} name
  * @property {string} task
  * @property {string} architecture
  * @property {{ translate: boolean, read: boolean, products: boolean, steps: boolean, boxes: boolean,
- *   switches: boolean, evidence: boolean, language_model: boolean, vision: boolean, metrics: boolean }} can
+ *   switches: boolean, recurrence: boolean, evidence: boolean, language_model: boolean, vision: boolean, metrics: boolean }} can
  * @property {{ source: string | null, target: string | null }} languages
  * @property {Partial<Record<Part, { layers: number, heads: number }>>} [parts]
  * @property {number | null} [key_size]

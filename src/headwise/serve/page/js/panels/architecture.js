@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { figure } from "../figure.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
-import { counted, number } from "../text.js";
+import { counted, namedAs, number } from "../text.js";
 import { showPanel } from "./inside.js";
 
 /**
@@ -50,14 +50,29 @@ export function architecturePanel({ store, data }) {
     key: null,
   });
 
+  /** What goes into the model and comes out, as the figure's captions. */
+  const texts = () => {
+    const { reading } = data;
+    const named = namedAs(data.run.value);
+    const view = data.view.value;
+    if (view) {
+      const { probabilities, image } = view;
+      const best = probabilities ? probabilities.indexOf(Math.max(...probabilities)) : -1;
+      const source = image === null ? "Own picture" : `Held-out image ${image + 1}`;
+      return { named, source, reads: "", output: data.run.value?.classes?.[best] ?? "" };
+    }
+    const reads = reading?.reads.words.join(" ") ?? "";
+    const source = data.run.value?.can.translate ? (data.trace.value?.source.text ?? "") : reads;
+    return { named, source, reads, output: reading?.target.words.join(" ") ?? "" };
+  };
+
   /** The drawing that is shown: it changes with the boxes and with the selected layer. */
   let drawn = "";
   /** @param {boolean} flowing whether the tensors are new */
   const show = (flowing) => {
     section.root.hidden = data.run.value !== null && !hasBoxes(data.run.value);
     const boxes = data.boxes.value;
-    const { reading } = data;
-    if (!boxes || !reading) {
+    if (!boxes) {
       fill(options, "Nothing to look at yet.");
       fill(picture);
       fill(parts);
@@ -68,12 +83,7 @@ export function architecturePanel({ store, data }) {
     const key = String(store.state.boxLayer);
     if (flowing || key !== drawn) {
       drawn = key;
-      const texts = {
-        source: data.trace.value?.source.text ?? "",
-        reads: reading.reads.words.join(" "),
-        output: reading.target.words.join(" "),
-      };
-      const drawing = figure(boxes, store.state.boxLayer, texts, open);
+      const drawing = figure(boxes, store.state.boxLayer, texts(), open);
       drawing.classList.toggle("flowing", flowing);
       fill(picture, drawing);
       fill(parts, ...shareList(boxes));

@@ -7,7 +7,7 @@ import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
 import { panel, twin, watch } from "../panel.js";
 import { Tensor } from "../tensor.js";
-import { number, piece } from "../text.js";
+import { namedAs, number } from "../text.js";
 
 /**
  * @typedef {import("../types.js").Box} Box
@@ -45,8 +45,9 @@ export function insidePanel({ store, data }) {
   roving(steps, "[role=tab]");
   const refresh = twin(section, chart, () => {
     const { value } = data.box;
-    return value && table(value, value.steps[current(value)]);
+    return value && table(value, value.steps[current(value)], named());
   });
+  const named = () => namedAs(data.run.value);
   const current = (/** @type {Box} */ { steps }) => Math.min(store.state.boxStep, steps.length - 1);
 
   const showChoices = () => {
@@ -56,7 +57,7 @@ export function insidePanel({ store, data }) {
     if (!boxes || !box) return fill(choices);
     const names = [...new Map(boxes.boxes.map((one) => [one.name, one.title.replace(/ layer \d+/, "")]))];
     const layers = boxes.boxes.filter(({ name }) => name === box.name);
-    const pieces = boxes.pieces[box.stack];
+    const pieces = boxes.pieces[box.row];
     const { position, temperature } = store.state;
     fill(
       choices,
@@ -74,15 +75,16 @@ export function insidePanel({ store, data }) {
             { "data-key": "box-layer" },
           ),
         ),
-      field(
-        "Token",
-        select(
-          pieces.map((text, i) => [String(i), `${i + 1} ${piece(text)}`]),
-          String(Math.min(position, pieces.length - 1)),
-          (chosen) => store.set({ position: Number(chosen) }),
-          { "data-key": "box-token" },
+      pieces.length > 1 &&
+        field(
+          data.run.value?.can.vision ? "Patch" : "Token",
+          select(
+            pieces.map((text, i) => [String(i), `${i + 1} ${named()(text)}`]),
+            String(Math.min(position, pieces.length - 1)),
+            (chosen) => store.set({ position: Number(chosen) }),
+            { "data-key": "box-token" },
+          ),
         ),
-      ),
       box.kind === "softmax" && field("Temperature", temperatureInput(temperature)),
       box.kind === "attention" &&
         data.run.value?.can.products &&
@@ -112,11 +114,11 @@ export function insidePanel({ store, data }) {
       return refresh();
     }
     const shown = current(value);
-    fill(title, `${value.title}, ${piece(value.pieces[value.position])}`);
+    fill(title, `${value.title}, ${named()(value.pieces[value.position])}`);
     fill(steps, ...value.steps.map((step, i) => tab(step, i, i === shown)));
     oneStop(steps.children, (one) => one.getAttribute("aria-selected") === "true");
     view.setAttribute("aria-labelledby", `box-step-${shown}`);
-    fill(view, ...stepView(value.steps[shown]));
+    fill(view, ...stepView(value.steps[shown], named()));
     for (const grid of view.querySelectorAll(".matrix")) grid.dispatchEvent(new Event("placed"));
     refresh();
   };
@@ -150,17 +152,22 @@ export function insidePanel({ store, data }) {
   return section.root;
 }
 
-/** @param {BoxStep} step */
-function stepView({ formula: written, sentence, vectors, grids, facts }) {
+/** @typedef {(token: string) => string} Named  how tokens are displayed */
+
+/**
+ * @param {BoxStep} step
+ * @param {Named} named
+ */
+function stepView({ formula: written, sentence, vectors, grids, facts }, named) {
   return [
     h("p", { class: "formula" }, formula(written)),
     h("p", { class: "sentence" }, sentence.replace(/(?<![\w.])-(?=\d)/g, "−")),
     ...vectors.map((vector) =>
       vector.names
-        ? ranking(vector.label, vector.values, shownNames(vector))
+        ? ranking(vector.label, vector.values, shownNames(vector, named))
         : bars(vector.label, vector.values.data),
     ),
-    ...grids.map(gridView),
+    ...grids.map((grid) => gridView(grid, named)),
     Object.keys(facts).length > 0 &&
       h(
         "dl",
@@ -208,21 +215,29 @@ function ranking(label, values, names) {
   );
 }
 
-/** The names of a vector's entries for display. @param {import("../types.js").Vector} vector */
-function shownNames({ names, tokens }) {
-  return (names ?? []).map((name) => (tokens ? piece(name) : name));
+/**
+ * The names of a vector's entries for display.
+ * @param {import("../types.js").Vector} vector
+ * @param {Named} named
+ */
+function shownNames({ names, tokens }, named) {
+  return (names ?? []).map((name) => (tokens ? named(name) : name));
 }
 
-/** A matrix as a heat map. @param {Grid} grid */
-function gridView({ label, values, rows, columns, tokens, marked }) {
+/**
+ * A matrix as a heat map.
+ * @param {Grid} grid
+ * @param {Named} named
+ */
+function gridView({ label, values, rows, columns, tokens, marked }, named) {
   const readout = h("p", { class: "detail" });
   const [, width] = values.shape;
   const finite = [...values.data].filter(Number.isFinite);
   const most = Math.max(1e-9, ...finite.map(Math.abs));
   const shown = (/** @type {number} */ row, /** @type {number} */ column) =>
     Number.isFinite(values.data[row * width + column]);
-  const names = tokens ? rows.map(piece) : rows;
-  const columnNames = columns?.map(piece) ?? Array.from({ length: width }, (_, i) => String(i + 1));
+  const names = tokens ? rows.map(named) : rows;
+  const columnNames = columns?.map(named) ?? Array.from({ length: width }, (_, i) => String(i + 1));
   const view = matrixView({
     move: (row, column) =>
       fill(
@@ -262,14 +277,15 @@ function gridView({ label, values, rows, columns, tokens, marked }) {
  * The numbers of a step: a column for each vector, or a row for each row of its matrices.
  * @param {Box} box
  * @param {BoxStep} step
+ * @param {Named} named
  */
-function table({ title }, { name, vectors, grids }) {
+function table({ title }, { name, vectors, grids }, named) {
   const plain = (/** @type {string} */ markup) => markup.replace(/([_^])\{([^}]*)\}/g, "$1$2");
   const caption = `${title}, step ${plain(name)}`;
   if (vectors.length > 0) {
     const length = Math.max(...vectors.map(({ values }) => values.data.length));
-    const named = vectors.find((vector) => vector.names);
-    const names = named && shownNames(named);
+    const ranked = vectors.find((vector) => vector.names);
+    const names = ranked && shownNames(ranked, named);
     return {
       caption,
       head: [names ? "Entry" : "Dimension", ...vectors.map(({ label }) => plain(label))],
@@ -280,13 +296,13 @@ function table({ title }, { name, vectors, grids }) {
     };
   }
   const [first] = grids;
-  const columns = first.columns?.map(piece) ?? [...first.values.data.keys()].slice(0, first.values.shape[1]);
+  const columns = first.columns?.map(named) ?? [...first.values.data.keys()].slice(0, first.values.shape[1]);
   return {
     caption,
     head: ["Row", ...columns.map((column) => (typeof column === "number" ? String(column + 1) : column))],
     rows: grids.flatMap(({ label, values, rows, tokens }) =>
       rows.map((row, i) => [
-        `${plain(label)}, ${tokens ? piece(row) : row}`,
+        `${plain(label)}, ${tokens ? named(row) : row}`,
         ...[...values.at(i).data].map((value) => (Number.isFinite(value) ? number(value, 4) : "−∞")),
       ]),
     ),

@@ -1,0 +1,1 @@
+"""Recurrence beside attention: the state that is passed on, the gradient against distance, time against length."""

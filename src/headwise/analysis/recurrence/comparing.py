@@ -1,0 +1,166 @@
+"""Comparison of recurrent networks, attention and a run's own encoder on one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from headwise import bounds
+from headwise.analysis.interventions import Intervention
+from headwise.analysis.recurrence.flow import Network, Vector, gradient_norms, shares_of_first, states_of
+from headwise.analysis.recurrence.networks import (
+    REMEMBERED,
+    GatedRecurrence,
+    OwnEncoder,
+    SimpleRecurrence,
+    attention_layer,
+)
+from headwise.analysis.single_stack import StackTracer
+from headwise.analysis.tracer import Tracer
+from headwise.errors import ConfigError
+from headwise.models.base import Seq2Seq
+from headwise.models.decoder_only import DecoderOnly
+from headwise.models.recurrent import RecurrentSeq2Seq
+
+SHRINKING, STRETCHING = 0.8, 2.0
+SHOWN = 48  # features of a state
+WIDEST = 128  # of the networks with random weights
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One network on one sentence of n tokens.
+
+    Attributes:
+        name: `own`, `shrinking`, `stretching`, `gru`, `lstm` or `attention`.
+        sequential: whether a state is computed from the one before, so that distance k is a path of k steps.
+        states: (n, features), the first `SHOWN` features.
+        kept: what each state has of the first token, (n,); see `shares_of_first`.
+        gradient: norm of the gradient by distance, relative to distance 0; see `gradient_norms`. Of `own` over the
+            sentence, of the others over the sentence repeated up to `REMEMBERED` positions.
+    """
+
+    name: str
+    title: str
+    about: str
+    sequential: bool
+    states: NDArray[np.float32]
+    kept: Vector
+    gradient: Vector
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All networks on one sentence; `pieces` are its tokens, `width` that of the networks with random weights."""
+
+    pieces: tuple[str, ...]
+    width: int
+    radius: float
+    backward: bool
+    networks: tuple[Compared, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison for JSON, with its arrays as they are."""
+        networks = [vars(network) for network in self.networks]
+        return {**vars(self), "pieces": list(self.pieces), "networks": networks}
+
+
+def compare(
+    tracer: Tracer | StackTracer,
+    text: str,
+    radius: float = STRETCHING,
+    interventions: Sequence[Intervention] = (),
+) -> Comparison:
+    """Compare on a text: the run's own encoder, and networks with random weights that read the run's embeddings.
+
+    `radius` is the spectral radius of the second recurrent network without gates; the interventions are on the run's
+    model. Raises `ConfigError` for a text without tokens, a radius out of range, and as `Tracer.model`.
+    """
+    if not bounds.LEAST_RADIUS <= radius <= bounds.MOST_RADIUS:
+        raise ConfigError(
+            f"radius: expected from {bounds.LEAST_RADIUS} to {bounds.MOST_RADIUS}, found {radius:g}"
+        )
+    with tracer.model(interventions) as model, torch.random.fork_rng(devices=[]):
+        ids, pieces = _tokens(tracer, text)
+        own = _own_encoder(model, ids)
+        embedded = own.inputs()
+        if own.backward:
+            pieces = pieces[::-1]
+        torch.manual_seed(_SEED)
+        width = min(embedded.size(1), WIDEST)
+        x = _unit_size(embedded[:, :width]).cpu()  # (time, width)
+        networks = [_compared(own, embedded, embedded, *_about_own(model))]
+        for name, title, about, sequential, network in _random_networks(width, radius):
+            networks.append(_compared(network, x, _repeated(x), name, title, about, sequential))
+    return Comparison(pieces, width, radius, own.backward, tuple(networks))
+
+
+def _compared(
+    network: Network, x: Tensor, longer: Tensor, name: str, title: str, about: str, sequential: bool
+) -> Compared:
+    gradient = gradient_norms(network, longer)
+    relative = gradient / max(gradient[0], np.finfo(np.float64).tiny)
+    states = states_of(network, x)[:, :SHOWN]
+    return Compared(name, title, about, sequential, states, shares_of_first(network, x), relative)
+
+
+def _random_networks(width: int, radius: float) -> list[tuple[str, str, str, bool, nn.Module]]:
+    gates = f"random weights, gates that begin by remembering up to {REMEMBERED} positions"
+    simple = "h = tanh(W h + U x), every eigenvalue of W of this magnitude"
+    return [
+        ("shrinking", f"no gates, radius {SHRINKING:g}", simple, True, SimpleRecurrence(width, SHRINKING)),
+        ("stretching", f"no gates, radius {radius:g}", simple, True, SimpleRecurrence(width, radius)),
+        ("gru", "GRU", gates, True, GatedRecurrence("gru", width)),
+        ("lstm", "LSTM", gates, True, GatedRecurrence("lstm", width)),
+        ("attention", "attention", "one layer with random weights", False, attention_layer(width)),
+    ]
+
+
+def _about_own(model: nn.Module) -> tuple[str, str, str, bool]:
+    stack = "decoder" if isinstance(model, DecoderOnly) else "encoder"
+    about = f"the trained {stack}, all layers, on the sentence as it is"
+    return "own", f"this run's {stack}", about, isinstance(model, RecurrentSeq2Seq)
+
+
+def _own_encoder(model: nn.Module, ids: Sequence[int]) -> OwnEncoder:
+    tokens = torch.tensor(ids, device=next(model.parameters()).device)
+    if not isinstance(model, Seq2Seq):
+        return OwnEncoder(model, tokens)
+
+    def encode(rows: Tensor) -> Tensor:
+        return model.encode(rows, torch.ones_like(rows, dtype=torch.bool)).states
+
+    if isinstance(model, RecurrentSeq2Seq):
+        return OwnEncoder(encode, tokens, size=model.size, backward=model.options.reading == "backward")
+    return OwnEncoder(encode, tokens)
+
+
+def _tokens(tracer: Tracer | StackTracer, text: str) -> tuple[Sequence[int], tuple[str, ...]]:
+    if isinstance(tracer, Tracer):
+        side, _ = tracer.read(text)
+        ids, pieces = side.ids, side.pieces
+        empty = len(ids) == 1
+    else:
+        ids = tracer.read(text)[0]
+        pieces, empty = tracer.side(ids).pieces, not text.strip()
+    if empty:
+        raise ConfigError("expected a text to look into, found an empty one")
+    return ids, pieces
+
+
+def _unit_size(x: Tensor) -> Tensor:
+    """Scale each position of x (time, width) to a mean square of 1."""
+    return x / x.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)
+
+
+def _repeated(x: Tensor) -> Tensor:
+    """Repeat a sentence x (time, width) up to `REMEMBERED` positions; a longer one stays as it is."""
+    length = max(REMEMBERED, len(x))
+    return x[torch.arange(length) % len(x)]

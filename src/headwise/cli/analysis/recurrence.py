@@ -1,0 +1,37 @@
+"""`headwise explain --recurrence`: recurrent networks beside attention, on one sentence of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from headwise.cli.analysis.boxes import check_json, write_json
+
+if TYPE_CHECKING:
+    from headwise.analysis.interventions import Intervention
+    from headwise.analysis.single_stack import StackTracer
+    from headwise.analysis.tracer import Tracer
+
+
+def show(
+    tracer: Tracer | StackTracer,
+    text: str,
+    radius: float | None,
+    interventions: Sequence[Intervention],
+    out: Path | None,
+) -> None:
+    """Print the comparison and its times, or write them to a .json file; the default radius is the library's."""
+    from headwise.analysis.recurrence.comparing import STRETCHING, compare
+    from headwise.analysis.recurrence.terminal import comparison_lines, time_lines
+    from headwise.analysis.recurrence.timing import measure_times
+
+    check_json(out, "the comparison is")
+    found = compare(tracer, text, STRETCHING if radius is None else radius, interventions)
+    times = measure_times(found.width)
+    if out is not None:
+        write_json(out, {**found.to_json(), "times": times.to_json()})
+        return
+    typer.echo("\n".join([*comparison_lines(found), "", *time_lines(times)]))
