@@ -38,6 +38,10 @@ COLDEST: Final = 1e-6  # lowest temperature; log-probabilities divided by it sta
 HOTTEST: Final = 1e6  # highest temperature
 
 # Analysis, data and benchmarks
+LEAST_RADIUS: Final = (
+    0.1  # spectral radius of a recurrent network; below it, float32 underflows within a sentence
+)
+MOST_RADIUS: Final = 4.0  # beyond it, tanh is always saturated
 RESAMPLES: Final = 1_000_000  # resamples of a significance test
 BINS: Final = 1000  # bins of a diagram
 EXAMPLES: Final = 10_000_000  # generated examples, which are held in memory

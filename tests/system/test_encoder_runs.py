@@ -200,7 +200,7 @@ def test_question_answering_finds_an_answer_of_the_asked_type(program: Call, tmp
     options = {"stride": 16, "longest_question": 8, "longest_answer": 4}
     file = configuration(
         tmp_path, "question_answering", ["train.jsonl"], question_answering=options, batch={"tokens": 1500},
-        subwords={"size": 120}, training=BASE["training"] | {"max_steps": 150},
+        subwords={"size": 120}, training=BASE["training"] | {"max_steps": 250},
     )  # fmt: skip
     assert program("train", "-c", file, "-o", tmp_path / "run").code == 0
     record = scores(program, tmp_path / "run", tmp_path / "test.jsonl")

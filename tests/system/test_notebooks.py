@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sys
@@ -13,20 +12,15 @@ import nbclient
 import nbformat
 import pytest
 
+from docs_programs import load_program
 from headwise.learn.chapters import PAGES, chapters
-from paths import DOCS
 
 QUICK = ("03-queries-keys-values",)
 
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_notebooks", DOCS / "make_notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program("make_notebooks")
 
 
 @pytest.fixture(scope="module")

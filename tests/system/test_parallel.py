@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from program import (
     assert_same_training,
@@ -77,6 +79,57 @@ def test_fifty_steps_of_several_processes(
     )
     assert outcome.code == 0, outcome.err
     assert_same_training(several, one)
+
+
+LORA = ("training.lora.rank=2", "training.lora.projections=all")
+FROZEN = "training.freeze=[encoder,norms]"
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("parallel", "more"),
+    [
+        pytest.param("ddp", (), id="ddp", marks=slow),
+        pytest.param("fsdp", (), id="fsdp", marks=slow),
+        pytest.param("ddp", (FROZEN,), id="ddp, frozen", marks=slow),
+        pytest.param("fsdp", (FROZEN,), id="fsdp, frozen", marks=slow),
+        pytest.param("ddp", LORA, id="ddp, LoRA", marks=slow),
+        pytest.param("fsdp", LORA, id="fsdp, LoRA", marks=slow),
+        pytest.param("ddp", (FROZEN, *LORA), id="ddp, frozen, LoRA", marks=slow),
+        pytest.param("fsdp", (FROZEN, *LORA), id="fsdp, frozen, LoRA"),
+    ],
+)
+def test_an_adaptation_in_two_processes(
+    parallel: str,
+    more: tuple[str, ...],
+    trained: Path,
+    toy: Toy,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = (
+        "train",
+        "--from",
+        trained,
+        "-c",
+        toy.config,
+        *PLAIN,
+        *more,
+        "schedule.scale=20",
+        "--max-steps=6",
+    )
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone = call(capsys, *command, "training.processes=1", "-o", one)
+    assert alone.code == 0, alone.err
+    together = headwise(*command, "training.processes=2", f"training.parallel={parallel}", "-o", two)
+    assert together.code == 0, together.err
+    assert_same_training(two, one)
+    before, after, expected = (load_file(run / "model.safetensors") for run in (trained, two, one))
+    learned = {name for name in before if (after[name] - before[name]).abs().max() > 1e-4}
+    assert any(name.startswith("decoder.") for name in learned)
+    assert any(name.startswith("encoder.") for name in learned) == (FROZEN not in more)
+    for name, tensor in after.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from types import ModuleType
 
 import pytest
 
+from docs_programs import load_program
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
 from paths import DOCS, ROOT
@@ -16,12 +16,7 @@ from paths import DOCS, ROOT
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_reference", DOCS / "site_reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program("site_reference")
 
 
 def keys(tree: dict, prefix: str = "") -> set[str]:

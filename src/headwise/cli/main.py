@@ -24,6 +24,10 @@ COMMANDS = {
         "headwise.cli.training.distill",
         "Train a small, fast student on the translations of a run or an ensemble.",
     ),
+    "back-translate": (
+        "headwise.cli.training.back_translate",
+        "Train on monolingual text, too, which a run of the other direction translates back.",
+    ),
     "translate": ("headwise.cli.inference.translate", "Translate a file or standard input, line by line."),
     "evaluate": ("headwise.cli.inference.evaluate", "Score a run on a test set; compare two runs."),
     "predict": (
@@ -108,7 +112,7 @@ def _run(arguments: Sequence[str]) -> int:
     """Run the subcommand or option that the first argument names; return the exit code."""
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
     if name in {"-h", "--help"}:
-        print(USAGE + "\n".join(f"  {command:<12} {text}" for command, (_, text) in COMMANDS.items()))
+        print(USAGE + "\n".join(f"  {command:<14} {text}" for command, (_, text) in COMMANDS.items()))
         return 0
     if name == "--version":
         from headwise import __version__

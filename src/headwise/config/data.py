@@ -83,9 +83,20 @@ class SubwordConfig(Section):
     dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
+    symbols: list[str] = Field(default_factory=list)  # words that are a subword each, such as a tag
     copy_from: str | None = (
         None  # for translation: a run whose subword model is used instead of a learned one
     )
+
+    @model_validator(mode="after")
+    def _symbols_are_words(self) -> SubwordConfig:
+        if wrong := [symbol for symbol in self.symbols if symbol.split() != [symbol]]:
+            raise ValueError(f"symbols: expected words, found {wrong[0]!r}")
+        if self.symbols and self.kind == "imported":
+            raise ValueError(
+                f"symbols: expected none of a vocabulary with kind=imported, found {', '.join(self.symbols)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _dropout_has_merges(self) -> SubwordConfig:

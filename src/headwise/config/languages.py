@@ -37,10 +37,6 @@ te Telugu, tg Tajik, th Thai, ti Tigrinya, tk Turkmen, tl Tagalog, tn Tswana, to
 tw Twi, ty Tahitian, ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, ve Venda, vi Vietnamese, vo Volapük, wa Walloon,
 wo Wolof, xh Xhosa, yi Yiddish, yo Yoruba, za Zhuang, zh Chinese, zt Chinese (traditional), zu Zulu
 """
-NAMES: dict[str, str] = {
-    code: name
-    for code, _, name in (entry.partition(" ") for entry in _NAMES.replace("\n", " ").strip().split(", "))
-}
 
 # ISO 639-2's codes of the languages that ISO 639-1 has a code for, from https://salsa.debian.org/iso-codes-team/iso-codes
 _LONG = """
@@ -60,10 +56,16 @@ tam ta, tat tt, tel te, tgk tg, tgl tl, tha th, tib bo, tir ti, ton to, tsn tn, 
 ug, ukr uk, urd ur, uzb uz, ven ve, vie vi, vol vo, wel cy, wln wa, wol wo, xho xh, yid yi, yor yo, zha za, zho zh,
 zul zu
 """
-_SHORT: dict[str, str] = dict(
-    entry.split()
-    for entry in _LONG.replace("\n", " ").strip().split(", ")  # type: ignore[misc]
-)
+
+
+def _by_code(entries: str) -> dict[str, str]:
+    """Return what follows each code in a list of `CODE TEXT, …`."""
+    split = (entry.partition(" ") for entry in entries.replace("\n", " ").strip().split(", "))
+    return {code: text for code, _, text in split}
+
+
+NAMES = _by_code(_NAMES)
+_SHORT = _by_code(_LONG)
 
 
 def is_code(code: str) -> bool:

@@ -173,6 +173,7 @@ class ModelConfig(Section):
     d_v: Width | None = None  # d_model / h unless given
     norm: Literal["post", "pre"] = "post"
     final_norm: bool | None = None  # normalization after the last layer; unless given, only with norm=pre
+    residual: bool = True  # x + Sublayer(x); False: Sublayer(x), for an ablation
     normalization: Literal["layer", "rms"] = "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
     norm_epsilon: Epsilon = 1e-5  # ε in √(σ² + ε)
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"  # gelu_tanh: gelu approximated (GPT-2)

@@ -1,8 +1,8 @@
 """Estimate of a training before it begins: parameters, operations, memory, speed, time and energy.
 
 Operations are those that torch's counter sees in the forward and backward pass of the first step's batches, and
-activations what autograd saves in it. The speed is that of some steps on this machine, with as many processes as
-training would use, or a share of a GPU's peak.
+activations what autograd saves in the batch of most tokens among the first ones. The speed is that of some steps on
+this machine, with as many processes as training would use, or a share of a GPU's peak.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ UTILIZATION = (
     0.35  # assumed share of a GPU's peak: 0.3 to 0.5 is usual for Transformers (Chowdhery et al. 2022)
 )
 _PROBE_SECONDS = 8.0
+_BATCHES = 16  # among which that of most tokens is looked for
 _FLOAT = 4  # bytes
 
 
@@ -170,13 +171,15 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
 
 
 def _measure_step(task: Task, config: Config) -> tuple[int, float, int]:
-    """Return the target tokens of the first step, its operations per token and its largest batch's activations."""
+    """Return the target tokens of the first step, its operations per token, and the activations of a large batch."""
     batches = task.batches(0, 1)
     stream = iter(batches)
     task.model.train()
     own = {p.untyped_storage().data_ptr() for p in task.model.parameters()}
     tokens, operations, activations = 0, 0.0, 0
-    for _ in range(config.batch.accumulate):
+    first = [next(stream) for _ in range(config.batch.accumulate)]
+    later = [next(stream) for _ in range(_BATCHES)]
+    for number, batch in enumerate([*first, max(later, key=lambda batch: batch.target_tokens)]):
         saved: dict[int, int] = {}
 
         def pack(tensor: Tensor, saved: dict[int, int] = saved) -> Tensor:
@@ -185,14 +188,14 @@ def _measure_step(task: Task, config: Config) -> tuple[int, float, int]:
                 saved[storage.data_ptr()] = storage.nbytes()
             return tensor
 
-        batch = next(stream)
         counter = FlopCounterMode(display=False)
         with counter:
             with saved_tensors_hooks(pack, lambda tensor: tensor):
                 loss = task.loss(batch)
             loss.total.backward()
-        tokens += batch.target_tokens
-        operations += counter.get_total_flops()
+        if number < len(first):
+            tokens += batch.target_tokens
+            operations += counter.get_total_flops()
         activations = max(activations, sum(saved.values()))
     batches.close()
     task.model.zero_grad(set_to_none=True)
@@ -218,7 +221,7 @@ def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tu
             world.leave()
             torch.set_num_threads(threads)
     many = "process" if processes == 1 else "processes"
-    return speed.tokens / speed.mean, f"on this machine in {processes} {many}, measured"
+    return speed.mean, f"on this machine in {processes} {many}, measured"
 
 
 def _say(line: str) -> None:

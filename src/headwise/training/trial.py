@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -81,11 +82,11 @@ def choose_processes(
         return 1
     if speeds is None:
         return 1
-    best = max(speeds, key=lambda number: speeds[number].tokens_per_second)
-    if speeds[best].tokens_per_second < _GAIN * speeds[1].tokens_per_second:
+    best = max(speeds, key=lambda number: speeds[number].typical)
+    if speeds[best].typical < _GAIN * speeds[1].typical:
         best = 1
     measured = ", ".join(
-        f"{speed.tokens_per_second:,.0f} with {_amount(number, 'process', 'processes')} of "
+        f"{speed.typical:,.0f} with {_amount(number, 'process', 'processes')} of "
         f"{_amount(max(1, threads // number), 'thread', 'threads')}"
         for number, speed in speeds.items()
     )
@@ -127,42 +128,38 @@ def take_part(task: Task, config: Config, world: World, order: Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Speed:
-    """Duration and target tokens of a trial's fastest step; other steps may have been slowed down by other programs.
+    """Speed of a trial: `seconds` is the median duration of a step, the others are target tokens/s of all ranks.
 
-    `mean` is the mean duration of its steps.
+    `typical` is the median over the steps, as some may have been slowed down by other programs; `mean` counts them all.
     """
 
     seconds: float
-    tokens: int
+    typical: float
     mean: float
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Target tokens per second, of all ranks together."""
-        return self.tokens / self.seconds
 
 
 def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     """Time optimizer steps on the first batches, with a learning rate of zero; every rank calls this.
 
-    Leaves no gradients. Raises `LossNotFinite`, on every rank.
+    Each step has batches of its own, as in training: oneDNN compiles code for the first product of a shape, and a step
+    whose shapes are known is up to twice as fast. Leaves no gradients. Raises `LossNotFinite`, on every rank.
     """
     device = torch.device("cpu")
     batches = task.batches(0, 1)
     if world.size * trial.fraction > 1:
         batches.share(world.rank, world.size * trial.fraction)
     stream = iter(batches)
-    step_batches = [next(stream) for _ in range(config.batch.accumulate)]
-    batches.close()
     replica = replicate(task, world, config.training, device)
     replica.model.train()
     optimizer = Adam(replica.parameters.values(), config.optimizer)
     times: list[float] = []
-    tokens, running = 0, True
+    tokens: list[int] = []
+    running = True
     try:
         while running:
+            step_batches = [next(stream) for _ in range(config.batch.accumulate)]
             began = time.perf_counter()
-            tokens = compute_gradients(replica, step_batches, world, device).tokens
+            tokens.append(compute_gradients(replica, step_batches, world, device).tokens)
             optimizer.step()
             optimizer.zero_grad()
             times.append(time.perf_counter() - began)
@@ -170,9 +167,12 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
             (unfinished,) = world.from_first(len(times) <= trial.steps or sum(times[1:]) < trial.seconds)
             running = bool(unfinished)
     finally:
+        batches.close()
         optimizer.zero_grad()  # after an exception, the gradients of a part of the batches are left
         replica.close()
-    return Speed(min(times[1:]), tokens, sum(times[1:]) / len(times[1:]))
+    times, tokens = times[1:], tokens[1:]
+    rates = [count / seconds for count, seconds in zip(tokens, times, strict=True)]
+    return Speed(statistics.median(times), statistics.median(rates), sum(tokens) / sum(times))
 
 
 def choose_products(

@@ -106,8 +106,7 @@ class Runs:
             return config.data.languages[1]
         numbering = self._subwords(run, config).numbering
         assert numbering is not None
-        codes = numbering.languages_by_code
-        return next((code for code, piece in codes.items() if piece == numbering.language), None)
+        return numbering.language_code
 
     def _subwords(self, run: Path, config: Config) -> Subwords:
         subwords = Subwords.load(run, config.subwords)

@@ -84,7 +84,7 @@ def prepare_student(
 
     def student(targets: Sequence[Path], vocabulary: Path) -> Recipe:
         data = student_data(base.data, targets, job.references, interpolated=job.interpolate)
-        changes = [*job.changes, *_files(data)]
+        changes = [*job.changes, *file_changes(data)]
         if resumes:
             config = Config.load(run / "config.yaml", changes)
             return Recipe(config, [f"{run}: going on with its own configuration"])
@@ -95,35 +95,33 @@ def prepare_student(
             timed=base.training.max_minutes is not None,
         )
         config = recipe.config.with_overrides(changes)
-        given = _differences(recipe.config, config)
-        return Recipe(config, [*recipe.reasons, *([f"given instead: {', '.join(given)}"] if given else [])])
+        return Recipe(config, [*recipe.reasons, *differences(recipe.config, config)])
 
-    _check(student(text.sources, job.teacher.runs[0]).config)
+    check_student(student(text.sources, job.teacher.runs[0]).config)
     with hold(run):
         translations = translate_text(job.teacher, text, folder, restart=restart, say=say, quiet=quiet)
     say(f"{folder}: {translations.report}")
     return student(translations.files, folder)
 
 
-def _files(data: DataConfig) -> list[str]:
+def file_changes(data: DataConfig, keys: Sequence[str] = ("source", "target")) -> list[str]:
     """Return overrides for the training files."""
-    return [
-        f"data.{key}={json.dumps(getattr(data, key), ensure_ascii=False)}" for key in ("source", "target")
-    ]
+    return [f"data.{key}={json.dumps(getattr(data, key), ensure_ascii=False)}" for key in keys]
 
 
-def _differences(recipe: Config, config: Config) -> list[str]:
-    """Return `key.sub=value` for every value of `config` that differs from the recipe's, except for the data."""
+def differences(recipe: Config, config: Config) -> list[str]:
+    """Return a line with every value of `config` that differs from the recipe's, except for the data; or none."""
     sections = [name for name in Config.model_fields if name not in ("task", "data")]
-    return [
+    given = [
         f"{section}.{key}={value}"
         for section in sections
         for key, value in getattr(config, section)
         if value != getattr(getattr(recipe, section), key)
     ]
+    return [f"given instead: {', '.join(given)}"] if given else []
 
 
-def _check(config: Config) -> None:
+def check_student(config: Config) -> None:
     """Raise `ConfigError` or `DeviceError` if the configuration, or its device, can't be trained with."""
     if config.task != "translation":
         raise ConfigError(f"task: expected translation, found {config.task}")

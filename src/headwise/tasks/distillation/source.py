@@ -24,12 +24,14 @@ class SourceText:
         references: a file with as many lines for each of `sources`, or none.
         tokenize: sacreBLEU's tokenizer for the comparison of a translation with its reference.
         max_words: a line of more words isn't translated, because cleaning would remove it (`data.cleaning`).
+        tag: a word that is put before every translation, or nothing.
     """
 
     sources: Sequence[Path]
     references: Sequence[Path] = ()
     tokenize: str = "13a"
     max_words: int = CleaningConfig().max_words
+    tag: str = ""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if there is no file, one holds both sides, or one lacks its references."""
@@ -69,4 +71,6 @@ class SourceText:
         if self.references:
             request["references"] = files_checksum({"inputs": [stamp(path) for path in self.references]})
             request["tokenize"] = self.tokenize
+        if self.tag:
+            request["tag"] = self.tag
         return request

@@ -88,7 +88,9 @@ class TeacherWork:
             targets[row] = (
                 nearest(candidates, reference, self.text.tokenize) if reference else translation.text
             )
-        return Translated("".join(f"{target}\n" for target in targets).encode(), len(rows), counts)
+        tag = f"{self.text.tag} " if self.text.tag else ""
+        lines = (f"{tag}{target}\n" if target else "\n" for target in targets)
+        return Translated("".join(lines).encode(), len(rows), counts)
 
 
 def translate_text(
@@ -96,11 +98,12 @@ def translate_text(
     text: SourceText,
     folder: Path,
     *,
+    side: str = "target",
     restart: bool = False,
     say: Callable[[str], None] = lambda _: None,
     quiet: bool = False,
 ) -> Translations:
-    """Translate the lines that `folder` lacks.
+    """Translate the lines that `folder` lacks, into files that are named by their `side` of the pairs.
 
     With `restart`, translations by another teacher, of other text or with other options are removed; those that would
     be the same are kept.
@@ -114,7 +117,7 @@ def translate_text(
     """
     request = {"format": _FORMAT, "chunk": CHUNK, "teacher": teacher.digest(), **text.request()}
     request |= teacher.request()
-    outputs = [folder / f"target-{number}.txt" for number in range(1, len(text.sources) + 1)]
+    outputs = [folder / f"{side}-{number}.txt" for number in range(1, len(text.sources) + 1)]
     try:
         manifest = _open(folder, request, outputs)
     except CheckpointError:

@@ -126,18 +126,23 @@ class BatchStream(ResumableStream[Batch]):
     def _plan(self, store: ParallelStore, epoch: int) -> list[NDArray[np.int64]]:
         """Plan one epoch; returns the row indices of each batch of this rank, in order."""
         sources, targets = store.source_lengths, store.target_lengths
-        longest = np.maximum(sources, targets)
-        if longest.max() > self.tokens:
-            row = int(longest.argmax())
-            raise DataError(
-                f"{store.locate([row])} has {int(longest[row])} subwords on one side, more than a batch of "
-                f"{self.tokens} tokens holds; raise batch.tokens or lower model.max_length"
-            )
+        check_lengths(store, self.tokens, "lower model.max_length")
         rows = np.arange(len(store))
         if self._weights:
             rows = mix(store.files, self._weights, seed=self.seed, epoch=epoch)
         plan = plan_batches(sources[rows], targets[rows], self.tokens, seed=self.seed, epoch=epoch)
         return [rows[batch] for batch in share_out(plan, self.world)[self.rank :: self.world]]
+
+
+def check_lengths(store: ParallelStore, tokens: int, otherwise: str) -> None:
+    """Raise `DataError` for a pair longer than a batch; `otherwise` is what else helps than a larger batch."""
+    longest = np.maximum(store.source_lengths, store.target_lengths)
+    if longest.max() > tokens:
+        row = int(longest.argmax())
+        raise DataError(
+            f"{store.locate([row])} has {int(longest[row])} subwords on one side, more than a batch of "
+            f"{tokens} tokens holds; raise batch.tokens or {otherwise}"
+        )
 
 
 def _make_batch(store: ParallelStore, _: int, rows: NDArray[np.int64]) -> Batch:

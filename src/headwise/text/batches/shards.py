@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from headwise.data.plans import plan_batches, share_out
 from headwise.data.stream import Epoch, ResumableStream
-from headwise.errors import DataError
-from headwise.text.batches.pairs import Batch, make_batch
+from headwise.text.batches.pairs import Batch, check_lengths, make_batch
 from headwise.text.datasets.parallel import ParallelStore
 from headwise.text.datasets.sharded import ShardedData, Shards
 
@@ -89,15 +88,10 @@ class ShardStream(ResumableStream[Batch]):
             yield self._plan(store, number), functools.partial(_make_batch, store, rows)
 
     def _plan(self, store: ParallelStore, number: int) -> list[NDArray[np.int64]]:
-        sources, targets = store.source_lengths, store.target_lengths
-        longest = np.maximum(sources, targets)
-        if longest.max() > self.tokens:
-            row = int(longest.argmax())
-            raise DataError(
-                f"{store.locate([row])} has {int(longest[row])} subwords on one side, more than a batch of "
-                f"{self.tokens} tokens holds; raise batch.tokens or prepare the corpus with a lower --max-length"
-            )
-        plan = plan_batches(sources, targets, self.tokens, seed=self.seed, epoch=number)
+        check_lengths(store, self.tokens, "prepare the corpus with a lower --max-length")
+        plan = plan_batches(
+            store.source_lengths, store.target_lengths, self.tokens, seed=self.seed, epoch=number
+        )
         return share_out(plan, self.world)[self.rank :: self.world]
 
 

@@ -75,6 +75,11 @@ class Numbering:
         codes = {short_code(piece.strip("<>")): piece for piece in reversed(self.languages)}
         return {code: piece for code, piece in reversed(codes.items()) if is_code(code)}
 
+    @property
+    def language_code(self) -> str | None:
+        """The code of the chosen language, if it has one in `languages_by_code`."""
+        return next((code for code, piece in self.languages_by_code.items() if piece == self.language), None)
+
     def find_language(self, name: str) -> str:
         """Return the piece of a language, given as a piece or without `>>` and `<<`; raises `ConfigError`."""
         for piece in (name, f">>{name}<<"):

@@ -89,6 +89,10 @@ class Subwords:
             self.target_processor = (
                 self.source_processor if target is None else read_processor(target, origin)
             )
+        self._source_pieces, self._target_pieces = (
+            _Pieces(self.source_processor),
+            _Pieces(self.target_processor),
+        )
         self.source_size: int = self.source_processor.vocab_size()
         self.target_size: int = self.target_processor.vocab_size()
 
@@ -229,11 +233,11 @@ class Subwords:
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the source subwords, with `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
-        return [self.source_processor.id_to_piece(int(i)) for i in ids]
+        return [self._source_pieces[i] for i in ids]
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the target subwords, with `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
-        return [self.target_processor.id_to_piece(int(i)) for i in ids]
+        return [self._target_pieces[i] for i in ids]
 
     def continuing(self) -> bytes:
         """Return a byte for each target id: 1 for a piece that continues the word of the piece before, else 0.
@@ -250,6 +254,18 @@ class Subwords:
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the model bytes."""
         return _digest(*self.content().values())
+
+
+class _Pieces(dict[int, str]):
+    """The pieces of a processor by their ids, each looked up once."""
+
+    def __init__(self, processor: Processor) -> None:
+        super().__init__()
+        self._processor = processor
+
+    def __missing__(self, number: int) -> str:
+        piece = self[int(number)] = self._processor.id_to_piece(int(number))
+        return piece
 
 
 def _digest(*files: bytes) -> str:
@@ -314,6 +330,7 @@ def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) ->
         "max_sentence_length": 1 << 20,  # bytes; no line is skipped for its length
         "num_threads": 1,
         "minloglevel": 2,
+        "user_defined_symbols": config.symbols,
         **more,
     }
     first = next(iterator := iter(sentences), None)

@@ -209,11 +209,6 @@ class FSDPReplica(Replica):
             }
         super().restore(optimizer, sharded)
 
-    def free_whole(self) -> None:
-        """Free the parameters of the model that isn't sharded, on a rank that doesn't save or validate."""
-        for parameter in self._whole.parameters():
-            parameter.data = parameter.data.new_empty(0)
-
 
 def replicate(task: Task, world: World, options: TrainingConfig, device: torch.device) -> Replica:
     """Return the model of this rank, as `training.parallel` says; the ranks must have the same parameters.

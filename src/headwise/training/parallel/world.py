@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, distributed
 from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.rendezvous import rendezvous
 
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, TrainingError
 
 _GLOO_RELEASE = 0.3  # seconds
 _LOOPBACK = ("lo", "lo0")  # loopback interface on Linux and on macOS
@@ -30,6 +32,7 @@ _TIMEOUT = timedelta(
     days=7
 )  # ranks wait for work of the first one; a process that ends is noticed at once, one that hangs by the watchdog
 _POLL = 0.02  # seconds
+_START = "start"  # key of the name of the ranks' latest start, in torchrun's store
 
 _Result = TypeVar("_Result")
 
@@ -55,7 +58,14 @@ class World:
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if on_gpu:
             torch.cuda.set_device(world.local_rank)
-        distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=_JOINING)
+        kept, _, _ = next(rendezvous("env://", timeout=_JOINING))  # of all starts of these ranks
+        distributed.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=store_of_this_start(kept, rank, size),
+            rank=rank,
+            world_size=size,
+            timeout=_JOINING,
+        )
         distributed.distributed_c10d._set_pg_timeout(_TIMEOUT)
         return world
 
@@ -90,8 +100,7 @@ class World:
         """Return a store that all ranks can write to and read, on a connection of its own; not for one rank."""
         if self.meeting is not None:
             return FileStore(str(self.meeting), self.size)
-        store = cast("TCPStore", distributed.distributed_c10d._get_default_store()).clone()  # pyright: ignore[reportAttributeAccessIssue]
-        return PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        return cast("TCPStore", distributed.distributed_c10d._get_default_store()).clone()  # pyright: ignore[reportAttributeAccessIssue]
 
     def leave(self) -> None:
         """Leave the process group."""
@@ -175,3 +184,39 @@ class World:
         results: list[_Result] = []
         self.on_first(lambda: results.append(work()))
         return results[0] if results else work()
+
+
+def store_of_this_start(kept: Store, rank: int, size: int, timeout: timedelta = _JOINING) -> Store:
+    """Return the part of torchrun's store that the ranks of one start agree on.
+
+    torchrun keeps its store when it starts ranks again, with the addresses of those before: a rank that reads one of
+    them connects to a process that is gone, or waits for it (torch 2.13). Its count of restarts is no remedy, as every
+    machine counts its own. So the first rank chooses a name, to which every other rank answers with a name of its own,
+    and the first repeats the answers: a rank that doesn't find its own there has read the name of an earlier start.
+
+    Raises `TrainingError` if a rank doesn't come in time.
+    """
+    own, deadline = uuid.uuid4().hex, time.monotonic() + timeout.total_seconds()
+    if rank == 0:
+        answers = [f"{own} {other}" for other in range(1, size)]
+        kept.set(_START, own)
+        while not kept.check(answers):
+            if time.monotonic() > deadline:
+                missing = [str(other) for other in range(1, size) if not kept.check([f"{own} {other}"])]
+                raise TrainingError(f"{_late(size, timeout)}, found none of rank {', '.join(missing)}")
+            time.sleep(_POLL)
+        kept.set(f"{own} all", " ".join(kept.get(answer).decode() for answer in answers))
+        return PrefixStore(own, kept)
+    start = ""
+    while time.monotonic() <= deadline:
+        if kept.check([_START]) and (latest := kept.get(_START).decode()) != start:
+            start = latest
+            kept.set(f"{start} {rank}", own)
+        if start and kept.check([f"{start} all"]) and own in kept.get(f"{start} all").decode().split():
+            return PrefixStore(start, kept)
+        time.sleep(_POLL)
+    raise TrainingError(f"{_late(size, timeout)}, found none of rank 0 or of another one")
+
+
+def _late(size: int, timeout: timedelta) -> str:
+    return f"torchrun: expected {size} processes to connect within {timeout.total_seconds():g} seconds"

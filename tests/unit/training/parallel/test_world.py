@@ -5,14 +5,20 @@ import os
 import socket
 import subprocess
 import sys
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed import TCPStore
 
-from headwise.errors import DataError
-from headwise.training.parallel.world import World
+from headwise.errors import DataError, TrainingError
+from headwise.training.parallel.world import World, store_of_this_start
 
 RANK = """
 import json, torch
@@ -115,3 +121,83 @@ def test_alone_everything_is_what_it_was(announced: dict[str, str], monkeypatch:
         with pytest.raises(DataError, match="the file is missing"):
             way(fail)
     world.leave()
+
+
+# Starts of the same ranks with one store, as torchrun has it.
+
+RESTARTED = """
+import sys, time
+from headwise.training.parallel.world import World
+
+time.sleep(float(sys.argv[1]))
+print(World.join("cpu").sum(1)[0], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_rank_that_comes_first_after_a_restart_waits_for_the_new_ones() -> None:
+    """A rank before the restart has left its address in the store."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+    announced = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    for start in ("0", "3"):  # seconds by which the first rank comes later
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", RESTARTED, start if rank == 0 else "0"],
+                env={
+                    **os.environ,
+                    **announced,
+                    "RANK": str(rank),
+                    "LOCAL_RANK": str(rank),
+                    "WORLD_SIZE": "2",
+                },
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        sums = [process.stdout.readline() for process in processes if process.stdout]
+        for process in processes:
+            process.kill()
+            process.communicate()
+        assert sums == ["2.0\n", "2.0\n"]
+    assert store.num_keys() > 0
+
+
+@pytest.fixture
+def kept() -> TCPStore:
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+def names(kept: TCPStore, delays: Sequence[float]) -> list[str]:
+    """Let a rank for each of the delays agree on a store; returns what each finds of what the first writes."""
+
+    def agree(rank: int) -> str:
+        time.sleep(delays[rank])
+        store = store_of_this_start(kept.clone(), rank, len(delays), timedelta(seconds=30))
+        if rank == 0:
+            store.set("name", uuid.uuid4().hex)
+        return store.get("name").decode()
+
+    with ThreadPoolExecutor(len(delays)) as pool:
+        return list(pool.map(agree, range(len(delays))))
+
+
+def test_the_ranks_of_each_start_agree_on_a_store_of_their_own(kept: TCPStore) -> None:
+    orders = [(0, 0, 0), (0.3, 0, 0.1), (0, 0.3, 0), (0.2, 0, 0.4)]
+    found = [names(kept, delays) for delays in orders]
+    assert all(len(set(start)) == 1 for start in found)
+    assert len({start[0] for start in found}) == len(orders)
+
+
+def test_a_start_that_was_killed_on_the_way_is_none_to_agree_on(kept: TCPStore) -> None:
+    soon = timedelta(seconds=0.2)
+    with pytest.raises(
+        TrainingError, match=r"expected 3 processes .* 0\.2 seconds, found none of rank 1, 2$"
+    ):
+        store_of_this_start(kept, 0, 3, soon)
+    with pytest.raises(TrainingError, match="found none of rank 0"):
+        store_of_this_start(kept, 1, 3, soon)
+    assert len(set(names(kept, (0.3, 0, 0.1)))) == 1

@@ -1,0 +1,126 @@
+"""`headwise train --estimate` beside what training really needs: memory, and target tokens per second.
+
+    python benchmarks/estimate.py --models tiny medium base --tokens 2048 8192 -o build/estimate
+
+For each model and batch size, the estimate is printed by `headwise train --estimate`, and then some steps are trained
+in one process with float32 on the CPU. The memory of a training is its largest resident set, as the kernel counted it,
+without that of a training of one layer of width 8 with batches of 64 tokens, which is the library's. The speed is the
+median over steps, without the first two. The text is that of `headwise data generate miniature`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+from pathlib import Path
+
+from headwise.processes import child_environment, python_command
+
+MODELS = {
+    "tiny": (4, 128, 256, 4),  # layers in encoder and decoder, d_model, d_ff, heads
+    "medium": (6, 256, 1024, 4),
+    "base": (6, 512, 2048, 8),
+    "least": (1, 8, 8, 1),
+}
+_STEPS = 16
+_TOLERANCE = 0.15
+
+
+def command(corpus: Path, model: str, tokens: int, more: list[str]) -> list[str]:
+    """Return the command that trains, or estimates."""
+    layers, width, inner, heads = MODELS[model]
+    keys = {
+        "model.encoder_layers": layers,
+        "model.decoder_layers": layers,
+        "model.d_model": width,
+        "model.d_ff": inner,
+        "model.heads": heads,
+        "batch.tokens": tokens,
+        "batch.accumulate": 1,
+        "subwords.size": 1000,
+        "data.dev_pairs": 0,
+        "training.processes": 1,
+        "training.products": "torch",
+        "training.precision": "float32",
+        "training.device": "cpu",
+        "training.log_every": 1,
+        "training.checkpoint_every": _STEPS,
+        "training.average_last": 1,
+        "training.checkpoint_activations": "false",
+    }
+    return python_command(
+        *(
+            "-m",
+            "headwise",
+            "train",
+            "--source",
+            str(corpus / "train.en"),
+            "--target",
+            str(corpus / "train.de"),
+        ),
+        *("--max-steps", str(_STEPS), *(f"{key}={value}" for key, value in keys.items()), *more),
+    )
+
+
+def peak(arguments: list[str]) -> int:
+    """Run a command; returns its largest resident set in bytes."""
+    with subprocess.Popen(arguments, env=child_environment(), stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, arguments)
+    return usage.ru_maxrss * 1024
+
+
+def speed(run: Path) -> float:
+    """Return the median of the steps' target tokens per second, without the first two."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    speeds = [record["target_tokens_per_second"] for record in records if record["kind"] == "train"]
+    return statistics.median(speeds[2:])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", "--out", type=Path, required=True, help="a new folder")
+    parser.add_argument("--models", nargs="+", default=["tiny", "medium", "base"], choices=MODELS)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 8192])
+    options = parser.parse_args()
+    corpus = options.out / "corpus"
+    generate = ("-m", "headwise", "data", "generate", "miniature", "--train", "3000", "-o", str(corpus))
+    subprocess.run(python_command(*generate), env=child_environment(), check=True, stdout=subprocess.DEVNULL)
+    library = peak(command(corpus, "least", 64, ["-o", str(options.out / "least")]))
+    print(f"library: {library / 1e6:.0f} MB\n")
+    print(
+        "| model | batch.tokens | memory: estimate, MB | training | ratio | tokens/s: estimate | training | ratio |"
+    )
+    print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    failed = False
+    for model in options.models:
+        for tokens in options.tokens:
+            name = f"{model}-{tokens}"
+            estimate = command(
+                corpus, model, tokens, ["--estimate", "--json", "-o", str(options.out / f"estimate-{name}")]
+            )
+            done = subprocess.run(
+                estimate, env=child_environment(), check=True, capture_output=True, text=True
+            )
+            record = json.loads(done.stdout.splitlines()[-1])
+            used = peak(command(corpus, model, tokens, ["-o", str(options.out / name)])) - library
+            expected, fast = record["memory"]["total"], speed(options.out / name)
+            memory, rate = expected / used, record["tokens_per_second"] / fast
+            failed = failed or abs(memory - 1) > _TOLERANCE
+            print(
+                f"| {model} | {tokens:,} | {expected / 1e6:,.0f} | {used / 1e6:,.0f} | {memory:.2f} "
+                f"| {record['tokens_per_second']:,.0f} | {fast:,.0f} | {rate:.2f} |",
+                flush=True,
+            )
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
