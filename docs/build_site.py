@@ -33,8 +33,9 @@ MODULES = {
 }
 CONTENTS = {
     "Learn": ["learn/README", *(f"learn/{file.stem}" for file in chapters(PAGES)), "learn/mistakes"],
-    "How-to": ["recipes", "training", "scaling", "adapting", "distillation", "data", "tasks", "decoding", "evaluation",
-               "serve", "page", "analysis", "heads", "interop", "speed", "attention", "extend", "security"],
+    "How-to": ["recipes", "training", "scaling", "adapting", "distillation", "back-translation", "data", "tasks",
+               "decoding", "evaluation", "serve", "page", "analysis", "heads", "interop", "speed", "attention",
+               "extend", "security"],
     "Reference": ["reference/python", "reference/command-line", "reference/configuration", "reference/from-scratch"],
     "Reproduction": ["reproduction", "parameters", "benchmarks"],
     "Decisions": ["architecture", "dependencies", "changelog"],
