@@ -252,11 +252,11 @@ def test_a_restart_keeps_equal_translations_and_replaces_others(
     assert program(*command).code == 0
     again = program(*command, "--restart", "--max-steps=2")
     assert again.code == 0
-    assert "teacher: " not in again.err
+    assert "translating: " not in again.err
     assert saved_step(run) == 2
     other = program(*command, "--restart", "--beam", 1)
     assert other.code == 0
-    assert "teacher: " in other.err
+    assert "translating: " in other.err
     assert json.loads((run / "distilled" / "manifest.json").read_text())["request"]["beam"] == 1
 
 
@@ -299,7 +299,7 @@ def test_lines_without_a_translation_keep_the_files_parallel(
     )
     assert done.code == 0, done.err
     assert (
-        "30 lines, 24 translated; left out: 2 empty, 2 over 8 words or the teacher's maximum length, 2 not"
+        "30 lines, 24 translated; left out: 2 empty, 2 over 8 words or the translating model's maximum length, 2 not"
         in done.err
     )
     targets = lines(tmp_path / "run" / "distilled" / "target-1.txt")
@@ -364,7 +364,7 @@ def test_the_student_is_an_ordinary_run(
     assert program("train", "-o", run, "--max-steps", 4).code == 0
     assert program(*command, "--max-steps", 5).code == 0
     assert saved_step(run) == 5
-    assert "teacher: " not in program(*command, "--max-steps", 6).err
+    assert "translating: " not in program(*command, "--max-steps", 6).err
 
 
 def test_it_learns_from_real_translations_too(
@@ -428,4 +428,4 @@ def test_another_run_or_folder_is_not_touched(trained: Path, run: Path, text: To
     assert error.endswith("expected a new folder or one with translations, found other files in it")
     (run / "model.safetensors").unlink()
     error = program("distill", run, "--source", text.source, "-o", run.parent / "new").error
-    assert error.endswith("model.safetensors: there is no such file; was the teacher trained to its end?")
+    assert error.endswith("model.safetensors: there is no such file; was the run trained to its end?")

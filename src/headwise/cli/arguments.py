@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headwise import bounds
 from headwise.shipped.runs import find_run
 
 
@@ -101,4 +102,42 @@ Alpha = Annotated[
         help="Exponent of the length penalty.",
         show_default="the run's",
     ),
+]
+
+# Options of the commands that train. Each has a key of the configuration with the same meaning.
+DevSource = Annotated[
+    str | None, typer.Option("--dev-source", help="Development text; split off where there is none.")
+]
+DevTarget = Annotated[str | None, typer.Option("--dev-target")]
+MaxSteps = Annotated[
+    int | None,
+    typer.Option("--max-steps", min=1, max=bounds.COUNT, help="Stop after so many steps in all."),
+]
+MaxMinutes = Annotated[
+    float | None,
+    typer.Option(
+        "--max-minutes",
+        min=0.0,
+        max=bounds.MINUTES,
+        callback=finite,
+        help="Stop after so many minutes of training in all.",
+    ),
+]
+TrainingDevice = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+TrainingSeed = Annotated[
+    int | None, typer.Option("--seed", min=0, max=bounds.SEED, help="Seed of everything random.")
+]
+
+# Options of the commands that translate a corpus, also as the first step of training.
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=bounds.PROCESSES,
+        help="Threads that search; 0: one per processor, or one per Ray worker.",
+    ),
+]
+Anew = Annotated[
+    bool,
+    typer.Option("--restart", help="Begin training anew; translations are kept if they would be the same."),
 ]

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.config import Config, DataConfig
-from headwise.errors import CheckpointError, ConfigError
-from headwise.files import hold
+from headwise.errors import ConfigError
 from headwise.tasks.corpus.runs import Runs
-from headwise.tasks.distillation.run import check_student, differences, file_changes
+from headwise.tasks.distillation.learning import Learner
 from headwise.tasks.distillation.source import SourceText
-from headwise.tasks.distillation.translations import MANIFEST, translate_text
 from headwise.tasks.recipes import Recipe, choose, measure
 from headwise.text.reading.replay import Replay, with_replay
 
@@ -56,14 +54,9 @@ def prepare_mix(
     Raises a `HeadwiseError` for what the user can correct: options, text, a run of the wrong direction, the disk, or a
     run directory with another run.
     """
-    if any(run.resolve() == reverse.resolve() for reverse in job.reverse.runs):
-        raise ConfigError(f"-o {run}: expected a new run directory, found that of the other direction")
-    resumes, folder = (run / "latest").exists() and not restart, run / FOLDER
-    if resumes and not (folder / MANIFEST).exists():
-        raise CheckpointError(
-            f"{run}: expected a new folder or a run on back-translations, found another one; use --restart"
-        )
-    base = Config().with_overrides(c for c in job.changes if c.startswith(("data.", "training.")))
+    learner = Learner(run, FOLDER, job.reverse, job.changes, restart)
+    learner.check(teacher="that of the other direction", kind="a run on back-translations")
+    base = learner.base
     if len(base.data.source) != len(base.data.target):
         raise ConfigError(
             f"--target: expected one file for each of the {len(base.data.source)} of --source, "
@@ -76,26 +69,23 @@ def prepare_mix(
         tag=TAG if job.tagged else "",
     )
 
-    def recipe(sources: Sequence[Path]) -> Recipe:
+    def recipe(sources: Sequence[Path], _: Path) -> Recipe:
         data = mixed(base.data, sources, job.monolingual, job.share)
-        changes = [*job.changes, *file_changes(data, ("source", "target", "weights", "dev_files"))]
-        if resumes:
-            config = Config.load(run / "config.yaml", changes)
-            return Recipe(config, [f"{run}: going on with its own configuration"])
-        chosen = choose(
-            measure(data), data, seed=base.training.seed, timed=base.training.max_minutes is not None
+        return learner.recipe(
+            data,
+            ("source", "target", "weights", "dev_files"),
+            lambda: _recipe(data, base, [TAG] if job.tagged else []),
         )
-        chosen.config.subwords.symbols = [TAG] if job.tagged else []
-        config = chosen.config.with_overrides(changes)
-        return Recipe(config, [*chosen.reasons, *differences(chosen.config, config)])
 
-    check_student(recipe(text.sources).config)
-    with hold(run):
-        translations = translate_text(
-            job.reverse, text, folder, side="source", restart=restart, say=say, quiet=quiet
-        )
-    say(f"{folder}: {translations.report}")
-    return recipe(translations.files)
+    return learner.learn(text, recipe, side="source", say=say, quiet=quiet)
+
+
+def _recipe(data: DataConfig, base: Config, symbols: list[str]) -> Recipe:
+    """Return the recipe of the mixed text, whose subwords include the symbols."""
+    training = base.training
+    recipe = choose(measure(data), data, seed=training.seed, timed=training.max_minutes is not None)
+    recipe.config.subwords.symbols = symbols
+    return recipe
 
 
 def mixed(

@@ -16,6 +16,7 @@ from headwise.cli.arguments import (
     OutputFile,
     TargetLanguage,
     TrainedRun,
+    Workers,
     searchable,
 )
 from headwise.cli.inference.translating import Request, translate_file, translate_stream
@@ -132,14 +133,7 @@ def command(
     device: Device = "auto",
     engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=bounds.PROCESSES,
-            help="Threads that search; 0: one per processor, or one per Ray worker.",
-        ),
-    ] = 0,
+    workers: Workers = 0,
     shortlist: Annotated[
         bool,
         typer.Option(

@@ -7,21 +7,28 @@ from typing import Annotated
 
 import typer
 
-from headwise import bounds
 from headwise.cli.arguments import (
     Alpha,
+    Anew,
     AsJson,
     Beam,
     CorpusEngine,
+    DevSource,
+    DevTarget,
     EnginePrecision,
+    MaxMinutes,
+    MaxSteps,
     MoreRuns,
     TargetLanguage,
+    TrainingDevice,
+    TrainingSeed,
+    Workers,
     finite,
     named,
     searchable,
 )
+from headwise.cli.training.teacher import as_teacher
 from headwise.cli.training.train import as_changes, say, train_and_report
-from headwise.config.presets import preset_changes
 
 
 def command(
@@ -70,49 +77,20 @@ def command(
     ] = 0,
     beam: Beam = None,
     alpha: Alpha = None,
-    dev_source: Annotated[
-        str | None,
-        typer.Option("--dev-source", help="Development text; split off the real text where there is none."),
-    ] = None,
-    dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
+    dev_source: DevSource = None,
+    dev_target: DevTarget = None,
     preset: Annotated[
         str | None, typer.Option("--preset", help="Model size: tiny, base, …", show_default="by the text")
     ] = None,
     language: TargetLanguage = None,
     engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=bounds.PROCESSES,
-            help="Threads that search; 0: one per processor, or one per Ray worker.",
-        ),
-    ] = 0,
-    max_steps: Annotated[
-        int | None,
-        typer.Option("--max-steps", min=1, max=bounds.COUNT, help="Stop after so many steps in all."),
-    ] = None,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--max-minutes",
-            min=0.0,
-            max=bounds.MINUTES,
-            callback=finite,
-            help="Stop after so many minutes of training in all; the translation doesn't count.",
-        ),
-    ] = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=bounds.SEED, help="Seed of everything random.")
-    ] = None,
-    restart: Annotated[
-        bool,
-        typer.Option(
-            "--restart", help="Begin training anew; translations are kept if they would be the same."
-        ),
-    ] = False,
+    workers: Workers = 0,
+    max_steps: MaxSteps = None,
+    max_minutes: MaxMinutes = None,
+    device: TrainingDevice = None,
+    seed: TrainingSeed = None,
+    restart: Anew = False,
     as_json: AsJson = False,
 ) -> int:
     """Train on real pairs and on monolingual text of the target language, which a run translates back.
@@ -126,7 +104,6 @@ def command(
     Example: headwise back-translate runs/de-en … --sample --no-tag --share 0.5 -o runs/en-de
     """
     from headwise.tasks.back_translation import BackTranslation, prepare_mix
-    from headwise.tasks.corpus.runs import Runs
 
     training = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
     files = {"source": source, "target": target, "dev_source": dev_source, "dev_target": dev_target}
@@ -134,23 +111,17 @@ def command(
     if sample or temperature != 1 or top_k:
         search |= {"sample": sample, "temperature": temperature, "top_k": top_k, "seed": seed}
     job = BackTranslation(
-        Runs(
-            [reverse, *(also or [])],
-            {name: value for name, value in search.items() if value is not None},
-            {
-                "engine": engine,
-                "precision": precision,
-                "workers": workers,
-                "device": device or "auto",
-                "language": language,
-            },
+        as_teacher(
+            reverse,
+            also,
+            search,
+            device=device,
+            engine=engine,
+            precision=precision,
+            workers=workers,
+            language=language,
         ),
-        [
-            *(preset_changes(preset) if preset else []),
-            *(overrides or []),
-            *as_changes("training", training),
-            *as_changes("data", files),
-        ],
+        as_changes(preset, overrides, training, files),
         monolingual,
         tagged=tag,
         share=share,

@@ -7,20 +7,26 @@ from typing import Annotated
 
 import typer
 
-from headwise import bounds
 from headwise.cli.arguments import (
     Alpha,
+    Anew,
     AsJson,
     Beam,
     CorpusEngine,
+    DevSource,
+    DevTarget,
     EnginePrecision,
+    MaxMinutes,
+    MaxSteps,
     MoreRuns,
     TargetLanguage,
-    finite,
+    TrainingDevice,
+    TrainingSeed,
+    Workers,
     named,
 )
+from headwise.cli.training.teacher import as_teacher
 from headwise.cli.training.train import as_changes, say, train_and_report
-from headwise.config.presets import preset_changes
 
 
 def command(
@@ -49,10 +55,8 @@ def command(
             "--interpolate", help="Of the beam, take what is nearest to --target, and learn from that alone."
         ),
     ] = False,
-    dev_source: Annotated[
-        str | None, typer.Option("--dev-source", help="Development text; split off where there is none.")
-    ] = None,
-    dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
+    dev_source: DevSource = None,
+    dev_target: DevTarget = None,
     preset: Annotated[
         str | None,
         typer.Option("--preset", help="Student's size: tiny, base, …", show_default="6+2 layers"),
@@ -68,38 +72,12 @@ def command(
     ] = "13a",
     engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=bounds.PROCESSES,
-            help="Threads that search; 0: one per processor, or one per Ray worker.",
-        ),
-    ] = 0,
-    max_steps: Annotated[
-        int | None,
-        typer.Option("--max-steps", min=1, max=bounds.COUNT, help="Stop after so many steps in all."),
-    ] = None,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--max-minutes",
-            min=0.0,
-            max=bounds.MINUTES,
-            callback=finite,
-            help="Stop after so many minutes of training in all; the translation doesn't count.",
-        ),
-    ] = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=bounds.SEED, help="Seed of everything random.")
-    ] = None,
-    restart: Annotated[
-        bool,
-        typer.Option(
-            "--restart", help="Begin training anew; translations are kept if they would be the same."
-        ),
-    ] = False,
+    workers: Workers = 0,
+    max_steps: MaxSteps = None,
+    max_minutes: MaxMinutes = None,
+    device: TrainingDevice = None,
+    seed: TrainingSeed = None,
+    restart: Anew = False,
     as_json: AsJson = False,
 ) -> int:
     """Train a small, fast student on the translations of a teacher, which is a run or an ensemble.
@@ -111,30 +89,23 @@ def command(
 
     Example: headwise distill runs/de --source train.en --preset tiny model.decoder_layers=1 -o runs/student
     """
-    from headwise.tasks.corpus.runs import Runs
     from headwise.tasks.distillation.run import Distillation, prepare_student
 
     training = {"max_steps": max_steps, "max_minutes": max_minutes, "device": device, "seed": seed}
     files = {"source": source, "dev_source": dev_source, "dev_target": dev_target}
     search = {"beam": beam, "alpha": alpha}
     job = Distillation(
-        Runs(
-            [teacher, *(also or [])],
-            {name: value for name, value in search.items() if value is not None},
-            {
-                "engine": engine,
-                "precision": precision,
-                "workers": workers,
-                "device": device or "auto",
-                "language": language,
-            },
+        as_teacher(
+            teacher,
+            also,
+            search,
+            device=device,
+            engine=engine,
+            precision=precision,
+            workers=workers,
+            language=language,
         ),
-        [
-            *(preset_changes(preset) if preset else []),
-            *(overrides or []),
-            *as_changes("training", training),
-            *as_changes("data", files),
-        ],
+        as_changes(preset, overrides, training, files),
         target or [],
         interpolate=interpolate,
         tokenize=tokenize,

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise import bounds
-from headwise.cli.arguments import Languages, finite, named
+from headwise.cli.arguments import (
+    DevSource,
+    DevTarget,
+    Languages,
+    MaxMinutes,
+    MaxSteps,
+    TrainingDevice,
+    TrainingSeed,
+    finite,
+    named,
+)
 from headwise.cli.main import INTERRUPTED
 from headwise.config import Config
 from headwise.config.languages import parse_languages
@@ -38,10 +47,8 @@ def command(
     target: Annotated[
         list[str] | None, typer.Option("--target", help="The other language, line by line; repeatable.")
     ] = None,
-    dev_source: Annotated[
-        str | None, typer.Option("--dev-source", help="Development text; split off where there is none.")
-    ] = None,
-    dev_target: Annotated[str | None, typer.Option("--dev-target")] = None,
+    dev_source: DevSource = None,
+    dev_target: DevTarget = None,
     languages: Languages = None,
     start: Annotated[
         str | None,
@@ -65,24 +72,10 @@ def command(
         str | None,
         typer.Option("--preset", help="Model size: tiny, base, big, or a row of the paper's Table 3."),
     ] = None,
-    max_steps: Annotated[
-        int | None,
-        typer.Option("--max-steps", min=1, max=bounds.COUNT, help="Stop after so many steps in all."),
-    ] = None,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--max-minutes",
-            min=0.0,
-            max=bounds.MINUTES,
-            callback=finite,
-            help="Stop after so many minutes of training in all.",
-        ),
-    ] = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=bounds.SEED, help="Seed of everything random.")
-    ] = None,
+    max_steps: MaxSteps = None,
+    max_minutes: MaxMinutes = None,
+    device: TrainingDevice = None,
+    seed: TrainingSeed = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")
     ] = False,
@@ -115,7 +108,6 @@ def command(
 
     Example: headwise train --from runs/de --source new.en --target new.de --mix runs/de=0.3 -o runs/de-new
     """
-    changes = [*(preset_changes(preset) if preset else []), *(overrides or [])]
     options = {
         "initialize_from": None if start is None else str(start),
         "max_steps": max_steps,
@@ -123,7 +115,6 @@ def command(
         "device": device,
         "seed": seed,
     }
-    changes += as_changes("training", options)
     files: dict[str, Any] = {
         "source": source,
         "target": target,
@@ -132,7 +123,7 @@ def command(
     }
     if languages is not None:
         files["source_language"], files["target_language"] = parse_languages(languages)
-    changes += as_changes("data", files)
+    changes = as_changes(preset, overrides, options, files)
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:
         raise ConfigError("-o: expected the run directory that training writes to, found none")
@@ -187,12 +178,20 @@ def _estimate(config: Config, run: Path, gpu: str | None, watts: float | None, *
     return 0
 
 
-def as_changes(section: str, values: dict[str, Any]) -> list[str]:
-    """Return `section.key=value` overrides for the values that aren't None."""
+def as_changes(
+    preset: str | None, overrides: list[str] | None, training: dict[str, Any], data: dict[str, Any]
+) -> list[str]:
+    """Return overrides of the configuration: the preset's, then those given, then the options that aren't None."""
+    options = {"training": training, "data": data}
     return [
-        f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
-        for key, value in values.items()
-        if value is not None
+        *(preset_changes(preset) if preset else []),
+        *(overrides or []),
+        *(
+            f"{section}.{key}={json.dumps(value, ensure_ascii=False)}"
+            for section, values in options.items()
+            for key, value in values.items()
+            if value is not None
+        ),
     ]
 
 

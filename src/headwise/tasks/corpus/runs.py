@@ -74,9 +74,7 @@ class Runs:
             config = Config.of_run(run, "translation")
             weights = run / "model.safetensors"
             if not weights.is_file():
-                raise CheckpointError(
-                    f"{weights}: there is no such file; was the teacher trained to its end?"
-                )
+                raise CheckpointError(f"{weights}: there is no such file; was the run trained to its end?")
             parts = [
                 files_checksum({"inputs": [stamp(weights)]}),
                 self._subwords(run, config).digest(),

@@ -134,7 +134,7 @@ def translate_text(
                         raise
                     manifest = _removed(folder, say)
             manifest = manifest or _begin(folder, request, teacher, text, name)
-            say(f"teacher: {description}")
+            say(f"translating: {description}")
             if manifest.lines:
                 say(f"{folder}: {manifest.lines:,} of {sum(manifest.totals):,} lines are translated already")
             rows = _rows(text)
@@ -196,7 +196,7 @@ def _report(manifest: Manifest) -> str:
     total = sum(manifest.totals)
     return (
         f"{total:,} lines, {total - sum(counts.values()):,} translated; left out: {counts['empty']:,} empty, "
-        f"{counts['too_long']:,} over {manifest.request['max_words']} words or the teacher's maximum length, "
+        f"{counts['too_long']:,} over {manifest.request['max_words']} words or the translating model's maximum length, "
         f"{counts['not_utf8']:,} not UTF-8"
     )
 
