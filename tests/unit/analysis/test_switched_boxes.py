@@ -18,7 +18,12 @@ from translator_run import ENGLISH, make_run
 
 TEXT, TARGET = ENGLISH[0], [17, 40, 9, 23, 40, 3]
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-MODELS = {"post": {}, "pre": {"norm": "pre"}, "rotary": {"norm": "pre", "positions": "rotary"}}
+MODELS = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "rotary": {"norm": "pre", "positions": "rotary"},
+    "unconnected": {"norm": "pre", "residual": False},
+}
 
 
 class Beginning(History):
@@ -60,6 +65,13 @@ def test_without_a_residual_connection_the_sub_layer_takes_the_place(tracers: di
         np.testing.assert_array_equal(found.vector(label), found.vector("s"))
         elsewhere = explained(tracer, name, "no-residual:*.2")
         assert elsewhere.steps[0].formula == f"s = x + {label}"
+
+
+def test_a_model_trained_without_residual_connections_has_none_in_its_boxes(
+    tracers: dict[str, Tracer],
+) -> None:
+    found = step(explained(tracers["unconnected"], "decoder.feed-forward.add"), "no +")
+    np.testing.assert_array_equal(found.vector("Sublayer(Norm(x))"), found.vector("s"))
 
 
 def test_without_normalization_its_input_is_handed_on(tracers: dict[str, Tracer]) -> None:

@@ -88,6 +88,8 @@ def test_a_refusal_says_which_option_lets_the_name_in(port: int) -> None:
 
 def test_without_a_host_or_with_two_there_is_no_answer(port: int) -> None:
     assert ask(port, "GET /api/runs HTTP/1.0")[0] == 403
+    assert ask(port, "GET /api/runs HTTP/1.1\nHost: localhost")[0] == 200
+    assert ask(port, "GET /api/runs HTTP/1.0\nOrigin: localhost")[0] == 403  # though a Host may be that
     assert ask(port, "GET /api/runs HTTP/1.1")[0] == 400
     assert ask(port, "GET /api/runs HTTP/1.1\nHost: localhost\nHost: localhost")[0] == 400
     # An absolute-form target overrides Host (RFC 9112, 3.2.2); no route matches it.

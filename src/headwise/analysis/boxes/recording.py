@@ -124,7 +124,7 @@ class Recorded:
     @property
     def pooled(self) -> Tensor:
         """The vector of an image that the classifier reads, (1, d_model): the class token's, or the patches' mean."""
-        hidden, vision = self.last(self.structure.stacks[-1]), self.structure.vision
+        hidden, vision = self.last(self._last_stack), self.structure.vision
         assert vision is not None
         return hidden.mean(0, keepdim=True) if vision.class_token is None else hidden[:1]
 

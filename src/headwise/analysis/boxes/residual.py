@@ -21,18 +21,17 @@ def add_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
     total = recorded.added(place)[position]
     normalized = place.kind == "add" and place.norm not in recorded.off
     sub_layer = Vector(f"Sublayer({'Norm(x)' if normalized else 'x'})", floats(y))
+    vectors = (Vector("x", floats(x)), sub_layer, Vector("s", floats(total)))
     if place.around in recorded.off:
         sentence = (
             f"The residual connection is switched off: what the sub-layer returned, of length {_length(y):.3f}, takes "
             f"the place of x, of length {_length(x):.3f}."
         )
-        vectors = (Vector("x", floats(x)), sub_layer, Vector("s", floats(total)))
         return [Step("no +", f"s = {sub_layer.label}", sentence, vectors)]
     sentence = (
         f"The residual connection adds what the sub-layer returned, of length {_length(y):.3f}, to x, of length "
         f"{_length(x):.3f}. The sum has length {_length(total):.3f}."
     )
-    vectors = (Vector("x", floats(x)), sub_layer, Vector("s", floats(total)))
     return [Step("+", f"s = x + {sub_layer.label}", sentence, vectors)]
 
 
@@ -48,13 +47,11 @@ def normalization_steps(recorded: Recorded, module_name: str, position: int, nam
     module = recorded.structure.model.get_submodule(module_name)
     epsilon = recorded.structure.config.norm_epsilon
     before = Vector(name, floats(s))
+    mean, variance = float(s.mean()), float(s.var(correction=0))
     if module_name in recorded.off:
         what = "LayerNorm" if isinstance(module, LayerNorm) else "RMSNorm"
-        sentence = (
-            f"{what} is switched off, so that its input is handed on: mean {float(s.mean()):.4f}, "
-            f"variance {float(s.var(correction=0)):.4f}."
-        )
-        facts = {"mean": float(s.mean()), "variance": float(s.var(correction=0))}
+        facts = {"mean": mean, "variance": variance}
+        sentence = f"{what} is switched off, so that its input is handed on: mean {mean:.4f}, variance {variance:.4f}."
         return [Step("no norm", f"out = {name}", sentence, (before, Vector("out", floats(out))), facts=facts)]
     if isinstance(module, RMSNorm):
         square = float((s**2).mean())
@@ -70,7 +67,6 @@ def normalization_steps(recorded: Recorded, module_name: str, position: int, nam
         )
     else:
         assert isinstance(module, LayerNorm)
-        mean, variance = float(s.mean()), float(s.var(correction=0))
         normalized = (s - mean) / (variance + epsilon) ** 0.5
         step = Step(
             "mean, variance",

@@ -12,8 +12,9 @@ from headwise.nn.positions import AttentionPositions
 def switched_off(trained: nn.Module, model: nn.Module) -> frozenset[str]:
     """Return the dotted names of what acts in a trained model but not in its copy with interventions.
 
-    Normalizations, feed-forward networks, residual connections, positions inside attention, and `NAME.causal` for the
-    causal mask of an attention. (Positions that are added to embeddings are in the record of the input embedding.)
+    Normalizations, feed-forward networks, residual connections (also those that the model was trained without),
+    positions inside attention, and `NAME.causal` for the causal mask of an attention. (Positions that are added to
+    embeddings are in the record of the input embedding.)
     """
     now = dict(model.named_modules(remove_duplicate=False))
     off: set[str] = set()
@@ -21,8 +22,10 @@ def switched_off(trained: nn.Module, model: nn.Module) -> frozenset[str]:
         if isinstance(module, LayerNorm | RMSNorm | FeedForward | AttentionPositions):
             if not isinstance(now.get(name), type(module)):
                 off.add(name)
-        elif isinstance(module, Residual) and "add" in vars(now[name]):
-            off.add(name)
+        elif isinstance(module, Residual):
+            other = now[name]
+            if not (isinstance(other, Residual) and other.connected):
+                off.add(name)
         elif isinstance(module, MultiHeadAttention):
             other = now[name]
             if module.causal and not (isinstance(other, MultiHeadAttention) and other.causal):

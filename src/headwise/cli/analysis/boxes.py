@@ -78,7 +78,6 @@ def show_image(
 
 def _write(recorded: Recorded, options: BoxOptions, out: Path | None, heading: list[str]) -> None:
     """Print lines under a heading, or write a .json file."""
-    check_json(out, "boxes are")
     content, lines = _found(recorded, options)
     if out is None:
         typer.echo("\n".join([*heading, *lines]))

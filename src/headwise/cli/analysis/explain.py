@@ -120,7 +120,7 @@ def command(
     """
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.single_stack import open_tracer
-    from headwise.cli.analysis.boxes import BoxOptions, check_unused, show, show_image
+    from headwise.cli.analysis.boxes import BoxOptions, check_json, check_unused, show, show_image
 
     if out is not None and out.suffix not in (".png", ".html", ".json"):
         raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
@@ -132,6 +132,10 @@ def command(
     interventions = parse_interventions(do or [])
     options = BoxOptions(box, layer, position or 1, temperature or 1.0)
     looks_inside = boxes or box is not None
+    if looks_inside:
+        check_json(out, "boxes are")
+    if recurrence:
+        check_json(out, "the comparison is")
     if image is not None:
         if text is not None or not looks_inside:
             found = "--text" if text is not None else "neither; headwise patches draws attention"

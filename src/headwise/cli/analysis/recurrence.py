@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headwise.cli.analysis.boxes import check_json, write_json
+from headwise.cli.analysis.boxes import write_json
 
 if TYPE_CHECKING:
     from headwise.analysis.interventions import Intervention
@@ -28,7 +28,6 @@ def show(
     from headwise.analysis.recurrence.terminal import comparison_lines, time_lines
     from headwise.analysis.recurrence.timing import measure_times
 
-    check_json(out, "the comparison is")
     found = compare(tracer, text, STRETCHING if radius is None else radius, interventions)
     times = measure_times(found.width)
     if out is not None:

@@ -95,14 +95,13 @@ class KnownHosts:
     def __init__(self, app: ASGIApp, hosts: Hosts, origins: Sequence[str] = ()) -> None:
         """Accept pages of `origins`, too, except for the interface of Headwise's own page."""
         self.app, self.hosts, self._origins = app, hosts, frozenset(origins)
-        self._accepted: set[bytes] = (
-            set()
-        )  # Host of requests that were accepted without any other header about it
+        # What was accepted as the only header about it: a name and its value.
+        self._accepted: set[tuple[bytes, bytes]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application."""
         if scope["type"] == "http":
-            asked = [value for name, value in scope["headers"] if name in _HEADERS]
+            asked = [header for header in map(tuple, scope["headers"]) if header[0] in _HEADERS]
             if len(asked) == 1 and asked[0] in self._accepted:
                 await self.app(scope, receive, send)
                 return
