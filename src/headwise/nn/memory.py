@@ -1,4 +1,4 @@
-"""Check that a model fits in memory, before it is built: sizes within their bounds may be too large together."""
+"""Memory of this machine and process, and the check that a model fits before it is built."""
 
 from __future__ import annotations
 
@@ -36,6 +36,33 @@ def machine_memory() -> int | None:
         except (OSError, ValueError):  # no such file, or its content is "max"
             continue
     return min(limits)
+
+
+class PeakMemory:
+    """The largest resident memory of this process from now on, as the kernel counts it; only Linux tells it.
+
+    Attributes:
+        before: bytes that are resident now; None if unknown.
+    """
+
+    def __init__(self) -> None:
+        """Begin at the resident memory of now."""
+        self.before: int | None = None
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # the largest resident set becomes that of now
+            self.before = _resident_sets()["VmRSS"]
+        except (OSError, KeyError):
+            return
+
+    def largest(self) -> int | None:
+        """Return the largest resident memory since then in bytes; None if unknown."""
+        return None if self.before is None else _resident_sets()["VmHWM"]
+
+
+def _resident_sets() -> dict[str, int]:
+    """Return the bytes of the present (VmRSS) and the largest resident set (VmHWM) of this process."""
+    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    return {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines if line[-1:] == ["kB"]}
 
 
 def check_fits(

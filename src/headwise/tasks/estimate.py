@@ -2,14 +2,16 @@
 
 Operations are those that torch's counter sees in the forward and backward pass of the first step's batches, and
 activations what autograd saves in the batch of most tokens among the first ones. The speed is that of some steps on
-this machine, with as many processes as training would use, or a share of a GPU's peak.
+this machine, with as many processes as training would use, or a share of a GPU's peak. By how much these steps need
+more memory than the counted parts is measured, too: tensors inside an operation, freed memory that the allocator keeps,
+and the code that oneDNN compiles for each shape.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.files import hold
 from headwise.models.counting import parameter_count
-from headwise.nn.memory import machine_memory
+from headwise.nn.memory import PeakMemory, machine_memory
 from headwise.tasks.run import build, checked_task, job_of
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
@@ -59,22 +61,33 @@ GPUS = {
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a training by part, in one process or on one device without sharding."""
+    """Bytes of a training by part, in one process or on one device without sharding.
+
+    `program` are the interpreter and its libraries, and `other` is what steps on this machine needed beside all that;
+    both are 0 where they aren't measured.
+    """
 
     parameters: int
     gradients: int
     optimizer: int
     activations: int
+    program: int = 0
+    other: int = 0
 
     @property
     def total(self) -> int:
         """Sum of all parts."""
-        return self.parameters + self.gradients + self.optimizer + self.activations
+        return self.state + self.unshared
+
+    @property
+    def unshared(self) -> int:
+        """What every device needs."""
+        return self.activations + self.program + self.other
 
     @property
     def state(self) -> int:
-        """What FSDP divides over the devices: all parts but the activations."""
-        return self.total - self.activations
+        """What FSDP divides over the devices: parameters, gradients and the optimizer's moments."""
+        return self.parameters + self.gradients + self.optimizer
 
 
 @dataclass(frozen=True)
@@ -102,7 +115,7 @@ class Estimate:
         """Least number of devices whose memory holds the training, sharded if it is more than one; None if none."""
         if self.available is None or self.memory.total <= self.available:
             return 1
-        left = self.available - self.memory.activations
+        left = self.available - self.memory.unshared
         return math.ceil(self.memory.state / left) if left > 0 else None
 
     def record(self) -> dict[str, Any]:
@@ -150,56 +163,69 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
     config = config.model_copy(update={"data": config.data.with_languages()})
     with hold(run):
         prepared = kind.prepare(config, run / "prepared", expected=None, say=_say)
+        peak = PeakMemory()
         model, task = build(kind, config, prepared, device)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        tokens, flops, activations = _measure_step(task, config)
+        activations = _largest_activations(task, config)
         parts = Memory(_FLOAT * parameter_count(model), _FLOAT * trained, 2 * _FLOAT * trained, activations)
-        if gpu is not None:
+        probed = None if gpu is not None else _probe(task, config, run, shares_batches=kind.shares_batches)
+        if device.type == "cpu" and probed is not None and (largest := peak.largest()) is not None:
+            parts = replace(parts, program=peak.before or 0)
+            parts = replace(parts, other=max(0, largest - parts.total))
+        tokens, flops = _count_step(task, config)
+        if gpu is None:
+            assert probed is not None
+            (speed, place), available = probed, machine_memory()
+        else:
             known = GPUS[gpu]
             speed, available = UTILIZATION * known.peak / flops, known.memory
             watts = known.watts if watts is None else watts
             place = (
                 f"on one {gpu.upper()}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
             )
-        else:
-            speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
-            available = machine_memory()
     steps = config.training.max_steps
     return Estimate(
         parameter_count(model), trained, tokens, flops, parts, speed, place, steps, watts, available
     )
 
 
-def _measure_step(task: Task, config: Config) -> tuple[int, float, int]:
-    """Return the target tokens of the first step, its operations per token, and the activations of a large batch."""
+def _largest_activations(task: Task, config: Config) -> int:
+    """Return the bytes that autograd saves in the batch of most tokens among the first ones."""
     batches = task.batches(0, 1)
     stream = iter(batches)
     task.model.train()
     own = {p.untyped_storage().data_ptr() for p in task.model.parameters()}
-    tokens, operations, activations = 0, 0.0, 0
-    first = [next(stream) for _ in range(config.batch.accumulate)]
-    later = [next(stream) for _ in range(_BATCHES)]
-    for number, batch in enumerate([*first, max(later, key=lambda batch: batch.target_tokens)]):
-        saved: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
-        def pack(tensor: Tensor, saved: dict[int, int] = saved) -> Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own:
-                saved[storage.data_ptr()] = storage.nbytes()
-            return tensor
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
 
-        counter = FlopCounterMode(display=False)
-        with counter:
-            with saved_tensors_hooks(pack, lambda tensor: tensor):
-                loss = task.loss(batch)
-            loss.total.backward()
-        if number < len(first):
-            tokens += batch.target_tokens
-            operations += counter.get_total_flops()
-        activations = max(activations, sum(saved.values()))
+    first = [next(stream) for _ in range(config.batch.accumulate + _BATCHES)]
+    batches.close()
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = task.loss(max(first, key=lambda batch: batch.target_tokens))
+    loss.total.backward()
+    task.model.zero_grad(set_to_none=True)
+    return sum(saved.values())
+
+
+def _count_step(task: Task, config: Config) -> tuple[int, float]:
+    """Return the target tokens of the first step, and its operations per token."""
+    batches = task.batches(0, 1)
+    stream = iter(batches)
+    task.model.train()
+    tokens, operations = 0, 0.0
+    for batch in (next(stream) for _ in range(config.batch.accumulate)):
+        with FlopCounterMode(display=False) as counter:
+            task.loss(batch).total.backward()
+        tokens += batch.target_tokens
+        operations += counter.get_total_flops()
     batches.close()
     task.model.zero_grad(set_to_none=True)
-    return tokens, operations / tokens, activations
+    return tokens, operations / tokens
 
 
 def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tuple[float, str]:
