@@ -163,8 +163,9 @@ def served(
 SERVER_ONLY = pytest.mark.parametrize("served", ["server"], indirect=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Start a browser for each module: while one is open, `asyncio.run` fails in the same thread."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

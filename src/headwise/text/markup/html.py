@@ -17,7 +17,7 @@ VOID = frozenset(_VOID_NAMES.split())
 _RAW = frozenset(_RAW_NAMES.split())  # no tags inside
 _SPACE = r"[ \t\n\f\r]"
 _ATTRIBUTE = re.compile(
-    rf"(?:{_SPACE}|/)*+(?:(=?[^ \t\n\f\r/>=]*+)(?:{_SPACE}*+=(?!>){_SPACE}*+"
+    rf"(?:{_SPACE}|/)*+(?:(=?[^ \t\n\f\r/>=]*+)(?:{_SPACE}*+={_SPACE}*+"
     r"""(?:(["'])|([^ \t\n\f\r>]++)|(?=>)))?)"""
 )
 _NAME = re.compile(r"[a-zA-Z][^ \t\n\f\r/>]*+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import product
 
 import html5lib
 import pytest
@@ -42,6 +43,16 @@ def test_html_is_its_tokens(source: str) -> None:
 
 @given(_HTML)
 def test_start_tags_are_those_of_html5lib(source: str) -> None:
+    check_start_tags(source)
+
+
+@pytest.mark.parametrize("length", range(5))
+def test_all_short_attributes_are_those_of_html5lib(length: int) -> None:
+    for characters in product("/=;' >&", repeat=length):
+        check_start_tags(f"<b{''.join(characters)}>")
+
+
+def check_start_tags(source: str) -> None:
     tokens = html_tokens(source)
     assert "".join(token.raw for token in tokens) == source
     ours = [
