@@ -373,6 +373,12 @@ def test_hangup_of_a_server_of_one_process(run: Path, tmp_path: Path) -> None:
     assert {answer.status_code for answer in load.answers} == {200}
 
 
+def metrics_folders(worker: int) -> set[Path]:
+    """The folder where a worker counts its requests; empty before it has begun to."""
+    files = (Path(line.split()[-1]) for line in Path(f"/proc/{worker}/maps").read_text().splitlines())
+    return {file.parent for file in files if file.match("gauge_livesum_*.db")}
+
+
 @pytest.mark.parametrize(
     "ends",
     [subprocess.Popen.terminate, pytest.param(press_ctrl_c, marks=pytest.mark.slow), subprocess.Popen.kill],
@@ -393,8 +399,8 @@ def test_what_was_accepted_is_finished_at_the_end(
 
     with serving(run, tmp_path / "keys.db", "--limit-seconds", 300) as served:
         workers = served.workers()
-        files = [line.split()[-1] for line in Path(f"/proc/{workers[0]}/maps").read_text().splitlines()]
-        (folder,) = {Path(file).parent for file in files if file.endswith("_livesum_0.db")}
+        wait_until(lambda: all(metrics_folders(pid) for pid in workers))
+        (folder,) = set.union(*map(metrics_folders, workers))
         with ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(stream, served) for _ in range(4)]
             began.wait(60)
