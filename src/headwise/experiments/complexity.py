@@ -15,8 +15,9 @@ from headwise.experiments.harness.paper import TABLE_1
 from headwise.experiments.harness.registry import Experiment, Results
 from headwise.experiments.harness.rows import MeasuredRow
 from headwise.experiments.harness.statistics import slope
-from headwise.experiments.layers import KINDS, saved_bytes
+from headwise.experiments.layers import KINDS
 from headwise.experiments.scales.scale import Scale
+from headwise.nn.memory import saved_bytes
 
 ROW = "complexity"
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
@@ -53,7 +54,7 @@ def _point(kind: str, n: int, d: int, repeats: int) -> dict[str, Any]:
         "n": n,
         "d": d,
         "milliseconds": 1000 * best,
-        "kept_bytes": saved_bytes(layer, x),
+        "kept_bytes": saved_bytes(layer, lambda: layer(x))[1],
         "formula": KINDS[kind].flops(n, d),
         "counted": counted(kind, n, d),
     }

@@ -100,23 +100,6 @@ KINDS: Mapping[str, LayerKind] = {
 }
 
 
-def saved_bytes(layer: nn.Module, x: Tensor) -> int:
-    """Return the bytes that a forward pass saves for the backward pass; storages count once, parameters don't."""
-    parameter_storages = {p.untyped_storage().data_ptr() for p in layer.parameters()}
-    saved_storages: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameter_storages:
-            saved_storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = layer(x)  # kept alive while its memory is counted
-    del output
-    return sum(saved_storages.values())
-
-
 def longest_chain(output: Tensor) -> int:
     """Return the number of operations on the longest path through a tensor's autograd graph."""
     depth: dict[object, int] = {}

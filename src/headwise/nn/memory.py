@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
+
+Output = TypeVar("Output")
 
 TRAINING = 16  # bytes per parameter in training: parameter, gradient and two Adam moments, each in float32
 LOADING = 4  # bytes per parameter in inference
@@ -63,6 +67,25 @@ def _resident_sets() -> dict[str, int]:
     """Return the bytes of the present (VmRSS) and the largest resident set (VmHWM) of this process."""
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines if line[-1:] == ["kB"]}
+
+
+def saved_bytes(module: nn.Module, compute: Callable[[], Output]) -> tuple[Output, int]:
+    """Call `compute`; return its output and the bytes that it saves for the backward pass.
+
+    A storage that is saved several times counts once, and the parameters of `module` don't count.
+    """
+    own = {p.untyped_storage().data_ptr() for p in module.parameters()}
+    saved: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = compute()  # keeps what is saved alive, so that no address is used twice
+    return output, sum(saved.values())
 
 
 def check_fits(

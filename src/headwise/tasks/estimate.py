@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.files import hold
 from headwise.models.counting import parameter_count
-from headwise.nn.memory import PeakMemory, machine_memory
+from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
 from headwise.tasks.run import build, checked_task, job_of
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
@@ -168,14 +166,13 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         activations = _largest_activations(task, config)
         parts = Memory(_FLOAT * parameter_count(model), _FLOAT * trained, 2 * _FLOAT * trained, activations)
-        probed = None if gpu is not None else _probe(task, config, run, shares_batches=kind.shares_batches)
-        if device.type == "cpu" and probed is not None and (largest := peak.largest()) is not None:
-            parts = replace(parts, program=peak.before or 0)
-            parts = replace(parts, other=max(0, largest - parts.total))
         tokens, flops = _count_step(task, config)
         if gpu is None:
-            assert probed is not None
-            (speed, place), available = probed, machine_memory()
+            speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
+            available = machine_memory()
+            if device.type == "cpu" and (largest := peak.largest()) is not None:
+                parts = replace(parts, program=peak.before or 0)
+                parts = replace(parts, other=max(0, largest - parts.total))
         else:
             known = GPUS[gpu]
             speed, available = UTILIZATION * known.peak / flops, known.memory
@@ -189,43 +186,35 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
     )
 
 
-def _largest_activations(task: Task, config: Config) -> int:
-    """Return the bytes that autograd saves in the batch of most tokens among the first ones."""
+def _first_batches(task: Task, number: int) -> list[Any]:
+    """Return the first batches of a training in one process; the model is set to training."""
+    task.model.train()
     batches = task.batches(0, 1)
     stream = iter(batches)
-    task.model.train()
-    own = {p.untyped_storage().data_ptr() for p in task.model.parameters()}
-    saved: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    first = [next(stream) for _ in range(config.batch.accumulate + _BATCHES)]
+    first = [next(stream) for _ in range(number)]
     batches.close()
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = task.loss(max(first, key=lambda batch: batch.target_tokens))
+    return first
+
+
+def _largest_activations(task: Task, config: Config) -> int:
+    """Return the bytes that autograd saves in the batch of most tokens among the first ones."""
+    first = _first_batches(task, config.batch.accumulate + _BATCHES)
+    largest = max(first, key=lambda batch: batch.target_tokens)
+    loss, size = saved_bytes(task.model, lambda: task.loss(largest))
     loss.total.backward()
     task.model.zero_grad(set_to_none=True)
-    return sum(saved.values())
+    return size
 
 
 def _count_step(task: Task, config: Config) -> tuple[int, float]:
     """Return the target tokens of the first step, and its operations per token."""
-    batches = task.batches(0, 1)
-    stream = iter(batches)
-    task.model.train()
-    tokens, operations = 0, 0.0
-    for batch in (next(stream) for _ in range(config.batch.accumulate)):
-        with FlopCounterMode(display=False) as counter:
+    first = _first_batches(task, config.batch.accumulate)
+    with FlopCounterMode(display=False) as counter:
+        for batch in first:
             task.loss(batch).total.backward()
-        tokens += batch.target_tokens
-        operations += counter.get_total_flops()
-    batches.close()
     task.model.zero_grad(set_to_none=True)
-    return tokens, operations / tokens
+    tokens = sum(batch.target_tokens for batch in first)
+    return tokens, counter.get_total_flops() / tokens
 
 
 def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tuple[float, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,11 @@ from headwise.experiments.layers import (
     Recurrent,
     SelfAttention,
     longest_chain,
-    saved_bytes,
 )
 from headwise.experiments.table1 import measure_paths
 from headwise.models.build import ARCHITECTURES, build_model
 from headwise.models.counting import forward_flops, training_flops
+from headwise.nn.memory import saved_bytes
 from paths import CONFIGS
 
 SHIPPED = sorted(CONFIGS.glob("multi30k*.yaml"))
@@ -67,16 +68,24 @@ def test_kept_memory_is_counted_in_bytes() -> None:
             y = x.exp()
             return y * y
 
-    assert saved_bytes(Twice(), torch.zeros(10, 10, requires_grad=True)) == 400
+    twice, x = Twice(), torch.zeros(10, 10, requires_grad=True)
+    output, size = saved_bytes(twice, lambda: twice(x))
+    assert size == 400
+    assert torch.equal(output, torch.ones(10, 10))
+
+
+def test_parameters_are_not_counted_as_kept() -> None:
+    """A linear map saves its input and its weights for the backward pass."""
+    layer, x = torch.nn.Linear(8, 4, bias=False), torch.zeros(2, 8, requires_grad=True)
+    assert saved_bytes(layer, lambda: layer(x))[1] == 4 * 2 * 8
 
 
 def test_attention_keeps_all_pairs_and_a_window_does_not() -> None:
     def growth(kind: str) -> float:
-        layers = [
-            saved_bytes(SelfAttention(16, kind, 4), torch.randn(1, n, 16, requires_grad=True))
-            for n in (256, 512)
-        ]
-        return layers[1] / layers[0]
+        layer = SelfAttention(16, kind, 4)
+        inputs = (torch.randn(1, n, 16, requires_grad=True) for n in (256, 512))
+        short, long = (saved_bytes(layer, partial(layer, x))[1] for x in inputs)
+        return long / short
 
     assert growth("reference") > 3
     assert growth("window") < 2.2
