@@ -29,13 +29,30 @@ class BatchConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """Adam as in the paper's section 5.3; weight decay is decoupled (AdamW) and off by default."""
+    """Adam as in the paper's section 5.3; weight decay is decoupled (AdamW) and off by default.
 
+    With `muon`, the matrices of the Transformer layers are trained by Muon (Jordan et al. 2024) and the rest by Adam.
+    `momentum` and `matrix_rate` are Muon's.
+    """
+
+    name: Literal["adam", "muon"] = "adam"
     beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
     beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.98
     epsilon: Epsilon = 1e-9
     weight_decay: Penalty = 0.0
     clip_norm: Rate | None = None
+    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
+    matrix_rate: Rate = 2.0  # learning rate of the matrices, as a multiple of the schedule's
+
+    @model_validator(mode="after")
+    def _used(self) -> OptimizerConfig:
+        for name in ("momentum", "matrix_rate"):
+            if (
+                self.name == "adam"
+                and (found := getattr(self, name)) != type(self).model_fields[name].default
+            ):
+                raise ValueError(f"{name}={found} is Muon's: expected name=muon beside it, found name=adam")
+        return self
 
 
 class ScheduleConfig(Section):

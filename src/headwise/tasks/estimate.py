@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.config import Config
@@ -24,6 +25,7 @@ from headwise.files import hold
 from headwise.models.counting import parameter_count
 from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
 from headwise.tasks.run import build, checked_task, job_of
+from headwise.training.optimizer import state_keys
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
@@ -165,7 +167,9 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         model, task = build(kind, config, prepared, device)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         activations = _largest_activations(task, config)
-        parts = Memory(_FLOAT * parameter_count(model), _FLOAT * trained, 2 * _FLOAT * trained, activations)
+        parts = Memory(
+            _FLOAT * parameter_count(model), _FLOAT * trained, _moments(model, config), activations
+        )
         tokens, flops = _count_step(task, config)
         if gpu is None:
             speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
@@ -184,6 +188,13 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
     return Estimate(
         parameter_count(model), trained, tokens, flops, parts, speed, place, steps, watts, available
     )
+
+
+def _moments(model: nn.Module, config: Config) -> int:
+    """Return the bytes of the optimizer's moments: two of each parameter for Adam, one for Muon."""
+    keys = state_keys(model, config.optimizer)
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    return _FLOAT * sum(sizes[name] * len(moments - {"step"}) for name, moments in keys.items())
 
 
 def _first_batches(task: Task, number: int) -> list[Any]:

@@ -3,7 +3,7 @@
 The run directory has one folder per checkpoint, such as `checkpoints/step-00000800/`:
 
     model.safetensors       parameters, float32; shared parameters are stored once
-    optimizer.safetensors   Adam's moments and step counts, by parameter name
+    optimizer.safetensors   the optimizer's moments, and Adam's step counts, by parameter name
     random.safetensors      random generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
     lora.safetensors        with `training.lora` only: the frozen weights and their low-rank updates
     state.json              step, token counts, best score, data position, start, checksums of all files
@@ -40,11 +40,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
+from headwise.config import OptimizerConfig
 from headwise.errors import CheckpointError
 from headwise.files import atomic_directory, remove_directory, remove_partial, write_bytes, write_text
 from headwise.nn.linear import merged_parameters, unmerged_parameters
 from headwise.parsing.bounds import Malformed, read_bounded
 from headwise.parsing.json_text import MOST_BYTES, json_value
+from headwise.training.optimizer import state_keys
 from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments
 from headwise.training.randomness import restore_random
 
@@ -236,13 +238,14 @@ class Checkpoints:
         identity: dict[str, str],
         rank: int = 0,
         ranks: int = 1,
+        optimizer: OptimizerConfig | None = None,
     ) -> tuple[Progress, Moments]:
         """Restore parameters, this rank's random generators and the start from a checkpoint.
 
-        Returns the progress, and the optimizer's state of each parameter. The number of `ranks` may be another than
-        the checkpoint was saved by, if all ranks have the same position in the data; the generators of a new rank are
-        left as they are. Raises `CheckpointError` if a file is missing or damaged, or if the checkpoint was made from
-        other data (`identity`).
+        Returns the progress, and the state of each parameter in this `optimizer`, Adam if None. The number of `ranks`
+        may be another than the checkpoint was saved by, if all ranks have the same position in the data; the
+        generators of a new rank are left as they are. Raises `CheckpointError` if a file is missing or damaged, or if
+        the checkpoint was made from other data (`identity`).
         """
         record = read_state(path)
         if damaged := find_damage(path, record):
@@ -277,7 +280,9 @@ class Checkpoints:
             updates = read_tensors(path / _LORA)
             check_parameters(path / _LORA, unmerged, updates)
             parameters |= updates
-        states = sort_moments(path / "optimizer.safetensors", model, moments)
+        states = sort_moments(
+            path / "optimizer.safetensors", model, state_keys(model, optimizer or OptimizerConfig()), moments
+        )
         prefix = f"rank{rank}."
         try:
             if rank < len(positions):

@@ -18,13 +18,13 @@ from torch import nn
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
-from headwise.nn.device import give_back_freed_memory, keep_freed_memory
+from headwise.nn.device import find_precision, give_back_freed_memory, keep_freed_memory
 from headwise.nn.linear import Products, use_products
 from headwise.training.background import BackgroundWork
 from headwise.training.checkpoint import Checkpoints, Moments, checkpointed
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics
-from headwise.training.optimizer import Adam
+from headwise.training.optimizer import build_optimizer
 from headwise.training.pace import Pace
 from headwise.training.parallel.replica import all_finite, replicate
 from headwise.training.parallel.watchdog import COMPUTING, OTHER, READING, Watchdog
@@ -112,7 +112,12 @@ class Trainer:
         moments = self._resume()
         self.replica = replicate(task, self.world, self.options, device)
         self.parameters = list(self.replica.parameters.values())
-        self.optimizer = Adam(self.parameters, config.optimizer)
+        self.optimizer = build_optimizer(
+            self.replica.model,
+            config.optimizer,
+            world=self.world,
+            dtype=find_precision(self.options.precision, device),
+        )
         self.replica.restore(self.optimizer, moments)
         self.pace = Pace(
             self.options, self.progress, self.world, device, decays_from=decays_from(config.schedule)
@@ -162,7 +167,7 @@ class Trainer:
             world.broadcast_parameters(p.data for p in self.model.parameters())
             return {}
         self.progress, moments = self.checkpoints.load(
-            latest, self.model, self.task.identity(), world.rank, world.size
+            latest, self.model, self.task.identity(), world.rank, world.size, self.config.optimizer
         )
         positions = self.progress.positions
         if world.rank >= len(positions):

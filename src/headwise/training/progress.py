@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
 
-_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # Adam's state of a parameter
 _Count = Annotated[int, Field(ge=0)]
 
 
@@ -69,22 +68,25 @@ def check_parameters(path: Path, expected: Mapping[str, Tensor], tensors: dict[s
         raise CheckpointError(f"{path}: expected the parameters of this model, found {min(extra)}, too")
 
 
-def sort_moments(file: Path, model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def sort_moments(
+    file: Path, model: nn.Module, keys: Mapping[str, Collection[str]], tensors: dict[str, Tensor]
+) -> dict[str, dict[str, Tensor]]:
     """Group the optimizer's tensors by parameter; a parameter that never had a gradient has none.
 
-    Raises `CheckpointError` if a tensor is missing or unknown, or has another type or shape than in the optimizer.
+    `keys` are the names of the tensors of each trained parameter. Raises `CheckpointError` if a tensor is missing or
+    unknown, or has another type or shape than in the optimizer.
     """
     parameters = dict(model.named_parameters())
     states: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
     for key, tensor in tensors.items():
         name, _, moment = key.rpartition(".")
-        if name not in states or moment not in _MOMENTS:
+        if moment not in keys.get(name, ()):
             raise CheckpointError(f"{file}: expected the moments of this model's parameters, found {key}")
         expected = torch.empty(()) if moment == "step" else parameters[name]
         _check_alike(file, f"{moment} of {name}", expected, tensor)
         states[name][moment] = tensor
     for name, state in states.items():
-        if state and (missing := _MOMENTS - state.keys()):
+        if state and (missing := set(keys[name]) - state.keys()):
             raise CheckpointError(f"{file}: expected {min(missing)} of {name}, found none")
     return states
 

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.nn.device import find_precision
 from headwise.nn.linear import Products, use_products
 from headwise.nn.memory import TRAINING, machine_memory
 from headwise.training.gradients import LossNotFinite, compute_gradients
-from headwise.training.optimizer import Adam
+from headwise.training.optimizer import build_optimizer
 from headwise.training.parallel.replica import replicate
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
@@ -151,7 +152,8 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     stream = iter(batches)
     replica = replicate(task, world, config.training, device)
     replica.model.train()
-    optimizer = Adam(replica.parameters.values(), config.optimizer)
+    dtype = find_precision(config.training.precision, device)
+    optimizer = build_optimizer(replica.model, config.optimizer, world=world, dtype=dtype)
     times: list[float] = []
     tokens: list[int] = []
     running = True

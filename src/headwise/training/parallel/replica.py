@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from headwise.config import TrainingConfig
 from headwise.errors import ConfigError
 from headwise.models.transformer import DecoderLayer, EncoderLayer
+from headwise.training.parallel.sharding import gathered, local, sharded_like
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
 
@@ -148,11 +149,11 @@ class FSDPReplica(Replica):
         super().__init__(task.with_model(sharded), options)
         self._whole, self._first = task.model, world.first
         mesh = init_device_mesh(device.type, (world.size,))
-        gathered = torch.bfloat16 if options.fsdp.mixed_precision else None
+        gathered_dtype = torch.bfloat16 if options.fsdp.mixed_precision else None
         settings = {
             "mesh": mesh,
             "mp_policy": MixedPrecisionPolicy(
-                param_dtype=gathered, reduce_dtype=torch.float32, cast_forward_inputs=False
+                param_dtype=gathered_dtype, reduce_dtype=torch.float32, cast_forward_inputs=False
             ),
             "offload_policy": CPUOffloadPolicy() if options.fsdp.cpu_offload else OffloadPolicy(),
         }
@@ -179,34 +180,29 @@ class FSDPReplica(Replica):
         whole = dict(self._whole.named_parameters())
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
-                gathered = _gathered(parameter)
+                value = gathered(parameter)
                 if self._first:
-                    whole[name].copy_(gathered)
+                    whole[name].copy_(value)
 
     def collect(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         """See `Replica`."""
         self.collect_parameters()
         collected: dict[str, Tensor] = {}
         for name, value in optimizer_state(self.parameters, optimizer).items():
-            gathered = _gathered(value)
+            whole = gathered(value)
             if self._first:
-                collected[name] = gathered.cpu()
+                collected[name] = whole.cpu()
         return collected
 
     def restore(self, optimizer: torch.optim.Optimizer, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
         """See `Replica`; each rank keeps its part, which is all that it reads of a memory-mapped checkpoint."""
-        from torch.distributed.tensor import DTensor, distribute_tensor
-
-        sharded: dict[str, dict[str, Tensor]] = {}
-        for name, parameter in self.parameters.items():
-            assert isinstance(parameter, DTensor)
-            mesh, placements = parameter.device_mesh, parameter.placements
-            sharded[name] = {
-                key: distribute_tensor(value.to(parameter.device), mesh, placements, src_data_rank=None)
-                if value.dim()
-                else value
+        sharded = {
+            name: {
+                key: sharded_like(parameter, value.to(parameter.device)) if value.dim() else value
                 for key, value in moments.get(name, {}).items()
             }
+            for name, parameter in self.parameters.items()
+        }
         super().restore(optimizer, sharded)
 
 
@@ -224,7 +220,7 @@ def replicate(task: Task, world: World, options: TrainingConfig, device: torch.d
 
 def all_finite(parameters: Iterable[Tensor]) -> bool:
     """Return whether all numbers are finite, of those that are on this rank."""
-    return all(bool(torch.isfinite(_local(p)).all()) for p in parameters)
+    return all(bool(torch.isfinite(local(p)).all()) for p in parameters)
 
 
 def optimizer_state(
@@ -236,19 +232,6 @@ def optimizer_state(
         for name, parameter in parameters.items()
         for key, value in optimizer.state[parameter].items()
     }
-
-
-# `DTensor` is recognized by its methods, because its module imports PyTorch's compiler, which takes a second.
-
-
-def _gathered(tensor: Tensor) -> Tensor:
-    full_tensor = getattr(tensor, "full_tensor", None)
-    return tensor if full_tensor is None else full_tensor()
-
-
-def _local(tensor: Tensor) -> Tensor:
-    to_local = getattr(tensor, "to_local", None)
-    return tensor if to_local is None else to_local()
 
 
 def _transformer_layers(model: nn.Module) -> list[nn.Module]:

@@ -139,6 +139,14 @@ class World:
         distributed.all_gather_object(values, value)
         return values
 
+    def gather_rows(self, rows: Tensor) -> Tensor:
+        """Return the rows of all ranks, in the order of ranks, on every rank; all must have as many."""
+        if self.size == 1:
+            return rows
+        parts = [torch.empty_like(rows) for _ in range(self.size)]
+        distributed.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
     def broadcast_parameters(self, tensors: Iterable[Tensor]) -> None:
         """Copy the first rank's parameters to every rank."""
         if self.size > 1:
