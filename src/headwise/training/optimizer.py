@@ -47,7 +47,7 @@ class Adam(_Uncompiled, torch.optim.AdamW):
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
-    def __init__(self, parameters: Iterable[nn.Parameter], options: OptimizerConfig) -> None:
+    def __init__(self, parameters: Iterable[Tensor], options: OptimizerConfig) -> None:
         super().__init__(
             parameters,
             lr=0.0,
@@ -76,8 +76,8 @@ class Muon(_Uncompiled):
 
     def __init__(
         self,
-        matrices: Sequence[nn.Parameter],
-        others: Sequence[nn.Parameter],
+        matrices: Sequence[Tensor],
+        others: Sequence[Tensor],
         options: OptimizerConfig,
         *,
         world: World,
@@ -104,47 +104,54 @@ class Muon(_Uncompiled):
             for first in range(0, len(matrices), at_once):
                 self._update(matrices[first : first + at_once], rate)
 
-    def _update(self, matrices: Sequence[nn.Parameter], rate: float) -> None:
+    def _update(self, matrices: Sequence[Tensor], rate: float) -> None:
+        """Update matrices of one shape, of those that have a gradient."""
         matrices = [matrix for matrix in matrices if matrix.grad is not None]
         if not matrices:
             return
-        directions = self._orthogonalized(torch.stack([gathered(self._momentum(m)) for m in matrices]))
+        directions = self._orthogonalized(torch.stack([gathered(self._averaged(m)) for m in matrices]))
         scale = rate * _ADAMS_RMS * math.sqrt(max(matrices[0].shape))
         for matrix, direction in zip(matrices, directions, strict=True):
-            matrix.mul_(1 - rate * self._options.weight_decay)
+            if self._options.weight_decay:
+                matrix.mul_(1 - rate * self._options.weight_decay)
             matrix.add_(sharded_like(matrix, direction), alpha=-scale)
 
-    def _momentum(self, matrix: nn.Parameter) -> Tensor:
-        """Add the gradient to the moving average; return the average with the gradient added once more (Nesterov)."""
-        gradient, state, mu = matrix.grad, self.state[matrix], self._options.momentum
+    def _averaged(self, matrix: Tensor) -> Tensor:
+        """Add the gradient to its moving average; return the average with the gradient added once more (Nesterov)."""
+        gradient, state, momentum = matrix.grad, self.state[matrix], self._options.momentum
         assert gradient is not None
-        average = state.setdefault("momentum_buffer", torch.zeros_like(gradient))
-        average.lerp_(gradient, 1 - mu)
-        return gradient.lerp(average, mu)
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(average, momentum)
 
     def _orthogonalized(self, updates: Tensor) -> Tensor:
         """Return `orthogonalized(updates)`, (n, rows, columns), of which each rank computes its share."""
-        share = -(-len(updates) // self._world.size)
-        own = updates[self._world.rank * share :][:share].to(self._dtype)
-        computed = orthogonalized(own) if len(own) else own
-        missing = own.new_zeros(share - len(own), *updates.shape[1:])
-        return self._world.gather_rows(torch.cat([computed, missing]))[: len(updates)].to(updates.dtype)
+        size, rank = self._world.size, self._world.rank
+        if size == 1:
+            return orthogonalized(updates, self._dtype)
+        share = -(-len(updates) // size)
+        own = updates[rank * share :][:share]
+        computed = updates.new_zeros(share, *updates.shape[1:])
+        if len(own):
+            computed[: len(own)] = orthogonalized(own, self._dtype)
+        return self._world.gather_rows(computed)[: len(updates)]
 
 
-def orthogonalized(x: Tensor) -> Tensor:
+def orthogonalized(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return matrices (n, rows, columns) with the same singular vectors and with singular values between 0.7 and 1.2.
 
-    That is about U Vᵀ for x = U S Vᵀ, by a Newton-Schulz iteration (Jordan et al. 2024). A singular value that is
-    less than a thousandth of the Frobenius norm may stay smaller; a matrix of zeros stays what it is.
+    That is about U Vᵀ for x = U S Vᵀ, by a Newton-Schulz iteration (Jordan et al. 2024) with products in `dtype`. A
+    singular value that is less than a thousandth of the Frobenius norm may stay smaller; a matrix of zeros stays what
+    it is.
     """
     if x.size(-2) > x.size(-1):
-        return orthogonalized(x.mT).mT
-    norms = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True, dtype=torch.float32)
-    x = x / norms.clamp(min=_SMALLEST_NORM).to(x.dtype)
+        return orthogonalized(x.mT, dtype).mT
+    y = (x / torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True).clamp(min=_SMALLEST_NORM)).to(dtype)
     for _ in range(_ITERATIONS):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C), x, beta=_A)
-    return x
+        gram = y @ y.mT
+        y = torch.baddbmm(y, torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C), y, beta=_A)
+    return y.to(x.dtype)
 
 
 def layer_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -184,8 +191,8 @@ def _trained(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
 
 
-def _by_shape(matrices: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    alike: dict[torch.Size, list[nn.Parameter]] = {}
+def _by_shape(matrices: Sequence[Tensor]) -> list[list[Tensor]]:
+    alike: dict[torch.Size, list[Tensor]] = {}
     for matrix in matrices:
         alike.setdefault(matrix.shape, []).append(matrix)
     return list(alike.values())
