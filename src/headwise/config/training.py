@@ -42,17 +42,22 @@ class OptimizerConfig(Section):
     weight_decay: Penalty = 0.0
     clip_norm: Rate | None = None
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
-    matrix_rate: Rate = 2.0  # learning rate of the matrices, as a multiple of the schedule's
+    matrix_rate: Rate = 1.4  # learning rate of the matrices, as a multiple of the schedule's
 
     @model_validator(mode="after")
     def _used(self) -> OptimizerConfig:
-        for name in ("momentum", "matrix_rate"):
-            if (
-                self.name == "adam"
-                and (found := getattr(self, name)) != type(self).model_fields[name].default
-            ):
-                raise ValueError(f"{name}={found} is Muon's: expected name=muon beside it, found name=adam")
+        if self.name == "adam":
+            for name in ("momentum", "matrix_rate"):
+                found = getattr(self, name)
+                if found != type(self).model_fields[name].default:
+                    raise ValueError(
+                        f"{name}={found} is Muon's: expected name=muon beside it, found name=adam"
+                    )
         return self
+
+    def as_adam(self) -> OptimizerConfig:
+        """Return Adam's options alone."""
+        return OptimizerConfig(**self.model_dump(exclude={"name", "momentum", "matrix_rate"}))
 
 
 class ScheduleConfig(Section):

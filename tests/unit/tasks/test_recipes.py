@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.config import Config, DataConfig, TrainingConfig
+from headwise.config import Config, DataConfig, OptimizerConfig, TrainingConfig
 from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
 from paths import CONFIGS
 
@@ -74,6 +74,7 @@ def test_a_run_against_the_clock_saves_often_and_keeps_its_rate_high() -> None:
     free = choose(size(30_000), DataConfig()).config
     timed = choose(size(30_000), DataConfig(), timed=True)
     assert (free.schedule.name, timed.config.schedule.name) == ("linear", "inverse_sqrt")
+    assert (free.optimizer.name, timed.config.optimizer.name) == ("adam", "muon")
     assert timed.config.training.checkpoint_every < free.training.checkpoint_every
     assert "time" in timed.reasons[-1]
 
@@ -108,6 +109,14 @@ def test_every_adaptation_keeps_the_model_and_can_end_early(pairs: int, width: i
     assert training.average_last == training.patience + 1
     assert training.max_steps >= 10 * training.validate_every
     assert any(f"schedule.peak={config.schedule.peak:g}" in reason for reason in recipe.reasons)
+
+
+def test_a_run_of_muon_is_adapted_by_adam() -> None:
+    """The rates of an adaptation were tuned for Adam, and LoRA has no matrices for Muon."""
+    optimizer = {"name": "muon", "momentum": 0.9, "matrix_rate": 3.0, "beta2": 0.99}
+    start = Config.from_tree({"optimizer": optimizer})
+    given = TrainingConfig(initialize_from="start")
+    assert adapt(size(1000), start, DataConfig(), given).config.optimizer == OptimizerConfig(beta2=0.99)
 
 
 def test_wider_models_are_adapted_at_lower_rates() -> None:
