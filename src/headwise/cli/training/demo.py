@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headwise.analysis.attention import Sentence
     from headwise.corpora.miniature import MiniatureCorpus, MiniaturePair
 
-_PAIRS = 60_000  # training pairs: so many that the model sees hardly any of them twice
+_PAIRS = 60_000  # training pairs, each of which the model sees about twice
 _SHOWN = 5  # translations to print
 _LONGEST_SHOWN = 14  # most words of the sentence in the picture
 
@@ -97,7 +97,7 @@ def _configuration(corpus: Path, seed: int) -> Config:
                 "d_ff": 256,
                 "heads": 4,
                 "norm": "pre",
-                "dropout": 0.0,  # hardly a sentence is seen twice
+                "dropout": 0.0,  # each sentence is seen about twice
             },
             "data": {
                 "source": [str(corpus / "train.en")],

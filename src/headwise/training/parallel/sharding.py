@@ -16,8 +16,14 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def gathered(tensor: Tensor) -> Tensor:
-    """Return the whole tensor; if it is sharded, every rank calls this."""
-    return cast("Any", tensor).full_tensor() if is_sharded(tensor) else tensor
+    """Return the whole tensor; if it is sharded, every rank calls this.
+
+    Parts that were offloaded to the memory of the machine are moved to the GPU for it.
+    """
+    if not is_sharded(tensor):
+        return tensor
+    sharded = cast("Any", tensor)
+    return sharded.to(sharded.device_mesh.device_type).full_tensor()
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -26,10 +32,11 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def sharded_like(model: Tensor, whole: Tensor) -> Tensor:
-    """Return a whole tensor, which every rank has, divided as `model` is; without communication."""
+    """Return a whole tensor, which every rank has, divided and placed as `model` is; without communication."""
     if not is_sharded(model):
         return whole
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     assert isinstance(model, DTensor)
-    return distribute_tensor(whole, model.device_mesh, model.placements, src_data_rank=None)
+    divided = distribute_tensor(whole, model.device_mesh, model.placements, src_data_rank=None)
+    return divided.to(model.device)
