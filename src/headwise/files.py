@@ -163,6 +163,11 @@ def remove_partial(path: str | Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def partial_path(path: Path, name: str) -> Path:
+    """Return the path of a temporary file or directory beside `path`, which `remove_partial` removes."""
+    return path.with_name(f".{path.name}{_TEMPORARY}{name}")
+
+
 def sync_directory(path: str | Path) -> None:
     """Flush a directory's entries to the disk, so that a rename inside it survives a power failure."""
     if os.name == "nt":  # Windows can't open a directory; its renames are journaled

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from program import environment
 
@@ -38,6 +41,28 @@ def start_ranks(count: int, *arguments: object, launcher: tuple[str, ...] = ()) 
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def run_as_ranks(count: int, code: str, *arguments: object) -> list[Any]:
+    """Run Python code in `count` processes that may join one process group; return what each prints, as JSON."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    processes: list[subprocess.Popen[str]] = []
+    for rank in range(count):
+        announced = {
+            "RANK": rank,
+            "WORLD_SIZE": count,
+            "LOCAL_RANK": rank,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "OMP_NUM_THREADS": 1,
+        }
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        surroundings = {**os.environ, **{name: str(value) for name, value in announced.items()}}
+        processes.append(subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, text=True))
+    outputs = [process.communicate(timeout=600)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * count
+    return [json.loads(output) for output in outputs]
 
 
 def ranks_of(process: subprocess.Popen[str]) -> list[Rank]:

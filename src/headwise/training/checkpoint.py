@@ -30,7 +30,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,7 +42,14 @@ from torch import Tensor, nn
 
 from headwise.config import OptimizerConfig
 from headwise.errors import CheckpointError
-from headwise.files import atomic_directory, remove_directory, remove_partial, write_bytes, write_text
+from headwise.files import (
+    atomic_directory,
+    partial_path,
+    remove_directory,
+    remove_partial,
+    write_bytes,
+    write_text,
+)
 from headwise.nn.linear import merged_parameters, unmerged_parameters
 from headwise.parsing.bounds import Malformed, read_bounded
 from headwise.parsing.json_text import MOST_BYTES, json_value
@@ -52,7 +59,7 @@ from headwise.training.randomness import restore_random
 
 FORMAT = 1
 _STATE = "state.json"
-_TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
+_MODEL, _OPTIMIZER, _RANDOM = _TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
 _LORA = "lora.safetensors"
 _PARTS = ("progress", "identity", "sha256")  # entries of state.json that are JSON objects
 Tensors: TypeAlias = dict[str, dict[str, Tensor]]  # of a checkpoint, by file and name
@@ -69,6 +76,22 @@ def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
 
+def parameter_files(model: nn.Module, optimizer_state: Mapping[str, Tensor]) -> Tensors:
+    """Return the parameters and moments of a checkpoint by file, as they are now: training changes them.
+
+    `optimizer_state` has keys such as `PARAMETER.exp_avg`.
+    """
+    files = {_MODEL: merged_parameters(model), _OPTIMIZER: dict(optimizer_state)}
+    if unmerged := unmerged_parameters(model):
+        files[_LORA] = unmerged
+    return files
+
+
+def random_file(randoms: Sequence[dict[str, Tensor]]) -> Tensors:
+    """Return the file of the random generator states of every rank."""
+    return {_RANDOM: {f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()}}
+
+
 def checkpointed(
     model: nn.Module,
     optimizer_state: Mapping[str, Tensor],
@@ -81,15 +104,8 @@ def checkpointed(
     `optimizer_state` has keys such as `PARAMETER.exp_avg`, and `randoms` the random generator states of every rank.
     With `copy`, no tensor is shared with the model or the optimizer, which may then be trained on.
     """
-    tensors = {
-        "model.safetensors": trained_parameters(model),
-        "optimizer.safetensors": _on_cpu(optimizer_state),
-        "random.safetensors": {
-            f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()
-        },
-    }
-    if unmerged := unmerged_parameters(model):
-        tensors[_LORA] = _on_cpu(unmerged)
+    files = parameter_files(model, optimizer_state)
+    tensors = {name: _on_cpu(part) for name, part in files.items()} | random_file(randoms)
     if copy:
         tensors = {name: {k: v.clone() for k, v in part.items()} for name, part in tensors.items()}
     return tensors
@@ -153,13 +169,26 @@ class Checkpoints:
             raise CheckpointError(f"{self.run / name}: names checkpoint {folder!r}, found no such folder")
         return path
 
-    def save(self, tensors: Tensors, progress: Progress, identity: dict[str, str]) -> Path:
+    def parts(self, step: int) -> Path:
+        """Folder in which ranks write their parts of this step's checkpoint; `prune` removes it."""
+        return partial_path(self.path(step), "parts")
+
+    def save(
+        self,
+        tensors: Tensors,
+        progress: Progress,
+        identity: dict[str, str],
+        write_more: Callable[[Path], None] | None = None,
+    ) -> Path:
         """Write the checkpoint of `progress.step` and make `latest` name it; `tensors` are those of `checkpointed`.
 
-        Raises `TrainingError` if the disk is full or the folder can't be written.
+        `write_more` writes those that aren't in `tensors` to a folder. Raises `TrainingError` if the disk is full or
+        the folder can't be written.
         """
         path = self.path(progress.step)
         with atomic_directory(path) as folder:
+            if write_more is not None:
+                write_more(folder)
             for name, content in tensors.items():
                 _write_tensors(content, folder / name)
             record = {
@@ -188,7 +217,7 @@ class Checkpoints:
         for step in self.steps_of_current_start() if keep != "last" else ():
             if keep == "all" or (step % every == 0 and (step // every).bit_count() == 1):
                 kept.add(self.path(step))
-        remove_partial(self.path(0).with_name("step-*"))
+        self.remove_partial()
         for step in self.steps():
             if self.path(step) not in kept:
                 remove_directory(self.path(step))
@@ -214,9 +243,13 @@ class Checkpoints:
     def remove(self) -> None:
         """Remove all checkpoints, `latest` and `best` first, so that nothing resumes after a kill in between."""
         self.forget()
-        remove_partial(self.path(0).with_name("step-*"))
+        self.remove_partial()
         for step in self.steps():
             remove_directory(self.path(step))
+
+    def remove_partial(self) -> None:
+        """Remove what a kill left of unfinished checkpoints."""
+        remove_partial(self.path(0).with_name("step-*"))
 
     def rewind(self, progress: Progress) -> None:
         """Remove the checkpoints newer than the one resumed from, and restore its `best`.
@@ -272,16 +305,16 @@ class Checkpoints:
                 f"{path}: was saved by {len(positions)} processes, each with batches of its own, found {ranks} now; "
                 "resume with as many"
             )
-        parameters = read_tensors(path / "model.safetensors")
-        moments = read_tensors(path / "optimizer.safetensors")
-        randoms = read_tensors(path / "random.safetensors")
+        parameters = read_tensors(path / _MODEL)
+        moments = read_tensors(path / _OPTIMIZER)
+        randoms = read_tensors(path / _RANDOM)
         check_parameters(path, merged_parameters(model), parameters)
         if unmerged := unmerged_parameters(model):
             updates = read_tensors(path / _LORA)
             check_parameters(path / _LORA, unmerged, updates)
             parameters |= updates
         states = sort_moments(
-            path / "optimizer.safetensors", model, state_keys(model, optimizer or OptimizerConfig()), moments
+            path / _OPTIMIZER, model, state_keys(model, optimizer or OptimizerConfig()), moments
         )
         prefix = f"rank{rank}."
         try:
@@ -354,7 +387,7 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
     first: dict[str, str] | None = None
     for folder in folders:
         record = read_state(folder)
-        if damaged := find_damage(folder, record, only=["model.safetensors"]):
+        if damaged := find_damage(folder, record, only=[_MODEL]):
             raise CheckpointError(f"{damaged}: {_DAMAGED}")
         origin = {**record["identity"], "start": record.get("start", "")}
         first = first or origin
@@ -364,7 +397,7 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
                     f"{folder}: expected a checkpoint with {key} {first.get(key)}, as {folders[0]} has, "
                     f"found one with {origin.get(key)}"
                 )
-        tensors = read_tensors(folder / "model.safetensors")
+        tensors = read_tensors(folder / _MODEL)
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
             raise CheckpointError(f"{folder}: expected the same parameters as {folders[0]}, found others")

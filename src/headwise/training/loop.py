@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +21,19 @@ from headwise.models.weights import read_recipe
 from headwise.nn.device import find_precision, give_back_freed_memory, keep_freed_memory
 from headwise.nn.linear import Products, use_products
 from headwise.training.background import BackgroundWork
-from headwise.training.checkpoint import Checkpoints, Moments, checkpointed
+from headwise.training.checkpoint import (
+    Checkpoints,
+    Moments,
+    Tensors,
+    checkpointed,
+    parameter_files,
+    random_file,
+)
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.optimizer import build_optimizer
 from headwise.training.pace import Pace
-from headwise.training.parallel.replica import all_finite, replicate
+from headwise.training.parallel.replica import all_finite, optimizer_state, replicate
 from headwise.training.parallel.watchdog import COMPUTING, OTHER, READING, Watchdog
 from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
@@ -139,7 +146,7 @@ class Trainer:
             with interruption.listening():
                 with self.watchdog.watching():
                     self._train(interruption)
-                self.world.on_first(self.writing.wait)
+                self._finish_writing()
                 if self.progress.finished:
                     self.world.on_first(self._average, heavy=True)
         finally:
@@ -315,34 +322,50 @@ class Trainer:
             self.monitor.say(line)
 
     def _save(self, best: bool) -> None:
-        """Save a checkpoint; with several ranks, training continues while the first one writes it."""
+        """Save a checkpoint; with several ranks, training continues while it is written.
+
+        The first rank writes it, after all ranks have written their parts of divided tensors.
+        """
         progress, first = self.progress, self.world.first
         if self.world.any(not all_finite(self.parameters), self.device):
             raise TrainingError(
                 f"step {progress.step}: a parameter is not finite any more; {self._last_good()}"
             )
-        self.world.on_first(self.writing.wait)  # the one before; every rank raises its error
+        self._finish_writing()  # of the checkpoint before
+        self.world.on_first(self.checkpoints.remove_partial)
         progress.positions = self.world.gather(self.batches.state())
         randoms = self.world.gather(random_state())
-        moments = self.replica.collect(self.optimizer)
+        moments = optimizer_state(self.replica.parameters, self.optimizer)
         in_background = self.world.size > 1 and not progress.finished
-        tensors = checkpointed(self.model, moments, randoms, copy=in_background) if first else {}
+        tensors: Tensors = {}
+        write_parts: Callable[[Path | None], None] | None = None
+        if self.replica.shards is not None:
+            files, parts = parameter_files(self.replica.model, moments), self.checkpoints.parts(progress.step)
+            write_parts = self.replica.shards.writing(files, parts, copy=in_background)
+            tensors = random_file(randoms)
+        elif first:
+            tensors = checkpointed(self.model, moments, randoms, copy=in_background)
         saved = replace(progress)
 
-        def save_and_prune() -> None:
-            self.checkpoints.save(tensors, saved, self.task.identity())
-            if best:
-                self.checkpoints.mark_best(saved.step)
-            self._prune()
-
         def write() -> None:
-            self.monitor.sync()
-            if in_background:
-                self.writing.start(save_and_prune)
-            else:
-                save_and_prune()
+            if first:
+                self.checkpoints.save(tensors, saved, self.task.identity(), write_parts)
+                if best:
+                    self.checkpoints.mark_best(saved.step)
+                self._prune()
+            elif write_parts is not None:
+                write_parts(None)
 
-        self.world.on_first(write)
+        self.world.on_first(self.monitor.sync)
+        self.writing.start(write)
+        if not in_background:
+            self._finish_writing()
+
+    def _finish_writing(self) -> None:
+        """Wait for the checkpoint that is being written, if any; every rank raises the first one's error."""
+        if not self.world.first:
+            self.writing.abandon()
+        self.world.on_first(self.writing.wait)
 
     def _prune(self) -> None:
         options = self.options

@@ -83,6 +83,8 @@ def sort_moments(
         if moment not in keys.get(name, ()):
             raise CheckpointError(f"{file}: expected the moments of this model's parameters, found {key}")
         expected = torch.empty(()) if moment == "step" else parameters[name]
+        if not expected.dim() and tensor.shape == (1,):  # written by several ranks
+            tensor = tensor.reshape(())
         _check_alike(file, f"{moment} of {name}", expected, tensor)
         states[name][moment] = tensor
     for name, state in states.items():

@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from headwise.config import TrainingConfig
 from headwise.errors import ConfigError
 from headwise.models.transformer import DecoderLayer, EncoderLayer
+from headwise.training.parallel.shard_files import ShardWriter
 from headwise.training.parallel.sharding import gathered, local, sharded_like
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
@@ -53,11 +54,13 @@ class Replica:
         model: the model that is trained.
         parameters: those of its parameters that are trained, by name.
         loss: module that maps a batch to its loss, summed over target tokens, and its negative log-likelihood.
+        shards: writer of tensors that are divided over the ranks; None if the first rank has them whole.
     """
 
     def __init__(self, task: Task, options: TrainingConfig) -> None:
         self.task = task
         self.model = task.model
+        self.shards: ShardWriter | None = None
         self.loss: nn.Module = _Loss(task)
         if options.checkpoint_activations:
             _recompute_layers(self.model)
@@ -74,10 +77,6 @@ class Replica:
 
     def collect_parameters(self) -> None:
         """Bring the parameters of the task's model up to date on the first rank; every rank calls this."""
-
-    def collect(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-        """Do the same, and return the optimizer's state by `PARAMETER.KEY` on the first rank."""
-        return optimizer_state(self.parameters, optimizer)
 
     def restore(self, optimizer: torch.optim.Optimizer, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Set the optimizer's state, from that of every parameter of the model by name and key."""
@@ -165,6 +164,7 @@ class FSDPReplica(Replica):
                     register_fsdp_forward_method(layer.cross_attention, method)
             fully_shard(layer, **settings)
         self._fsdp = fully_shard(self.loss, **settings)
+        self.shards = ShardWriter()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -183,16 +183,6 @@ class FSDPReplica(Replica):
                 value = gathered(parameter)
                 if self._first:
                     whole[name].copy_(value)
-
-    def collect(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-        """See `Replica`."""
-        self.collect_parameters()
-        collected: dict[str, Tensor] = {}
-        for name, value in optimizer_state(self.parameters, optimizer).items():
-            whole = gathered(value)
-            if self._first:
-                collected[name] = whole.cpu()
-        return collected
 
     def restore(self, optimizer: torch.optim.Optimizer, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
         """See `Replica`; each rank keeps its part, which is all that it reads of a memory-mapped checkpoint."""

@@ -28,7 +28,7 @@ from headwise.errors import HeadwiseError, TrainingError
 _GLOO_RELEASE = 0.3  # seconds
 _LOOPBACK = ("lo", "lo0")  # loopback interface on Linux and on macOS
 _JOINING = timedelta(minutes=2)  # until all ranks have connected to each other, after all have been started
-_TIMEOUT = timedelta(
+CONNECTION_TIMEOUT = timedelta(
     days=7
 )  # ranks wait for work of the first one; a process that ends is noticed at once, one that hangs by the watchdog
 _POLL = 0.02  # seconds
@@ -66,7 +66,7 @@ class World:
             world_size=size,
             timeout=_JOINING,
         )
-        distributed.distributed_c10d._set_pg_timeout(_TIMEOUT)
+        distributed.distributed_c10d._set_pg_timeout(CONNECTION_TIMEOUT)
         return world
 
     @classmethod
@@ -88,7 +88,7 @@ class World:
             check()
             time.sleep(_POLL)
         distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_JOINING)
-        distributed.distributed_c10d._set_pg_timeout(_TIMEOUT)
+        distributed.distributed_c10d._set_pg_timeout(CONNECTION_TIMEOUT)
         return cls(rank, size, rank, shares_batches=True, threads=threads, meeting=meeting)
 
     @property

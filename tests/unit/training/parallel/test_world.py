@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from torch.distributed import TCPStore
 
 from headwise.errors import DataError, TrainingError
 from headwise.training.parallel.world import World, store_of_this_start
+from ranks import run_as_ranks
 
 RANK = """
 import json, torch
@@ -54,24 +54,7 @@ print(json.dumps(seen))
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
     """Return the results of `RANK` in two processes."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    processes = []
-    for rank in range(2):
-        announced = {
-            "RANK": rank,
-            "WORLD_SIZE": 2,
-            "LOCAL_RANK": rank,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-        }
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in announced.items()}}
-        processes.append(
-            subprocess.Popen([sys.executable, "-c", RANK], env=environment, stdout=subprocess.PIPE, text=True)
-        )
-    outputs = [process.communicate(timeout=600)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    return [json.loads(output) for output in outputs]
+    return run_as_ranks(2, RANK)
 
 
 def test_ranks_know_their_place(ranks: list[dict[str, Any]]) -> None:
