@@ -31,9 +31,10 @@ test-numerical: $(VENV)/dev
 test-slow: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'slow and not cluster'
 
-# Several processes and network namespaces as the machines of a cluster. What can't be started is skipped with the reason.
+# Several processes, network namespaces as the machines of a cluster, and servers of object stores. What can't be started is
+# skipped with the reason.
 test-cluster: $(VENV)/dev
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray,s3,gs]' 'moto[server]' gcp-storage-emulator
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster
 
 # The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.

@@ -1,17 +1,18 @@
 """Speed and memory of `headwise data prepare` on generated pairs, beside a plain SentencePiece loop.
 
-    python benchmarks/preparation.py --pairs 100000 1000000 --engine processes --workers 2
+    python benchmarks/preparation.py --pairs 100000 1000000 --engine processes ray --workers 2
 
 The pairs are random sentences of 5 to 30 words from a Zipfian vocabulary of 50,000 words; one in ten is a duplicate.
 The plain loop reads both files and encodes them with the same SentencePiece model in one process, and writes nothing.
-Memory is the largest resident set of any process, as the kernel counted it.
+Memory is the largest resident set of any process, sampled five times per second; one of Ray's includes its share of
+the object store.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -19,12 +20,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 from sentencepiece import SentencePieceProcessor
 
 from headwise.processes import child_environment, python_command
 
 _VOCABULARY = 50_000
 _BLOCK = 10_000
+_PAUSE = 0.2  # seconds
 
 
 def generate(folder: Path, pairs: int, seed: int) -> tuple[Path, Path]:
@@ -65,30 +68,53 @@ def plain_loop(paths: tuple[Path, Path], model: Path) -> float:
     return time.process_time() - started
 
 
-def measure(pairs: int, engine: str, workers: int, *, near: bool) -> dict[str, object]:
-    """Prepare so many pairs in processes of their own; returns the figures."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        paths = generate(folder, pairs, seed=1)
-        command = python_command(
+class Usage:
+    """Processor time and memory of a command and of all processes that it has started, sampled while it runs.
+
+    Ray's workers are no children of the command that are waited for, so the kernel doesn't add up their time.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, env=child_environment(), stdout=sys.stderr)
+        self.peak_bytes, seconds = 0, dict[int, float]()
+        while process.poll() is None:
+            for each in _processes_below(process.pid):
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                    times = each.cpu_times()
+                    seconds[each.pid] = times.user + times.system
+                    self.peak_bytes = max(self.peak_bytes, each.memory_info().rss)
+            time.sleep(_PAUSE)
+        self.seconds = time.perf_counter() - started
+        self.processor_seconds = sum(seconds.values())
+        if process.returncode:
+            raise SystemExit(process.returncode)
+
+
+def _processes_below(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    return []
+
+
+def measure(
+    paths: tuple[Path, Path], out: Path, engine: str, workers: int, *, near: bool
+) -> dict[str, object]:
+    """Prepare the pairs of two files in processes of their own; return the figures."""
+    usage = Usage(
+        python_command(
             *("-m", "headwise", "data", "prepare", "--source", str(paths[0]), "--target", str(paths[1])),
-            *("-o", str(folder / "out"), "--subwords", "8000", "--sample", "50000", "--engine", engine),
+            *("-o", str(out), "--subwords", "8000", "--sample", "50000", "--engine", engine),
             *("--workers", str(workers), *(["--near"] if near else [])),
         )
-        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, env=child_environment(), check=True, stdout=sys.stderr)
-        wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-        processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        plain = plain_loop(paths, folder / "out" / "spm.model")
+    )
     return {
-        "pairs": pairs,
         "engine": engine,
         "near": near,
-        "seconds": round(wall, 1),
-        "processor_seconds": round(processor, 1),
-        "peak_megabytes": after.ru_maxrss // 1024,
-        "pairs_per_processor_second": round(pairs / processor),
-        "plain_loop_pairs_per_processor_second": round(pairs / plain),
+        "seconds": round(usage.seconds, 1),
+        "processor_seconds": round(usage.processor_seconds, 1),
+        "peak_megabytes": round(usage.peak_bytes / 2**20),
     }
 
 
@@ -97,12 +123,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--engine", default="processes")
+    parser.add_argument("--engine", nargs="+", default=["processes"])
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--near", action="store_true")
     options = parser.parse_args()
     for pairs in options.pairs:
-        print(json.dumps(measure(pairs, options.engine, options.workers, near=options.near)), flush=True)
+        with tempfile.TemporaryDirectory() as temporary:
+            paths = generate(Path(temporary), pairs, seed=1)
+            for engine in options.engine:
+                out = Path(temporary) / engine
+                found = measure(paths, out, engine, options.workers, near=options.near)
+                print(json.dumps({"pairs": pairs, **found}), flush=True)
+            plain = plain_loop(paths, Path(temporary) / options.engine[0] / "spm.model")
+            print(json.dumps({"pairs": pairs, "plain_loop_processor_seconds": round(plain, 1)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -221,6 +221,7 @@ def test_tsv_lines_without_two_columns(tmp_path: Path, line: str, columns: int) 
     [
         ('{"source": "a"}', "expected text in field 'target', found source$"),
         ('{"source": "a", "target": 3}', "expected text in field 'target', found int$"),
+        ('{"source": "a", "target": {"de": "b"}}', "expected text in field 'target', found dict$"),
         ('["a", "b"]', "expected a JSON object, found a list$"),
         ("{not json", "expected a JSON object, found Expecting"),
         ("", "expected a JSON object, found Expecting"),
@@ -230,6 +231,16 @@ def test_jsonl_lines_that_do_not_fit(tmp_path: Path, line: str, message: str) ->
     file = write(tmp_path / "a.jsonl", f'{{"source": "a", "target": "b"}}\n{line}\n'.encode())
     with pytest.raises(DataError, match=rf"a\.jsonl line 2: {message}"):
         read(file)
+
+
+def test_jsonl_fields_of_objects_have_names_with_dots(tmp_path: Path) -> None:
+    nested, plain = {"translation": {"en": "a", "de": "b"}}, {"translation.en": "c", "translation.de": "d"}
+    file = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(each)}\n" for each in (nested, plain)).encode())
+    fields = {"source_field": "translation.en", "target_field": "translation.de"}
+    assert [(pair.source, pair.target) for pair in read(file, **fields)] == [(b"a", b"b"), (b"c", b"d")]
+    for name, found in (("translation.fr", "en, de"), ("translation.en.x", "str"), ("x.y", "translation")):
+        with pytest.raises(DataError, match=rf"line 1: expected text in field '{name}', found {found}$"):
+            read(file, **{**fields, "source_field": name})
 
 
 def test_jsonl_text_that_is_not_unicode_is_counted(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwise.config import CleaningConfig, DataConfig
 from headwise.data.ragged import MOST_FILES
@@ -269,12 +269,18 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
             if not isinstance(record, dict):
                 kind = type(record).__name__
                 raise DataError(f"{path} line {number}: expected a JSON object, found a {kind}")
-            texts = []
-            for name in (source_field, target_field):
-                if not isinstance(record.get(name), str):
-                    description = ", ".join(record) if name not in record else type(record[name]).__name__
-                    raise DataError(
-                        f"{path} line {number}: expected text in field {name!r}, found {description}"
-                    )
-                texts.append(record[name].encode())
+            texts = [_text_of(record, name, f"{path} line {number}") for name in (source_field, target_field)]
             yield RawPair(texts[0], texts[1], number)
+
+
+def _text_of(record: dict[str, Any], name: str, location: str) -> bytes:
+    """Return a text of a JSON object; dots in `name` lead to the fields of objects inside, as `translation.en`."""
+    found: Any = record
+    for part in [name] if name in record else name.split("."):
+        if not isinstance(found, dict) or part not in found:
+            fields = ", ".join(found) or "none" if isinstance(found, dict) else type(found).__name__
+            raise DataError(f"{location}: expected text in field {name!r}, found {fields}")
+        found = found[part]
+    if not isinstance(found, str):
+        raise DataError(f"{location}: expected text in field {name!r}, found {type(found).__name__}")
+    return found.encode()
