@@ -33,7 +33,13 @@ from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
 from headwise.training.trainable import describe_trainable, select_trainable
-from headwise.training.trial import choose_processes, choose_products, possible_numbers, take_part
+from headwise.training.trial import (
+    choose_processes,
+    choose_products,
+    likely_workers,
+    possible_numbers,
+    take_part,
+)
 
 # Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
 _MAY_CHANGE = (
@@ -98,18 +104,20 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         latest = None if restart else Checkpoints(run).latest()
         config = _with_known_choices(config, run, latest, world)
         config = config.model_copy(update={"data": config.data.with_languages()})
+        can_choose = world.size == 1 and latest is None and device.type == "cpu"
+        can_share = can_choose and kind.shares_batches
+        if world.size == 1:
+            workers = resources.enter_context(Workers("headwise.tasks.run", job_of(config, run)))
+            workers.prepare(likely_workers(config.training, threads if can_share else 1))
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
         _check_memory(kind, config, prepared, device)
         model, task = build(kind, config, prepared, device)
         if latest is None:
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
         _report_data(prepared, say)
-        can_choose = world.size == 1 and latest is None and device.type == "cpu"
-        if world.size == 1:
-            workers = resources.enter_context(Workers("headwise.tasks.run", job_of(config, run)))
+        if workers is not None:
             processes = config.training.processes
             if processes == "auto":
-                can_share = can_choose and kind.shares_batches
                 numbers = possible_numbers(threads, model) if can_share else [1]
                 processes = choose_processes(task, config, threads, numbers, workers, say)
                 config = config.with_overrides([f"training.processes={processes}"])

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.config import Config
+from headwise.config import Config, TrainingConfig
 from headwise.nn.device import find_precision
 from headwise.nn.linear import Products, use_products
 from headwise.nn.memory import TRAINING, machine_memory
@@ -28,9 +28,12 @@ from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
 
-_SECONDS = 2.0  # duration of a trial, without its first step
+_SHARE = 0.005  # duration of a trial without its first step, as a share of the training
+_LEAST_SECONDS, _SECONDS = 0.7, 2.0  # bounds of this duration
 _STEP = 2.0  # seconds; if a step takes longer, only a part of the examples of each batch is computed
 _WORTH = 60.0  # seconds of training from which on workers, which take seconds to start, may pay off
+_MANY_STEPS = 500  # of a training that is likely to be worth it, before a step has been timed
+_FEW_WORKERS = 7  # most workers that are started before that
 _GAIN = 1.05  # least speedup of more processes, and of the native library's products
 _SHAPES = 8  # number of shapes whose products are timed: those with the most operations
 _OPERATIONS = 4e8  # least operations of a timed product: larger ones get fewer rows
@@ -58,6 +61,14 @@ def possible_numbers(threads: int, model: nn.Module) -> list[int]:
     memory = machine_memory()
     process_memory = sum(p.numel() for p in model.parameters()) * TRAINING
     return [n for n in candidates(threads) if n == 1 or memory is None or n * process_memory < memory]
+
+
+def likely_workers(options: TrainingConfig, threads: int) -> int:
+    """Return the number of workers that a training needs or tries; 0 if they may not be worth their start."""
+    if options.processes != "auto":
+        return options.processes - 1
+    short = options.max_steps < _MANY_STEPS or (options.max_minutes or math.inf) * 60 < _WORTH
+    return 0 if short else min(max(candidates(threads)) - 1, _FEW_WORKERS)
 
 
 def choose_processes(
@@ -104,9 +115,10 @@ def _measure(
     """
     alone = World()
     whole = time_steps(task, config, alone, Trial(1, 0.0, steps=1)).seconds
-    trial = Trial(max(1, math.ceil(whole / _STEP)), _SECONDS)
-    if _training_seconds(config, whole) < _WORTH:
+    training = _training_seconds(config, whole)
+    if training < _WORTH:
         return None
+    trial = Trial(max(1, math.ceil(whole / _STEP)), min(_SECONDS, max(_LEAST_SECONDS, _SHARE * training)))
     speeds = {1: time_steps(task, config, alone, trial)}
     workers.keep(max(numbers) - 1)
     try:

@@ -17,7 +17,7 @@ from headwise.training import trial
 from headwise.training.loop import Trainer
 from headwise.training.parallel import workers as workers_module
 from headwise.training.parallel.workers import Workers
-from headwise.training.trial import candidates, choose_processes
+from headwise.training.trial import candidates, choose_processes, likely_workers
 from regression import Regression
 
 CONFIG = Config.from_tree(
@@ -98,3 +98,23 @@ def test_a_loss_that_is_not_finite_in_a_worker_ends_the_trial_without_a_tracebac
 )
 def test_numbers_of_processes_to_try(threads: int, numbers: list[int]) -> None:
     assert candidates(threads) == numbers
+
+
+@pytest.mark.parametrize(
+    ("options", "threads", "workers"),
+    [
+        ({"processes": 3}, 2, 2),
+        ({"processes": 1}, 2, 0),
+        ({}, 1, 0),
+        ({}, 2, 1),
+        ({}, 64, 7),
+        ({"max_steps": 100}, 2, 0),
+        ({"max_minutes": 0.5}, 2, 0),
+        ({"max_minutes": 2.0}, 2, 1),
+    ],
+)
+def test_workers_that_import_before_it_is_known_whether_they_pay(
+    options: dict[str, Any], threads: int, workers: int
+) -> None:
+    training = Config.from_tree({"training": {"max_steps": 100_000, **options}}).training
+    assert likely_workers(training, threads) == workers

@@ -38,13 +38,22 @@ class Workers:
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of the rendezvous files
         self._meetings = 0
         self._started: list[subprocess.Popen[str]] = []
+        self._importing: list[subprocess.Popen[str]] = []  # without a job yet
+
+    def prepare(self, count: int) -> None:
+        """Start processes that import what a worker needs, for `keep` to give them the job, or to end them."""
+        while len(self._importing) < count:
+            self._importing.append(self._start())
 
     def keep(self, count: int) -> None:
         """Start or stop workers so that there are `count`, and wait until all are ready; raises the error of one."""
         before = len(self._started)
         try:
             while len(self._started) < count:
-                self._started.append(self._start())
+                process = self._importing.pop(0) if self._importing else self._start()
+                self._started.append(process)
+                self._send(process, self._job)
+            self._end_importing()
             for process in self._started[before:]:
                 assert process.stdout is not None
                 if (line := process.stdout.readline()) != f"{READY}\n":
@@ -57,7 +66,7 @@ class Workers:
         del self._started[count:]
 
     def _start(self) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             python_command("-m", self._module),
             env=child_environment(),
             stdin=subprocess.PIPE,
@@ -65,16 +74,21 @@ class Workers:
             encoding="utf-8",
             process_group=0,  # so that a terminal's Ctrl-C reaches only the first process
         )
-        self._send(process, self._job)
-        return process
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end_importing()
         self._end(self._started)
         if self._folder is not None:
             self._folder.cleanup()
+
+    def _end_importing(self) -> None:
+        for process in self._importing:
+            process.kill()  # during its imports, a worker doesn't notice the end of its input
+        self._end(self._importing)
+        self._importing.clear()
 
     def _end(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         for process in processes:

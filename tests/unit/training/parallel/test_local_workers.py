@@ -35,6 +35,18 @@ def test_workers_that_are_not_needed_end(tmp_path: Path, monkeypatch: pytest.Mon
         assert not list(tmp_path.iterdir())
 
 
+def test_workers_that_import_already_get_the_job_and_the_others_end() -> None:
+    with Workers("bad_worker", {"way": "ready"}) as workers:
+        workers.prepare(3)
+        early = list(workers._importing)
+        workers.keep(1)
+        assert workers._started == early[:1]
+        assert [process.poll() for process in early[1:]] == [-signal.SIGKILL] * 2
+        workers.prepare(1)
+        last = workers._importing[0]
+    assert last.poll() == -signal.SIGKILL
+
+
 def test_a_worker_that_has_exited_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers_module, "_EXIT_TIMEOUT", 600.0)
     with Workers("bad_worker", {"way": "ready"}) as workers:
