@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Train on the built-in miniature corpus, translate, score, draw attention.
 
-    It takes two to three minutes on two cores with bfloat16 instructions (AVX-512 or AMX), three to four minutes with
-    AVX2 only; the remaining time is shown during training.
+    It takes two to four minutes on two cores; the remaining time is shown during training.
+
     A demo's earlier results in the run directory are replaced.
 
     Example: headwise demo --out runs/demo
