@@ -31,8 +31,13 @@ class BackgroundWork:
         """Wait for the end of the work, if any; raises its error."""
         self.abandon()
         error, self._error = self._error, None
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del (
+                error
+            )  # its traceback has this frame, and what training keeps open must not wait for the collector
 
     def abandon(self) -> None:
         """Wait for the end of the work without raising its error, because there is another one already."""

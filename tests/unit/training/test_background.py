@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -33,3 +35,22 @@ def test_an_error_is_raised_once_by_the_next_wait() -> None:
         work.start(fail)
     work.start(fail)
     work.abandon()
+
+
+def test_what_the_work_held_is_released_with_its_error() -> None:
+    held: list[weakref.ref[threading.Event]] = []
+
+    def fail() -> None:
+        kept = threading.Event()
+        held.append(weakref.ref(kept))
+        raise OSError("the disk is full")
+
+    gc.disable()  # which would release it some time later
+    try:
+        work = BackgroundWork("work")
+        work.start(fail)
+        with pytest.raises(OSError, match="the disk is full"):
+            work.wait()
+        assert held[0]() is None
+    finally:
+        gc.enable()
