@@ -65,7 +65,8 @@ def test_its_development_text_begins_the_generated_one(tmp_path: Path) -> None:
 
 
 def test_the_package_stays_small() -> None:
-    assert sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file()) < 1.5e6
+    """Its 1.3 million parameters are a byte each; the rest is subwords and annotated sentences."""
+    assert sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file()) < 1.7e6
 
 
 @pytest.mark.slow
