@@ -40,14 +40,10 @@ Languages = Annotated[
 OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Engine = Annotated[
-    str, typer.Option(help="native, pytorch, ctranslate2, or auto for the faster of the first two.")
-]
+Engine = Annotated[str, typer.Option(help="native, pytorch, or auto for the faster of the two.")]
 CorpusEngine = Annotated[
     str,
-    typer.Option(
-        help="native, pytorch, ctranslate2, auto for the faster of the first two, or ray for a cluster."
-    ),
+    typer.Option(help="native, pytorch, auto for the faster of the two, or ray for a cluster."),
 ]
 TargetLanguage = Annotated[
     str | None,

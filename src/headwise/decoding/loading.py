@@ -2,7 +2,6 @@
 
 The engine `pytorch` is the model in `headwise.models`; it supports every model on every device. `native` is
 `headwise.decoding.native`, for Transformers on the CPU. `auto` takes the native engine where it supports the run.
-`ctranslate2` is another project's engine, `headwise.decoding.ctranslate2`, for Transformers of the paper's kind.
 `LoadedRun.engine` describes the choice and its reason.
 """
 
@@ -25,7 +24,7 @@ from headwise.nn.linear import merged_parameters
 from headwise.nn.multihead import Probed
 from headwise.text.tokens.subwords import Subwords
 
-ENGINES = ("auto", "pytorch", "native", "ctranslate2")
+ENGINES = ("auto", "pytorch", "native")
 _FORMER_NAMES = {"readable": "pytorch"}
 
 
@@ -35,11 +34,9 @@ class EngineOptions:
 
     Attributes:
         engine: one of `ENGINES`.
-        precision: float32, bfloat16, int8, auto for the fastest, or None for the precision of the stored weights;
-            with ctranslate2 also float16.
+        precision: float32, bfloat16, int8, auto for the fastest, or None for the precision of the stored weights.
         device: see `headwise.nn.device.find_device`.
-        workers: threads of the native engine or CTranslate2, each of which searches its own sentences; 0 for one per
-            processor.
+        workers: threads of the native engine, each of which searches its own sentences; 0 for one per processor.
     """
 
     engine: str = "auto"
@@ -52,9 +49,8 @@ class EngineOptions:
         object.__setattr__(self, "engine", _FORMER_NAMES.get(self.engine, self.engine))
         if self.engine not in ENGINES:
             raise ConfigError(f"engine: expected one of {', '.join(ENGINES)}, found {self.engine!r}")
-        precisions = (*PRECISIONS, "float16") if self.engine == "ctranslate2" else PRECISIONS
-        if self.precision not in (None, "auto", *precisions):
-            known = ", ".join(precisions)
+        if self.precision not in (None, "auto", *PRECISIONS):
+            known = ", ".join(PRECISIONS)
             raise ConfigError(f"precision: expected auto, {known}, found {self.precision!r}")
         if self.workers < 0:
             raise ConfigError(f"workers: expected a whole number of at least 0, found {self.workers}")
@@ -79,8 +75,6 @@ def open_run(path: Path, options: EngineOptions) -> LoadedRun:
     config = Config.of_run(path, "translation")
     trained_with = read_recipe(path / "model.safetensors").get("subwords")
     subwords = Subwords.load(path, config.subwords, trained_with)
-    if options.engine == "ctranslate2":
-        return _open_ctranslate2(path, config, subwords, options)
     library = _find_native(config, options)
     if isinstance(library, Library):
         native = _open_native(path, config, subwords, library, options)
@@ -138,25 +132,6 @@ def _open_native(
     )
     native.workers = options.workers or processors()
     return native
-
-
-def _open_ctranslate2(path: Path, config: Config, subwords: Subwords, options: EngineOptions) -> LoadedRun:
-    """Convert a run for CTranslate2; raises `ConfigError` where it isn't installed or doesn't support the run."""
-    from headwise.decoding.ctranslate2.engine import CTranslate2Engine
-
-    sizes = subwords.source_size, subwords.target_size
-    weights = fitting(lambda: build_model(config.model, *sizes), path / "model.safetensors")
-    engine = CTranslate2Engine(
-        config.model,
-        *sizes,
-        weights.get,
-        precision=options.precision or weights.precision,
-        device=options.device,
-        workers=options.workers,
-        readable=lambda: load_model(path, *sizes, config),
-    )
-    description = f"CTranslate2 {engine.version}, {engine.precision}, {engine.workers} workers"
-    return LoadedRun(engine, subwords, config, description)
 
 
 def fastest_engine(model: Seq2Seq, config: ModelConfig, subwords: Subwords) -> Seq2Seq:

@@ -11,7 +11,6 @@ import pytest
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.terms.glossary import TERM_BEAM, sentence_terms
 from headwise.decoding.translator import Translator
-from headwise.errors import ConfigError
 from headwise.text.reading.glossary import Entry, Glossary, Match
 from headwise.text.tokens.subwords import Subwords
 from program import call
@@ -115,11 +114,3 @@ def test_what_the_command_refuses(
 ) -> None:
     given = [str(files[0]) if each == "TERMS" else each for each in arguments]
     assert sentence in call(capsys, "translate", run, files[1], *given).error
-
-
-def test_ctranslate2_has_no_glossaries(run: Path, glossary: Glossary) -> None:
-    pytest.importorskip("ctranslate2")
-    translator = Translator.load(run, device="cpu", engine="ctranslate2")
-    with pytest.raises(ConfigError, match="ctranslate2 has no glossaries"):
-        translator.translate(ENGLISH, glossary=glossary)
-    assert translator.translate(["A ball."], glossary=glossary)[0].warnings == ()

@@ -213,10 +213,10 @@ def test_what_is_submitted_is_checked(model: Callable[[], Seq2Seq]) -> None:
 
 def test_options_that_an_engine_does_not_support_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object, options: object, *, terms: bool) -> None:
-        raise ConfigError("engine: ctranslate2 supports no such option")
+        raise ConfigError("engine: it supports no such option")
 
     monkeypatch.setattr(Transformer, "own_search", refuse)
-    with Scheduler(readable(), SYMBOLS) as scheduler, pytest.raises(ConfigError, match="ctranslate2"):
+    with Scheduler(readable(), SYMBOLS) as scheduler, pytest.raises(ConfigError, match="no such option"):
         scheduler.submit([5, EOS], SAMPLED)
 
 

@@ -80,10 +80,8 @@ def translated(translator: Translator, text: str, **options: Any) -> list[str]:
     return subwords.target_pieces([*subwords.given[:1], *translation.outputs[0].tokens])
 
 
-@pytest.mark.parametrize("engine", ["native", "pytorch", "ctranslate2"])
+@pytest.mark.parametrize("engine", ["native", "pytorch"])
 def test_translations_begin_with_the_forced_code(directory: Path, run: Path, engine: str) -> None:
-    if engine == "ctranslate2":
-        pytest.importorskip("ctranslate2")
     translator = Translator.load(run, engine=engine, device="cpu", precision="float32")
     for text in ENGLISH:
         expected = generated(directory, text, num_beams=1)

@@ -9,7 +9,8 @@ from typing import Any
 
 from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting
 from headwise.bench.workload import Workload
-from headwise.decoding.ctranslate2.layout import id_tokens, token_id, unsupported
+from headwise.interop.ctranslate2.layout import unsupported
+from headwise.text.tokens.numbering import SPECIAL_PIECES
 
 
 class System(Peer):
@@ -30,10 +31,10 @@ class System(Peer):
         super().load()
 
     def prepare(self, workload: Workload, folder: Path) -> None:  # noqa: D102
-        from headwise.decoding.ctranslate2.conversion import convert
+        from headwise.interop.ctranslate2.conversion import convert
         from headwise.models.weights import Weights
 
-        vocabularies = id_tokens(workload.source_size), id_tokens(workload.target_size)
+        vocabularies = _id_tokens(workload.source_size), _id_tokens(workload.target_size)
         for name, precision in (("float", "float32"), ("int8", "int8")):
             written = folder / f"ctranslate2-{name}"
             written.mkdir()
@@ -66,7 +67,7 @@ class System(Peer):
             inter_threads=setting.workers,
             intra_threads=setting.threads,
         )
-        tokens = id_tokens(workload.source_size)
+        tokens = _id_tokens(workload.source_size)
 
         def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
             results: Any = translator.translate_batch(
@@ -79,6 +80,16 @@ class System(Peer):
                 disable_unk=job.strict,
                 suppress_sequences=[["<pad>"], ["<s>"]] if job.strict else None,
             )
-            return [[token_id(token) for token in result.hypotheses[0]] for result in results]
+            return [[_token_id(token) for token in result.hypotheses[0]] for result in results]
 
         return run
+
+
+def _id_tokens(size: int) -> list[str]:
+    """Return a vocabulary of ids as text, with the names of the special symbols for the ids 0 to 3."""
+    return [*SPECIAL_PIECES, *(str(i) for i in range(len(SPECIAL_PIECES), size))]
+
+
+def _token_id(token: str) -> int:
+    """Return the id of a token of `_id_tokens`."""
+    return SPECIAL_PIECES.index(token) if token in SPECIAL_PIECES else int(token)

@@ -79,7 +79,7 @@ class Scheduler:
         batches equally, and each client's sentences are searched in order.
 
         Cancelling the future removes a waiting sentence. A running one leaves its batch before the next step; only in
-        an engine that searches whole batches by itself (CTranslate2) it stays until the batch is finished.
+        an engine that searches whole batches by itself it stays until the batch is finished.
 
         Raises `DataError` for ids that aren't in the vocabularies and for an invalid shortlist or terms, `ConfigError`
         for options that the engine doesn't support, and `RuntimeError` where the scheduler is closed. The future raises

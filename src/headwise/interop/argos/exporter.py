@@ -7,14 +7,14 @@ from pathlib import Path
 
 from headwise.config import Config
 from headwise.config.languages import is_code, language_name
-from headwise.decoding.ctranslate2.conversion import PRECISIONS
-from headwise.decoding.ctranslate2.layout import unsupported
 from headwise.errors import ConfigError
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
 from headwise.interop.argos.package import METADATA, MODEL, SUBWORDS, SUFFIX
 from headwise.interop.base import Trained
+from headwise.interop.ctranslate2.conversion import PRECISIONS
 from headwise.interop.ctranslate2.exporter import write_model
+from headwise.interop.ctranslate2.layout import unsupported
 from headwise.interop.pieces import source_code_notes
 
 _VERSION = "1.0"  # of the package

@@ -8,9 +8,9 @@ import re
 from pydantic import ValidationError
 
 from headwise.config import ModelConfig
-from headwise.decoding.ctranslate2.layout import ACTIVATIONS, PROJECTION, SIDES, TARGET_EMBEDDING
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
+from headwise.interop.ctranslate2.layout import ACTIVATIONS, PROJECTION, SIDES, TARGET_EMBEDDING
 
 SPECIFICATION, REVISIONS = "TransformerSpec", range(3, 8)
 _ACTIVATIONS = ("relu", "gelu_tanh", "silu", "gelu")  # in the order of CTranslate2's `Activation`

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwise.config import Config
-from headwise.decoding.ctranslate2.conversion import PRECISIONS, check_installed, convert
-from headwise.decoding.ctranslate2.layout import unsupported
 from headwise.files import write_bytes
 from headwise.interop import base
 from headwise.interop.base import Trained
+from headwise.interop.ctranslate2.conversion import PRECISIONS, check_installed, convert
+from headwise.interop.ctranslate2.layout import unsupported
 from headwise.interop.pieces import source_code_notes
 
 SPM_FILES = ("source.spm", "target.spm")

@@ -14,15 +14,6 @@ import torch
 from torch import Tensor
 
 from headwise.config import Config, ModelConfig, SubwordConfig
-from headwise.decoding.ctranslate2.layout import (
-    POSITIONS,
-    PROJECTION,
-    SIDES,
-    TARGET_EMBEDDING,
-    embeddings,
-    linear_layers,
-    norms,
-)
 from headwise.errors import CheckpointError
 from headwise.interop import base
 from headwise.interop.base import Imported
@@ -35,6 +26,15 @@ from headwise.interop.ctranslate2.attributes import (
     starts_empty,
 )
 from headwise.interop.ctranslate2.binary import ModelFile
+from headwise.interop.ctranslate2.layout import (
+    POSITIONS,
+    PROJECTION,
+    SIDES,
+    TARGET_EMBEDDING,
+    embeddings,
+    linear_layers,
+    norms,
+)
 from headwise.interop.ctranslate2.positions import read_positions
 from headwise.interop.ctranslate2.vocabulary import read_settings, read_text
 from headwise.interop.pieces import Rows

@@ -19,7 +19,6 @@ SOURCE_EMBEDDING = "encoder/embeddings_0/weight"
 TARGET_EMBEDDING = "decoder/embeddings/weight"
 PROJECTION = "decoder/projection"
 
-_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of Headwise's ids
 _EXPRESSIBLE = (
     *(
         "encoder_layers",
@@ -90,13 +89,3 @@ def embeddings(config: ModelConfig) -> tuple[str, str, str]:
     target = source if config.share_embeddings == "all" else "target_embedding.weight"
     output = "output_projection.weight" if config.share_embeddings == "none" else target
     return source, target, output
-
-
-def id_tokens(size: int) -> list[str]:
-    """Return a vocabulary of ids as text, with the names of the special symbols for the ids 0 to 3."""
-    return [*_SPECIAL, *(str(i) for i in range(len(_SPECIAL), size))]
-
-
-def token_id(token: str) -> int:
-    """Return the id of a token of `id_tokens`."""
-    return _SPECIAL.index(token) if token in _SPECIAL else int(token)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from headwise.config import ModelConfig
-from headwise.decoding.ctranslate2.layout import (
+from headwise.errors import ConfigError
+from headwise.interop.ctranslate2.layout import (
     ACTIVATIONS,
     POSITIONS,
     PROJECTION,
@@ -23,16 +24,15 @@ from headwise.decoding.ctranslate2.layout import (
     norms,
     unsupported,
 )
-from headwise.errors import ConfigError
 from headwise.nn.positions import sinusoids
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")  # in which weights can be stored
 
 
-def check_installed(place: str) -> str:
-    """Return the version of CTranslate2; raises `ConfigError` with the `pip install` that brings it."""
+def check_installed(place: str) -> None:
+    """Raise `ConfigError` with the `pip install` that brings CTranslate2, where it isn't there."""
     try:
-        return importlib.metadata.version("ctranslate2")
+        importlib.metadata.version("ctranslate2")
     except importlib.metadata.PackageNotFoundError:
         raise ConfigError(
             f"{place}: ctranslate2 isn't installed: pip install headwise[ctranslate2]"
