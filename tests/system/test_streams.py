@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import typer
 
-from headwise.cli import bench
+from headwise.cli import bench, data
 from headwise.cli.main import COMMANDS
-from headwise.cli.training import data
 from program import Outcome, environment, finish, headwise, saved_step, start, wait_for
 from toy import Toy
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from headwise.cli.training.data import app
+from headwise.cli.data import app
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.public import CORPORA
 from headwise.errors import ConfigError, DataError

@@ -546,7 +546,5 @@ def test_an_unknown_corpus_gets_the_nearest_name() -> None:
 
 
 def test_torch_is_not_imported() -> None:
-    code = (
-        "import sys, headwise.corpora.acquire, headwise.cli.training.data; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, headwise.corpora.acquire, headwise.cli.data; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

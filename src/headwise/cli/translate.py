@@ -19,7 +19,7 @@ from headwise.cli.arguments import (
     Workers,
     searchable,
 )
-from headwise.cli.inference.translating import Request, translate_file, translate_stream
+from headwise.cli.translating import Request, translate_file, translate_stream
 from headwise.errors import ConfigError
 
 InputFile = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headwise.cli.analysis.boxes import write_json
+from headwise.cli.boxes import write_json
 
 if TYPE_CHECKING:
     from headwise.analysis.interventions import Intervention

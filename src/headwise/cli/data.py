@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise import bounds
+from headwise.cli import prepare
 from headwise.cli.arguments import AsJson
-from headwise.cli.training import prepare
 
 if TYPE_CHECKING:
     from headwise.corpora.acquire import Acquired

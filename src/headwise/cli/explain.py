@@ -120,7 +120,7 @@ def command(
     """
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.single_stack import open_tracer
-    from headwise.cli.analysis.boxes import BoxOptions, check_json, check_unused, show, show_image
+    from headwise.cli.boxes import BoxOptions, check_json, check_unused, show, show_image
 
     if out is not None and out.suffix not in (".png", ".html", ".json"):
         raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
@@ -146,7 +146,7 @@ def command(
         raise ConfigError("expected --text, or --image with --box for a classifier of images, found neither")
     tracer = open_tracer(run, device)
     if recurrence:
-        from headwise.cli.analysis.recurrence import show as show_recurrence
+        from headwise.cli.recurrence import show as show_recurrence
 
         show_recurrence(tracer, text, radius, interventions, out)
         return

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwise.cli.arguments import Device, named
-from headwise.cli.inference.serve import without_extra
+from headwise.cli.serve import without_extra
 
 
 def command(

@@ -27,8 +27,8 @@ from headwise.cli.arguments import (
     named,
     searchable,
 )
-from headwise.cli.training.teacher import as_teacher
-from headwise.cli.training.train import as_changes, say, train_and_report
+from headwise.cli.teacher import as_teacher
+from headwise.cli.train import as_changes, say, train_and_report
 
 
 def command(

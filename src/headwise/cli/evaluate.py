@@ -173,7 +173,7 @@ def _translation(
     for name, given in (("source", source), ("reference", reference)):
         if not given:
             raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
-    from headwise.cli.inference.test_sets import Settings, full_table, read_test_sets, score_runs, table
+    from headwise.cli.test_sets import Settings, full_table, read_test_sets, score_runs, table
 
     search = {name: settings.pop(name) for name in ("beam", "alpha") if name in settings}
     test_sets = read_test_sets(source or [], reference or [])

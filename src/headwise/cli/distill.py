@@ -25,8 +25,8 @@ from headwise.cli.arguments import (
     Workers,
     named,
 )
-from headwise.cli.training.teacher import as_teacher
-from headwise.cli.training.train import as_changes, say, train_and_report
+from headwise.cli.teacher import as_teacher
+from headwise.cli.train import as_changes, say, train_and_report
 
 
 def command(

@@ -1,1 +1,0 @@
-"""Subcommands for the analysis of models."""

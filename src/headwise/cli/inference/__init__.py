@@ -1,1 +1,0 @@
-"""Subcommands for inference: translation, scoring, prediction, generation, evaluation, serving."""

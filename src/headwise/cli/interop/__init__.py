@@ -1,1 +1,0 @@
-"""Subcommands that bring models in from other toolkits, and out."""

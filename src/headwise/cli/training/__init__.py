@@ -1,1 +1,0 @@
-"""Subcommands for data, training, and conversion of trained runs."""
