@@ -13,14 +13,12 @@ from headwise.config.presets import PRESETS, preset
 from headwise.errors import ConfigError, DataError
 from headwise.experiments.harness.cost import duration, estimates, parameters, table
 from headwise.experiments.harness.outcome import Claim, Finding, Table
-from headwise.experiments.harness.records import Record, read_record, write_record
-from headwise.experiments.harness.registry import NAMES, Experiment, Results, find_experiment
+from headwise.experiments.harness.records import Record, Results, read_record, write_record
 from headwise.experiments.harness.rows import Machine, Place, TrainingRow
-from headwise.experiments.harness.runner import RowJob, collect, plan, run
+from headwise.experiments.harness.runner import NAMES, Experiment, RowJob, collect, find_experiment, plan, run
 from headwise.experiments.harness.test_sets import TestSet
-from headwise.experiments.scales import SCALES
-from headwise.experiments.scales.scale import ARCHITECTURES, Recipe, Scale
-from headwise.experiments.scales.scaling import scaled_changes
+from headwise.experiments.scales import ARCHITECTURES, SCALES, Recipe, Scale
+from headwise.experiments.table3 import scaled_changes
 from program import call
 from toy import Toy
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from headwise.experiments.harness.records import Record, read_record, write_record
-from headwise.experiments.harness.registry import NAMES, find_experiment
 from headwise.experiments.harness.report import write_report
-from headwise.experiments.harness.runner import plan
+from headwise.experiments.harness.runner import NAMES, find_experiment, plan
 from headwise.experiments.scales import SCALES
 from paths import ROOT
 

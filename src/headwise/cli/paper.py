@@ -32,7 +32,7 @@ def command(
 
     Example: headwise paper table3 --scale tiny
     """
-    from headwise.experiments.harness.paper_tables import TABLES
+    from headwise.experiments.paper import TABLES
 
     if name not in TABLES:
         raise ConfigError(f"paper: expected one of {', '.join(TABLES)}, found {name!r}")
@@ -53,8 +53,7 @@ def command(
 
 def _own(name: str, scale: str, results: Path) -> list[Table]:
     """Return the first of Headwise's own tables for the same question; none without recorded results."""
-    from headwise.experiments.harness.registry import NAMES, find_experiment
-    from headwise.experiments.harness.runner import collect
+    from headwise.experiments.harness.runner import NAMES, collect, find_experiment
     from headwise.experiments.scales import find_scale
 
     chosen = find_scale(scale)

@@ -76,9 +76,8 @@ def command(
         for file in write_report(results, Path("docs")):
             typer.echo(str(file))
         return
-    from headwise.experiments.harness.registry import find_experiment
     from headwise.experiments.harness.rows import Machine, Place, TrainingRow
-    from headwise.experiments.harness.runner import collect, plan, run
+    from headwise.experiments.harness.runner import collect, find_experiment, plan, run
     from headwise.experiments.scales import find_scale
 
     experiment, chosen = find_experiment(name), find_scale(scale)
@@ -100,7 +99,7 @@ def command(
 
 
 def _list() -> None:
-    from headwise.experiments.harness.registry import NAMES
+    from headwise.experiments.harness.runner import NAMES
     from headwise.experiments.scales import SCALES
 
     for name, (_, text) in NAMES.items():

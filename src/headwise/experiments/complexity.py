@@ -1,29 +1,154 @@
-"""Table 1 measured: time, operations and memory of one layer of each kind against length n and width d."""
+"""Table 1 measured: time, operations and memory of one layer of each kind against length n and width d.
+
+Each of the four layer types is reduced to the operation that mixes positions. What all of them share (projections,
+feed-forward) is left out, as in the paper's table. A multiplication and the addition after it count as two operations:
+the paper's n²·d for self-attention is 4·n²·d here, because the scores and the weighted sums of values take one matrix
+product each.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from headwise.config.model import AttentionOptions, WindowConfig
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.harness.paper import TABLE_1
-from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.records import Results, slope
 from headwise.experiments.harness.rows import MeasuredRow
-from headwise.experiments.harness.statistics import slope
-from headwise.experiments.layers import KINDS
-from headwise.experiments.scales.scale import Scale
+from headwise.experiments.harness.runner import Experiment
+from headwise.experiments.paper import TABLE_1
+from headwise.experiments.scales import Scale
+from headwise.nn.attention import attend
 from headwise.nn.memory import saved_bytes
+from headwise.nn.recurrent.layer import Recurrence
 
-ROW = "complexity"
+_ROW = "complexity"
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
 _WIDTHS = (64, 128, 256, 512, 1024)
 _LENGTH, _WIDTH = 256, 256  # fixed while the other varies
-COLORS = {"self-attention": "C0", "recurrent": "C3", "convolutional": "C2", "restricted": "C4"}
+_COLORS = {"self-attention": "C0", "recurrent": "C3", "convolutional": "C2", "restricted": "C4"}
+HEADS, KERNEL, RADIUS = 8, 3, 16
+# The paper's neighborhood of size r, as a window of RADIUS: |i - j| < RADIUS on both sides.
+NEIGHBORHOOD = 2 * RADIUS - 1
+
+
+class SelfAttention(nn.Module):
+    """softmax(Q Kᵀ / √d_k) V without projections; `kind` as in `headwise.nn.attention`."""
+
+    def __init__(self, d: int, kind: str = "reference", radius: int = RADIUS) -> None:
+        super().__init__()
+        self.kind = kind
+        self.options = AttentionOptions(window=WindowConfig(size=radius))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output for x, both (batch, n, d)."""
+        heads = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        mixed = attend(heads, heads, heads, kind=self.kind, options=self.options)
+        return mixed.transpose(1, 2).flatten(2)
+
+
+class Recurrent(nn.Module):
+    """A GRU layer; if `unrolled`, it runs step by step in Python, so that torch records each operation."""
+
+    def __init__(self, d: int, unrolled: bool = False) -> None:
+        super().__init__()
+        self.layer, self.unrolled = Recurrence("gru", d, d), unrolled
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output for x, both (batch, n, d)."""
+        state = (x.new_zeros(x.size(0), x.size(2)),)
+        if not self.unrolled:
+            return self.layer.run(x, state)
+        weights, outputs = self.layer.weights(x.dtype), []
+        for x_t in x.unbind(1):
+            state = Recurrence.step(x_t, state, weights)
+            outputs.append(state[0])
+        return torch.stack(outputs, dim=1)
+
+
+class Convolutional(nn.Module):
+    """A causal convolution of width 3 over all channels, zero-padded before the first position.
+
+    It is causal so that dilations 1, k, k², … reach every distance below k^layers without leaving the sequence.
+    """
+
+    def __init__(self, d: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.dilation = dilation
+        self.weight = nn.Parameter(torch.randn(d, d, KERNEL) / math.sqrt(d * KERNEL))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output for x, both (batch, n, d)."""
+        padded = functional.pad(x.transpose(1, 2), ((KERNEL - 1) * self.dilation, 0))
+        return functional.conv1d(padded, self.weight, dilation=self.dilation).transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """A layer type: its name in the paper, a constructor for a width, and its operations as a function of n and d."""
+
+    paper: str  # name in `paper.TABLE_1`
+    build: Callable[[int], nn.Module]
+    flops: Callable[[int, int], int]
+    formula: str
+
+
+KINDS: Mapping[str, LayerKind] = {
+    "self-attention": LayerKind("Self-Attention", SelfAttention, lambda n, d: 4 * n * n * d, "4·n²·d"),
+    "recurrent": LayerKind("Recurrent", Recurrent, lambda n, d: 12 * n * d * d, "12·n·d² (GRU)"),
+    "convolutional": LayerKind(
+        "Convolutional", Convolutional, lambda n, d: 2 * KERNEL * n * d * d, "2·k·n·d², k = 3"
+    ),
+    "restricted": LayerKind(
+        "Self-Attention (restricted)",
+        lambda d: SelfAttention(d, "window"),
+        lambda n, d: 4 * NEIGHBORHOOD * n * d,
+        "4·r·n·d, r = 31",
+    ),
+}
+
+
+def longest_chain(output: Tensor) -> int:
+    """Return the number of operations on the longest path through a tensor's autograd graph."""
+    depth: dict[object, int] = {}
+    stack = [output.grad_fn]
+    while stack:
+        node = stack[-1]
+        assert node is not None
+        predecessors = [inner for inner, _ in node.next_functions if inner is not None]
+        unvisited = [inner for inner in predecessors if inner not in depth]
+        if unvisited:
+            stack += unvisited
+            continue
+        depth[node] = 1 + max((depth[inner] for inner in predecessors), default=0)
+        stack.pop()
+    assert output.grad_fn is not None
+    return depth[output.grad_fn]
+
+
+def layers_to_connect(build: Callable[[int], nn.Module], n: int, most: int = 1000) -> int:
+    """Return how many layers are needed until the last output depends on the first input: ∂output_n/∂input_1 ≠ 0.
+
+    `build` makes layer number 0, 1, 2, …, all of width 8.
+    """
+    torch.manual_seed(0)
+    x = torch.randn(1, n, 8, dtype=torch.float64, requires_grad=True)
+    output = x
+    for number in range(most):
+        output = build(number).double()(output)
+        (gradient,) = torch.autograd.grad(output[0, -1].sum(), x, retain_graph=True)
+        if gradient[0, 0].abs().max() > 0:
+            return number + 1
+    raise AssertionError(f"positions 1 and {n} aren't connected by {most} layers")
 
 
 def measure(
@@ -73,7 +198,7 @@ def counted(kind: str, n: int, d: int) -> int:
 def rows(scale: Scale) -> list[MeasuredRow]:
     """Return the one measurement, the same at every scale."""
     settings = {"lengths": _LENGTHS, "widths": _WIDTHS, "length": _LENGTH, "width": _WIDTH, "repeats": 3}
-    return [MeasuredRow(ROW, "layers against n and d", measure, settings, "complexity")]
+    return [MeasuredRow(_ROW, "layers against n and d", measure, settings, "complexity")]
 
 
 def series(points: Sequence[dict[str, Any]], kind: str, along: str) -> list[dict[str, Any]]:
@@ -85,7 +210,7 @@ def series(points: Sequence[dict[str, Any]], kind: str, along: str) -> list[dict
 
 def find(results: Results) -> Finding:
     """Fit exponents of n and d, and compare them with the paper's table."""
-    record = results.first(ROW)
+    record = results.first(_ROW)
     text = "Self-attention's operations grow with n²·d, the others' linearly in n and with d² (restricted attention: d)"
     faster_text = "Self-attention is faster than a recurrent layer where n is smaller than d"
     if record is None:
@@ -171,7 +296,7 @@ def _chart(points: Sequence[dict[str, Any]]) -> Chart:
         for axis, (along, key, label), title in zip(figure.subplots(1, 3), panels, titles, strict=True):
             plain(axis)
             for kind, x, y in _curves(points, along, key):
-                axis.plot(x, y, "o-", color=COLORS[kind], label=kind, markersize=4)
+                axis.plot(x, y, "o-", color=_COLORS[kind], label=kind, markersize=4)
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
             axis.set(xlabel=along, ylabel=label, title=title)

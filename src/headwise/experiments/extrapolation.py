@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import MeasuredRow
-from headwise.experiments.scales.scale import Scale
+from headwise.experiments.harness.runner import Experiment
+from headwise.experiments.scales import Scale
 from headwise.nn.layers import FeedForward, LayerNorm, Residual
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions, Positions, attention_positions, position_encodings

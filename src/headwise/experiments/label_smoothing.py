@@ -6,10 +6,11 @@ from matplotlib.figure import Figure
 
 from headwise.experiments import table3
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.harness.paper import variation
-from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow
-from headwise.experiments.scales.scale import Scale
+from headwise.experiments.harness.runner import Experiment
+from headwise.experiments.paper import variation
+from headwise.experiments.scales import Scale
 
 _PRESETS = {"table3-d-ls0": 0.0, "base": 0.1, "table3-d-ls2": 0.2}
 _BASE, _NONE = table3.row_name("base"), "table3-d-ls0"

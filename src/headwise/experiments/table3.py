@@ -1,18 +1,20 @@
-"""Table 3: variations of the Transformer, relative to a base of a size suited to the corpus."""
+"""Table 3: variations of the Transformer, relative to a base of a size suited to the corpus, and ablations of it."""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from headwise.config import Config
+from headwise.config import Config, ModelConfig, presets
+from headwise.errors import ConfigError
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.harness.paper import TABLE_3, Variation, variation
-from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
-from headwise.experiments.scales.scale import Scale
-from headwise.experiments.scales.scaling import scaled_changes
+from headwise.experiments.harness.runner import Experiment
+from headwise.experiments.paper import TABLE_3, Variation, variation
+from headwise.experiments.scales import Scale
 
-BLEU, PERPLEXITY = "dev.bleu", "dev.perplexity"
+_BASE = "table3-base"
+_BLEU, _PERPLEXITY, _TEST = "dev.bleu", "dev.perplexity", "test.bleu.score"
 _EQUAL_IN_PAPER = 0.1  # BLEU: the paper calls rows this close nearly identical (section 6.2, row E)
 _EQUAL_HERE = 0.3  # BLEU: smaller differences may be due to the seed
 
@@ -42,6 +44,42 @@ def row(preset: str, scale: Scale) -> TrainingRow:
     )
 
 
+def scaled_changes(name: str, base: ModelConfig, steps: int) -> list[str]:
+    """Return the overrides of row `name` of Table 3 for a base of another size, with the paper's ratios to its base.
+
+    Label smoothing keeps the paper's value, P_drop the ratio. Raises `ConfigError` if a size isn't a whole number.
+    """
+    paper, row = presets.preset("base"), presets.preset(name)
+    changes = []
+    for key in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads"):
+        if getattr(row, key) != getattr(paper, key):
+            value = _scaled_size(name, key, getattr(base, key), getattr(row, key), getattr(paper, key))
+            changes.append(f"model.{key}={value}")
+    for key, size in (("d_k", "key_size"), ("d_v", "value_size")):
+        if getattr(row, key) is not None:
+            value = _scaled_size(name, key, getattr(base, size), getattr(row, size), getattr(paper, size))
+            changes.append(f"model.{key}={value}")
+    if row.dropout != paper.dropout:
+        changes.append(f"model.dropout={base.dropout * row.dropout / paper.dropout:.3g}")
+    if row.positions != paper.positions:
+        changes.append(f"model.positions={row.positions}")
+    training = presets.TRAINING_DIFFERENCES.get(name, {})
+    if "label_smoothing" in training:
+        changes.append(f"training.label_smoothing={training['label_smoothing']}")
+    if "max_steps" in training:
+        changes.append(f"training.max_steps={steps * training['max_steps'] // 100_000}")
+    return changes
+
+
+def _scaled_size(name: str, key: str, ours: int, row: int, paper: int) -> int:
+    value, remainder = divmod(ours * row, paper)
+    if remainder or not value:
+        raise ConfigError(
+            f"{name}: expected a base whose {key} can be scaled by {row}/{paper} to a whole number, found {ours}"
+        )
+    return value
+
+
 def rows(scale: Scale) -> list[TrainingRow]:
     """Return all twenty rows, base first."""
     return [row(line.preset, scale) for line in TABLE_3]
@@ -62,7 +100,7 @@ def find(results: Results) -> Finding:
         f"finished model's, by beam search. Base trains for {results.scale.budget}.{_rates_note(results.scale)}",
     )  # fmt: skip
     charts = (
-        [_chart(results)] if any(results.values(row_name(line.preset), BLEU) for line in TABLE_3[1:]) else []
+        [_chart(results)] if any(results.values(row_name(line.preset), _BLEU) for line in TABLE_3[1:]) else []
     )
     return Finding([table], charts, _claims(results))
 
@@ -80,19 +118,19 @@ def _table_row(results: Results, line: Variation) -> tuple[str, ...]:
     name, base = row_name(line.preset), TABLE_3[0]
     training_row = next(r for r in results.rows if r.name == name)
     assert isinstance(training_row, TrainingRow)
-    difference = results.difference(name, row_name("base"), BLEU)
+    difference = results.difference(name, _BASE, _BLEU)
     paper = line.bleu - base.bleu
     parameters, base_parameters = (
         results.mean(name, "parameters"),
-        results.mean(row_name("base"), "parameters"),
+        results.mean(_BASE, "parameters"),
     )
     return (
         f"({line.group}) {line.label}" if line.group else line.label,
         _changes_text(results.scale, training_row) if line is not base else _base_text(training_row),
         f"{line.perplexity:.2f}",
-        results.cell(name, PERPLEXITY),
+        results.cell(name, _PERPLEXITY),
         f"{line.bleu:.1f}",
-        results.cell(name, BLEU, 1),
+        results.cell(name, _BLEU, 1),
         "" if line is base else f"{paper:+.1f}",
         "" if line is base or difference is None else difference.text(1, sign=True),
         "" if line is base or difference is None else _direction(paper, difference.value),
@@ -156,12 +194,12 @@ def _claims(results: Results) -> list[Claim]:
 
 def _claim(results: Results, text: str, expected: list[tuple[str, int]]) -> Claim:
     names = [row_name(preset) for preset, _ in expected]
-    missing = results.missing(row_name("base"), *names)
+    missing = results.missing(_BASE, *names)
     if missing:
         return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
     holds, comparisons = True, []
     for preset, sign in expected:
-        difference = results.difference(row_name(preset), row_name("base"), BLEU)
+        difference = results.difference(row_name(preset), _BASE, _BLEU)
         if difference is None:
             holds, comparison = holds and sign < 0, "diverged"
         else:
@@ -169,7 +207,7 @@ def _claim(results: Results, text: str, expected: list[tuple[str, int]]) -> Clai
             comparison = f"{difference.text(1, sign=True)} BLEU"
         paper = variation(preset).bleu - TABLE_3[0].bleu
         comparisons.append(f"{variation(preset).label} {comparison} (paper {paper:+.1f})")
-    seeds = min(len(results.records[name]) for name in (row_name("base"), *names))
+    seeds = min(len(results.records[name]) for name in (_BASE, *names))
     seed_count = f"{seeds} seed{'s' if seeds > 1 else ''}"
     because = f"Against base ({results.scale.name}, {seed_count}): {'; '.join(comparisons)}."
     return Claim(text, decide(holds), because if holds else because + _lower_perplexity(results, expected))
@@ -177,11 +215,11 @@ def _claim(results: Results, text: str, expected: list[tuple[str, int]]) -> Clai
 
 def _lower_perplexity(results: Results, expected: list[tuple[str, int]]) -> str:
     """Return a sentence on rows expected to be better that are so in perplexity, which is less noisy than BLEU."""
-    base_perplexity = results.mean(row_name("base"), PERPLEXITY)
+    base_perplexity = results.mean(_BASE, _PERPLEXITY)
     if base_perplexity is None:
         return ""
     perplexities = {
-        preset: results.mean(row_name(preset), PERPLEXITY) for preset, sign in expected if sign > 0
+        preset: results.mean(row_name(preset), _PERPLEXITY) for preset, sign in expected if sign > 0
     }
     rows_text = "; ".join(
         f"{variation(preset).label} {mean.value:.2f}"
@@ -210,11 +248,9 @@ def _dropout_claim(results: Results) -> Claim:
 def _chart(results: Results) -> Chart:
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
-        shown = [
-            line for line in TABLE_3[1:] if results.difference(row_name(line.preset), row_name("base"), BLEU)
-        ]
+        shown = [line for line in TABLE_3[1:] if results.difference(row_name(line.preset), _BASE, _BLEU)]
         for y, line in enumerate(shown):
-            difference = results.difference(row_name(line.preset), row_name("base"), BLEU)
+            difference = results.difference(row_name(line.preset), _BASE, _BLEU)
             assert difference is not None
             axis.errorbar(difference.value, y, xerr=difference.half or 0.0, fmt="o", color="C0", capsize=2)
             axis.plot(line.bleu - TABLE_3[0].bleu, y, "x", color="C3")
@@ -233,3 +269,76 @@ def _chart(results: Results) -> Chart:
 
 
 EXPERIMENT = Experiment("table3", "Table 3: variations of the Transformer", rows, find, seeds=(1, 2))
+
+
+# Row -> (label, the override, the claim about it).
+_WITHOUT = {
+    "ablation-positions": (
+        "without positions",
+        "model.positions=none",
+        "The model needs to be told positions (section 3.5)",
+    ),
+    "ablation-residuals": (
+        "without residual connections",
+        "model.residual=false",
+        "The model needs residual connections (section 3.1)",
+    ),
+    "ablation-scaling": (
+        "without the division by √d_k",
+        "model.attention=unscaled",
+        "The model needs the division by √d_k (section 3.2.1)",
+    ),
+}
+
+
+def ablation_rows(scale: Scale) -> list[TrainingRow]:
+    """Return the base of Table 3, and a row for each part that is left out of it."""
+    base = row("base", scale)
+    return [
+        base,
+        *(
+            TrainingRow(name, label, scale.name, base.config, replaced(base.changes, (change,)))
+            for name, (label, change, _) in _WITHOUT.items()
+        ),
+    ]
+
+
+def find_ablation(results: Results) -> Finding:
+    """Compare each row with the whole model."""
+    labels = {_BASE: "the whole model", **{name: label for name, (label, *_) in _WITHOUT.items()}}
+    table = Table(
+        f"Ablation ({results.scale.about})",
+        ("model", "dev PPL", "dev BLEU", "test BLEU", "Δ dev BLEU"),
+        tuple(
+            (
+                label,
+                *(results.cell(name, path) for path in (_PERPLEXITY, _BLEU, _TEST)),
+                "" if name == _BASE else _difference(results, name),
+            )
+            for name, label in labels.items()
+        ),
+        f"The whole model is Table 3's base at this scale ({results.scale.budget}); the others have its recipe. "
+        "Δ: less the whole model's, a mean over the seeds that both have.",
+    )
+    return Finding([table], [], [_ablation_claim(results, name) for name in _WITHOUT])
+
+
+def _difference(results: Results, name: str) -> str:
+    difference = results.difference(name, _BASE, _BLEU)
+    return "–" if difference is None else difference.text(2, sign=True)
+
+
+def _ablation_claim(results: Results, name: str) -> Claim:
+    label, _, text = _WITHOUT[name]
+    missing = results.missing(_BASE, name)
+    if missing:
+        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
+    whole, without = results.mean(_BASE, _BLEU), results.mean(name, _BLEU)
+    holds = whole is not None and (without is None or without.value < whole.value)
+    cells = f"Dev BLEU {results.cell(name, _BLEU)} {label}, {results.cell(_BASE, _BLEU)} of the whole model"
+    return Claim(text, decide(holds), f"{cells} ({results.scale.name}).")
+
+
+ABLATION = Experiment(
+    "ablation", "Ablation of positions, residual connections and scaling", ablation_rows, find_ablation
+)

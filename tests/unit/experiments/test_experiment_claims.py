@@ -12,21 +12,21 @@ import torch
 from headwise.config import ModelConfig
 from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import bleu
-from headwise.experiments import extrapolation, figures, permutation, sqrt_dk
-from headwise.experiments.gradient_flow import flow
-from headwise.experiments.harness.compounds import rejoin_compounds, split_compounds
+from headwise.experiments import attention, extrapolation, figures
+from headwise.experiments.harness.records import mean, slope
 from headwise.experiments.harness.scoring import curve, minutes_to
-from headwise.experiments.harness.statistics import mean, slope
+from headwise.experiments.harness.test_sets import rejoin_compounds, split_compounds
+from headwise.experiments.table1 import flow
 from headwise.models.build import build_model
 
 
 def test_the_softmaxs_state_is_its_definition() -> None:
     """Uniform over n: entropy log n, Jacobian (I - 1/n) / n with norm √(n - 1) / n; one-hot: gradient 0."""
-    state = sqrt_dk.softmax_state(torch.full((3, 5), 0.2, dtype=torch.float64))
+    state = attention.softmax_state(torch.full((3, 5), 0.2, dtype=torch.float64))
     assert state["largest"] == pytest.approx(0.2)
     assert state["entropy"] == pytest.approx(math.log(5))
     assert state["gradient"] == pytest.approx(math.sqrt(4) / 5)
-    spike = sqrt_dk.softmax_state(torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64))
+    spike = attention.softmax_state(torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64))
     assert spike == {"largest": 1.0, "entropy": 0.0, "gradient": 0.0}
 
 
@@ -34,12 +34,12 @@ def test_the_jacobian_is_autograds() -> None:
     scores = torch.randn(4, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), scores)
     assert isinstance(jacobian, torch.Tensor)
-    found = sqrt_dk.softmax_state(scores.softmax(-1)[None])["gradient"]
+    found = attention.softmax_state(scores.softmax(-1)[None])["gradient"]
     assert found == pytest.approx(jacobian.norm().item())
 
 
 def test_dividing_keeps_the_gradient_and_not_dividing_loses_it() -> None:
-    points = sqrt_dk.measure(seed=3, sizes=(4, 1024), draws=400, keys=16)["points"]
+    points = attention.measure_scaling(seed=3, sizes=(4, 1024), draws=400, keys=16)["points"]
     small, large = points
     assert large["variance"] == pytest.approx(1024, rel=0.1)
     assert large["divided"]["gradient"] == pytest.approx(small["divided"]["gradient"], rel=0.1)
@@ -47,7 +47,7 @@ def test_dividing_keeps_the_gradient_and_not_dividing_loses_it() -> None:
 
 
 def test_without_positions_attention_is_equivariant_exactly() -> None:
-    found = permutation.measure(seed=2, length=8, permutations=3)
+    found = attention.measure_permutation(seed=2, length=8, permutations=3)
     assert found["exact"] == 0.0
     assert found["kinds"].pop("none") < 1e-13
     assert min(found["kinds"].values()) > 1e-4

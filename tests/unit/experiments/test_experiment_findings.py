@@ -10,13 +10,12 @@ import pytest
 
 from headwise.analysis.interventions import PARTS
 from headwise.config import Config
-from headwise.experiments import ablation, figures, table2, table3
+from headwise.experiments import figures, table2, table3
 from headwise.experiments.harness.outcome import Claim, Finding
-from headwise.experiments.harness.paper import TABLE_3
-from headwise.experiments.harness.records import Record
-from headwise.experiments.harness.registry import Experiment, Results
-from headwise.experiments.scales import SCALES
-from headwise.experiments.scales.scale import Scale
+from headwise.experiments.harness.records import Record, Results
+from headwise.experiments.harness.runner import Experiment
+from headwise.experiments.paper import TABLE_3
+from headwise.experiments.scales import SCALES, Scale
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 BASE = 40.0
@@ -206,7 +205,7 @@ def ablated(bleu: dict[str, float | None]) -> Finding:
         }
         for name, score in bleu.items()
     }
-    return ablation.find(synthetic_results(ablation.EXPERIMENT, SCALES["tiny"], results))
+    return table3.find_ablation(synthetic_results(table3.ABLATION, SCALES["tiny"], results))
 
 
 def test_an_ablation_compares_each_row_with_the_whole_model() -> None:
@@ -228,7 +227,7 @@ def test_an_ablation_compares_each_row_with_the_whole_model() -> None:
 
 
 def test_the_rows_of_the_ablation_differ_from_base_in_one_key() -> None:
-    base, *others = ablation.rows(SCALES["tiny"])
+    base, *others = table3.ablation_rows(SCALES["tiny"])
     whole = base.configuration().model
     for row in others:
         model = row.configuration().model

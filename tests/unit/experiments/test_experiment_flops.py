@@ -11,12 +11,12 @@ from torch.backends import mkldnn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.config import Config, ModelConfig
-from headwise.experiments.complexity import counted
-from headwise.experiments.layers import (
+from headwise.experiments.complexity import (
     KINDS,
     Convolutional,
     Recurrent,
     SelfAttention,
+    counted,
     longest_chain,
 )
 from headwise.experiments.table1 import measure_paths

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwise.config.presets import PRESETS, preset
-from headwise.experiments.harness.paper import (
+from headwise.experiments.paper import (
     DEVICE_FLOPS,
     DEVICES,
     HOURS,
@@ -16,8 +16,10 @@ from headwise.experiments.harness.paper import (
     TABLE_2,
     TABLE_3,
     TABLE_4,
+    TABLES,
+    VOCABULARY,
+    parameter_shares,
 )
-from headwise.experiments.harness.paper_tables import TABLES, VOCABULARY, parameter_shares
 from headwise.models.counting import parameter_formula
 from paths import ROOT
 from program import call
@@ -113,7 +115,7 @@ def test_the_printed_cost_is_time_times_devices_times_their_speed(size: str, nam
 @pytest.mark.parametrize("row", [row for row in TABLE_3 if row.parameters], ids=lambda row: row.preset)
 def test_our_parameter_counts_are_the_papers(row: object) -> None:
     """Equal within 1 % plus rounding to millions: big with the printed vocabulary, the others with the implied one."""
-    from headwise.experiments.harness.paper import Variation
+    from headwise.experiments.paper import Variation
 
     assert isinstance(row, Variation)
     assert row.parameters is not None

@@ -8,10 +8,8 @@ import pytest
 
 from headwise.errors import DataError
 from headwise.evaluation.translation import bleu
-from headwise.experiments.harness.compounds import to_stanford
-from headwise.experiments.harness.test_sets import TestSet
-from headwise.experiments.scales import SCALES
-from headwise.experiments.scales.wmt14 import FRENCH
+from headwise.experiments.harness.test_sets import TestSet, to_stanford
+from headwise.experiments.scales import FRENCH, SCALES
 
 SOURCES = ["The North-South axis isn't here.", 'He says: "Yes, Mr. Smith!"']
 GERMAN = ["Die Nord-Süd-Achse ist nicht hier, sondern dort.", 'Er sagt: "Ja, Herr Schmidt, das geht!"']

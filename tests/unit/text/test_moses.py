@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.errors import ConfigError
-from headwise.experiments.harness.compounds import from_stanford, split_compounds, to_stanford
+from headwise.experiments.harness.test_sets import from_stanford, split_compounds, to_stanford
 from headwise.text.tokens.moses import LANGUAGES, detokenize, plain_punctuation, tokenize
 from paths import SHARED
 

@@ -1,4 +1,4 @@
-"""Recorded results: one small JSON file per row and seed, with everything needed to reproduce it.
+"""Recorded results, one small JSON file per row and seed with all that reproduces it, and their means over seeds.
 
 The path of a record is `results/SCALE/ROW.seedN.json`; SCALE is `measured` if the result doesn't depend on the scale.
 A record is valid only for the row that made it: `identity` is a digest of everything that the row's result depends on.
@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwise.errors import DataError
 from headwise.files import write_text
 from headwise.parsing.json_text import read_json
+
+if TYPE_CHECKING:
+    from headwise.experiments.harness.rows import Row
+    from headwise.experiments.scales import Scale
 
 _INNERMOST = re.compile(r"\[[^\[\]{}\"]*\]")  # innermost lists, written on one line
 
@@ -118,3 +124,81 @@ def _git(folder: Path, *arguments: str) -> str:
         ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=20
     )
     return process.stdout.strip()
+
+
+# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom (from any table; the limit is 1.960).
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over `count` seeds; `half` is half the width of its 95 % interval, None for a single seed."""
+
+    value: float
+    half: float | None
+    count: int
+
+    def text(self, digits: int = 2, sign: bool = False) -> str:
+        """Format the mean as `25.80 ± 0.31`, or without an interval for a single seed."""
+        value = f"{self.value:{'+' if sign else ''}.{digits}f}"
+        return value if self.half is None else f"{value} ± {self.half:.{digits}f}"
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """Return the mean of one or more values; half its interval is t · s / √n."""
+    assert values, "a mean of nothing"
+    count = len(values)
+    middle = sum(values) / count
+    if count == 1:
+        return Mean(middle, None, 1)
+    deviation = math.sqrt(sum((value - middle) ** 2 for value in values) / (count - 1))
+    quantile = _STUDENT[count - 2] if count - 2 < len(_STUDENT) else 1.960
+    return Mean(middle, quantile * deviation / math.sqrt(count), count)
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the exponent b of y ~ x^b, by least squares on logarithms."""
+    u, v = [math.log(value) for value in x], [math.log(value) for value in y]
+    mu, mv = sum(u) / len(u), sum(v) / len(v)
+    return sum((a - mu) * (b - mv) for a, b in zip(u, v, strict=True)) / sum((a - mu) ** 2 for a in u)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The recorded results of an experiment at one scale: the records of each row, in the order of seeds."""
+
+    scale: Scale
+    rows: Sequence[Row]
+    records: dict[str, list[Record]]
+
+    def missing(self, *names: str) -> list[str]:
+        """Return the names of the rows that have no record yet."""
+        return [name for name in names if not self.records.get(name)]
+
+    def mean(self, name: str, path: str) -> Mean | None:
+        """Return the mean of a row's number over seeds; None if the row has no record, or all its seeds diverged."""
+        values = self.values(name, path)
+        return mean(list(values.values())) if values else None
+
+    def values(self, name: str, path: str) -> dict[int, float]:
+        """Return a row's number by seed, without the seeds that diverged."""
+        records = self.records.get(name, [])
+        return {r.seed: r.number(path) for r in records if "diverged" not in r.result}
+
+    def difference(self, name: str, other: str, path: str) -> Mean | None:
+        """Return the mean difference of a row's number and another row's over the seeds that both have."""
+        first, second = self.values(name, path), self.values(other, path)
+        differences = [first[seed] - second[seed] for seed in first if seed in second]
+        return mean(differences) if differences else None
+
+    def cell(self, name: str, path: str, digits: int = 2) -> str:
+        """Format a row's mean for a table; `–` if there is no record, `diverged` if training diverged."""
+        value = self.mean(name, path)
+        if value is not None:
+            return value.text(digits)
+        return "diverged" if self.records.get(name) else "–"
+
+    def first(self, name: str) -> Record | None:
+        """Return the record of a row's first seed."""
+        records = self.records.get(name)
+        return records[0] if records else None

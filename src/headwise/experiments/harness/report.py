@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table
-from headwise.experiments.harness.records import Record
-from headwise.experiments.harness.registry import NAMES, Experiment, Results, find_experiment
+from headwise.experiments.harness.records import Record, Results
 from headwise.experiments.harness.rows import MeasuredRow
-from headwise.experiments.harness.runner import collect
+from headwise.experiments.harness.runner import NAMES, Experiment, collect, find_experiment
 from headwise.experiments.scales import SCALES
 from headwise.files import write_text
 

@@ -23,7 +23,7 @@ from headwise.parsing.json_text import parse_json
 from headwise.processes import child_environment, python_command
 
 if TYPE_CHECKING:
-    from headwise.experiments.scales.scale import Scale
+    from headwise.experiments.scales import Scale
 
 MEASURED = "measured"  # instead of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")

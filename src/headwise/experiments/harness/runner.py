@@ -1,8 +1,13 @@
-"""Runner of an experiment's rows: runs the jobs of this process's shard that have no record yet, one by one."""
+"""Registry of experiments, and the runner of their rows: of this process's shard, those that have no record yet.
+
+To add an experiment, write a module with an `Experiment` and add it to `NAMES`.
+"""
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
+import importlib
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -11,11 +16,57 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import ConfigError, TrainingError
-from headwise.experiments.harness.records import Record, environment, read_record, record_file, write_record
-from headwise.experiments.harness.registry import Experiment, Results
+from headwise.experiments.harness.outcome import Finding
+from headwise.experiments.harness.records import (
+    Record,
+    Results,
+    environment,
+    read_record,
+    record_file,
+    write_record,
+)
 from headwise.experiments.harness.rows import Place, Row
-from headwise.experiments.scales.scale import Scale
+from headwise.experiments.scales import Scale
 from headwise.files import hold
+
+# Name -> (attribute of a module of `headwise.experiments`, line of help), in the order of the report.
+NAMES = {
+    "table1": ("table1:EXPERIMENT", "Complexity, path length, gradient flow of four kinds of layers."),
+    "complexity": ("complexity:EXPERIMENT", "Time, operations and memory of a layer against n and d."),
+    "table2": ("table2:EXPERIMENT", "The Transformer against the systems that it replaced."),
+    "tuning": ("table2:TUNING", "The learning rates that table 2's systems were tuned with."),
+    "table3": ("table3:EXPERIMENT", "Every variation of the Transformer, relative to its base."),
+    "ablation": ("table3:ABLATION", "The Transformer without positions, residuals or scaling."),
+    "figures": ("figures:EXPERIMENT", "Schedule, sinusoids, attention, head roles, label smoothing."),
+    "sqrt-dk": ("attention:SCALING", "Why scores are divided by the square root of d_k."),
+    "permutation": ("attention:PERMUTATION", "Attention without positions can't tell orders apart."),
+    "label-smoothing": ("label_smoothing:EXPERIMENT", "Perplexity, BLEU and calibration."),
+    "warm-up": ("normalization:WARM_UP", "A rising learning rate against none."),
+    "norm": ("normalization:ORDER", "Normalization before or after a sub-layer."),
+    "depth": ("normalization:DEPTH", "6 to 24 layers, normalized before and after."),
+    "extrapolation": ("extrapolation:EXPERIMENT", "Positions at lengths beyond training."),
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: `rows` makes its rows at a scale, `find` evaluates their results."""
+
+    name: str
+    title: str
+    rows: Callable[[Scale], Sequence[Row]]
+    find: Callable[[Results], Finding]
+    seeds: tuple[int, ...] = (1,)
+
+
+def find_experiment(name: str) -> Experiment:
+    """Import an experiment by name; raises `ConfigError` with the closest name."""
+    if name not in NAMES:
+        closest = difflib.get_close_matches(name, NAMES, n=1)
+        hint = f"did you mean {closest[0]}?" if closest else f"known: {', '.join(NAMES)}, report"
+        raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} ({hint})")
+    module, _, attribute = NAMES[name][0].partition(":")
+    return getattr(importlib.import_module(f"headwise.experiments.{module}"), attribute)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,16 @@
 """Test sets: their files, the model's text format, and both kinds of BLEU.
 
 Formats: `given`: the model's text is the text of the files, as it is. `stanford`: the files are plain text, the model's
-text has Stanford's WMT 2014 format: tokenized, hyphens inside words as `##AT##-##AT##`, quotes as entities. `plain`:
-files and model have plain text.
+text has Stanford's WMT 2014 format: tokenized like Moses, quotes as entities, and a hyphen inside a word a token of its
+own, `##AT##-##AT##`. `plain`: files and model have plain text.
+
+The paper's German BLEU was computed after splitting hypotheses and references at hyphens in this way ("compound
+splitting"), which gives credit for half a compound.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +18,8 @@ from typing import Any, Literal
 
 from headwise.errors import DataError
 from headwise.evaluation.translation import score_translations
-from headwise.experiments.harness.compounds import from_stanford, split_compounds, to_stanford
 from headwise.text.reading.pairs import pair_files, read_pairs
-from headwise.text.tokens.moses import plain_punctuation, tokenize
+from headwise.text.tokens.moses import detokenize, plain_punctuation, tokenize
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,29 @@ class TestSet:
     def _paper_tokenized(self, line: str) -> str:
         words = tokenize(plain_punctuation(line), self.languages[1], escape=True)
         return split_compounds(words) if self.compounds else words
+
+
+_MARK = "##AT##-##AT##"
+_INSIDE = re.compile(r"(\S)-(\S)")
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W_])-(?=[^\W_])")
+_SPLIT = re.compile(r" ?##AT##-##AT## ?")
+
+
+def split_compounds(line: str) -> str:
+    """Make every hyphen inside a word a token of its own; text that is already split is unchanged."""
+    return _INSIDE.sub(rf"\1 {_MARK} \2", rejoin_compounds(line))
+
+
+def rejoin_compounds(line: str) -> str:
+    """Undo `split_compounds`."""
+    return _SPLIT.sub("-", line)
+
+
+def to_stanford(line: str, language: str) -> str:
+    """Convert plain text to Stanford's format; raises `ConfigError` for a language without Moses rules."""
+    return _BETWEEN_LETTERS.sub(f" {_MARK} ", tokenize(line, language, escape=True))
+
+
+def from_stanford(line: str, language: str) -> str:
+    """Convert Stanford's format to plain text, as sacreBLEU expects it; raises as `to_stanford` does."""
+    return detokenize(rejoin_compounds(line), language)

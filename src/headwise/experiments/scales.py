@@ -1,0 +1,387 @@
+"""Scales: the corpus, the base model and the training budget of experiments.
+
+`tiny` is the built-in miniature corpus and takes minutes; `multi30k` is 29,000 captions and takes hours on a laptop;
+`wmt14` is the paper's recipe (configs/wmt14) and takes days on eight GPUs. A new scale is a `Scale` in `SCALES`.
+
+At the small scales, each system of table 2 has its own model, with the Transformer's number of parameters, and its own
+learning rate. All other settings are overridden for all systems, so that no system profits from a configuration tuned
+for it alone. `headwise reproduce tuning` trains every system with the same learning rates for the same number of steps;
+the rate with the lowest development perplexity is used.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headwise.errors import ConfigError
+from headwise.experiments.harness.test_sets import TestSet
+
+# Name of an architecture's row -> its label in tables.
+ARCHITECTURES = {
+    "sutskever": "recurrent, no attention (Sutskever)",
+    "bahdanau": "recurrent, additive attention (Bahdanau)",
+    "luong": "recurrent, multiplicative attention (Luong)",
+    "gnmt": "recurrent, residual stack (GNMT)",
+    "convs2s": "convolutional (ConvS2S)",
+    "transformer": "Transformer",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A configuration file, `key.sub=value` overrides, and the name of a test set other than the scale's."""
+
+    file: str
+    changes: tuple[str, ...] = ()
+    test: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of systems at one scale.
+
+    Attributes:
+        alike: overrides shared by all systems.
+        models: system -> its recipe.
+        rates: system -> its peak learning rate; without one, the configuration's schedule is kept.
+        tried: the peak learning rates that `tuning` trains each system with.
+        steps: training steps of a `tuning` run.
+        treatment: `alike` in words, for the report.
+    """
+
+    alike: tuple[str, ...]
+    models: Mapping[str, Recipe]
+    rates: Mapping[str, float]
+    tried: tuple[float, ...]
+    steps: int
+    treatment: str
+
+    def systems(self) -> dict[str, Recipe]:
+        """Return each system's recipe with all its overrides."""
+        return {name: self.system(name, self.rates.get(name)) for name in self.models}
+
+    def system(self, name: str, rate: float | None) -> Recipe:
+        """Return a system's recipe with a peak learning rate; None keeps the configuration's schedule."""
+        model = self.models[name]
+        peak = [] if rate is None else [f"schedule.peak={rate:g}"]
+        return Recipe(model.file, (*self.alike, *model.changes, *peak))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Corpus, configurations and budgets of one scale.
+
+    Attributes:
+        about: description of the scale, for the report.
+        comparison: the systems that table 2 compares.
+        base: the recipe that table 3 and the claims vary.
+        budget: training length of `base` in words, for the report.
+        test: the test set, scored once, at the end; `other_tests` are those of other language pairs, by name.
+        minutes: training time of each system in the comparison at equal training time.
+        rates: by preset, peak learning rates of rows of table 3 for which base's, scaled by d_model^-0.5, is too high.
+        timed: further overrides of the runs at equal training time.
+        deep: further overrides of `base` for the depth experiment, whose models are up to eight times as deep.
+        sentence: subwords of a typical sentence, end symbol included; for estimates.
+        more: further rows of table 2.
+        before: generates the text if it is missing, at a scale whose text is generated.
+    """
+
+    name: str
+    about: str
+    comparison: Comparison
+    base: Recipe
+    budget: str
+    test: TestSet
+    minutes: float
+    rates: Mapping[str, float] = field(default_factory=dict)
+    timed: tuple[str, ...] = ()
+    deep: tuple[str, ...] = ()
+    sentence: int = 16
+    more: Mapping[str, Recipe] = field(default_factory=dict)
+    other_tests: Mapping[str, TestSet] = field(default_factory=dict)
+    before: Callable[[Path], None] | None = None
+
+    @property
+    def systems(self) -> dict[str, Recipe]:
+        """Recipe of each system of table 2, by name."""
+        return self.comparison.systems()
+
+    def test_set(self, name: str = "") -> TestSet:
+        """Return a test set by name; the scale's own for an empty name."""
+        return self.other_tests[name] if name else self.test
+
+    def prepare(self, tests: Iterable[str] = ("",)) -> None:
+        """Generate the text if the scale's is generated; raises `DataError` if a test set is missing."""
+        if self.before is not None:
+            self.before(self.test.target)
+        for name in sorted(tests):
+            self.test_set(name).check()
+
+
+def _system_file(name: str) -> str:
+    """Return the configuration file of a system, whose model has as many parameters as the Transformer."""
+    return f"configs/multi30k-en-de{'' if name == 'transformer' else f'-{name}'}.yaml"
+
+
+_ALIKE = (
+    "optimizer.clip_norm=1.0",
+    "schedule.name=linear",
+    "training.label_smoothing=0.1",
+    "training.r_drop=0.0",
+    "training.best_by=bleu",
+    "decoding.beam=4",
+    "decoding.alpha=0.6",
+)
+_TREATMENT = (
+    "label smoothing 0.1, no R-Drop, gradients clipped to norm 1, a rate that rises and falls linearly to zero, beam 4 "
+    "with α = 0.6"
+)
+
+
+_MINIATURE = "data/miniature"
+_TINY_TEXT = (
+    f"data.source=[{_MINIATURE}/train.en]",
+    f"data.target=[{_MINIATURE}/train.de]",
+    f"data.dev_source={_MINIATURE}/dev.en",
+    f"data.dev_target={_MINIATURE}/dev.de",
+    "subwords.size=2000",
+    "batch.tokens=1024",
+)
+
+# 0.9 million parameters with 2,000 subwords; a test checks this for every system.
+_TINY_COMPARISON = Comparison(
+    alike=(
+        *_TINY_TEXT,
+        *_ALIKE,
+        "subwords.dropout=0.0",
+        "model.d_model=128",
+        "model.dropout=0.0",  # five epochs of generated text: no overfitting
+        "schedule.warmup=150",
+        "training.max_steps=1200",
+        "training.validate_every=200",
+        "training.checkpoint_every=50",
+        "training.average_last=4",
+    ),
+    models={
+        "sutskever": Recipe(_system_file("sutskever"), ("model.recurrent.size=143",)),
+        "bahdanau": Recipe(_system_file("bahdanau"), ("model.recurrent.size=138",)),
+        "luong": Recipe(_system_file("luong"), ("model.recurrent.size=93",)),
+        "gnmt": Recipe(
+            _system_file("gnmt"),
+            ("model.encoder_layers=3", "model.decoder_layers=3", "model.recurrent.size=89"),
+        ),
+        "convs2s": Recipe(
+            _system_file("convs2s"),
+            ("model.encoder_layers=4", "model.decoder_layers=3", "model.convolutional.channels=104"),
+        ),
+        "transformer": Recipe(
+            _system_file("transformer"),
+            (
+                "model.encoder_layers=2",
+                "model.decoder_layers=2",
+                "model.d_ff=256",
+                "model.heads=4",
+                "model.norm=pre",
+            ),
+        ),
+    },
+    rates=dict.fromkeys(ARCHITECTURES, 0.016) | {"transformer": 0.008},
+    tried=(0.004, 0.008, 0.016),
+    steps=300,
+    treatment=f"the same 2,000 subwords, no dropout, {_TREATMENT}",
+)
+
+_TINY_BASE = (
+    *_TINY_TEXT,
+    "model.d_model=64",
+    "model.d_ff=256",
+    "schedule.peak=0.004",  # 53 BLEU; with 0.0072, by the paper's formula, 3 BLEU
+    "schedule.warmup=300",
+    "training.max_steps=1200",
+    "training.validate_every=300",
+    "training.checkpoint_every=300",
+)
+
+
+def _write_miniature(test: Path) -> None:
+    """Generate the miniature corpus in the test set's folder, if the test set is missing."""
+    from headwise.corpora.synthetic import generate
+
+    if not test.exists():
+        generate("miniature", test.parent)
+
+
+TINY = Scale(
+    name="tiny",
+    about="the built-in miniature corpus, 20,000 pairs; minutes",
+    comparison=_TINY_COMPARISON,
+    base=Recipe("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
+    budget="1,200 steps of 1,024 tokens, five passes over the text: what learns faster is ahead",
+    test=TestSet(Path(_MINIATURE) / "test.en", Path(_MINIATURE) / "test.de"),
+    minutes=0.75,
+    deep=("schedule.warmup=150", "training.max_steps=600"),
+    sentence=12,
+    before=_write_miniature,
+)
+
+
+# 2.6 million parameters with 6,000 subwords.
+_MULTI30K_COMPARISON = Comparison(
+    alike=(
+        *_ALIKE,
+        "subwords.size=6000",
+        "subwords.dropout=0.0",  # BPE-dropout (2020) is in none of the systems' papers, and slows training
+        "model.dropout=0.3",
+        "batch.tokens=4096",
+        "schedule.warmup=400",
+        "training.max_steps=4000",
+        "training.validate_every=500",
+        "training.checkpoint_every=100",
+        "training.average_last=10",
+    ),
+    models={name: Recipe(_system_file(name)) for name in ARCHITECTURES},
+    rates=dict.fromkeys(ARCHITECTURES, 0.016) | {"transformer": 0.008},
+    tried=(0.002, 0.004, 0.008, 0.016),
+    steps=400,
+    treatment=f"the same 6,000 subwords, dropout 0.3, {_TREATMENT}",
+)
+
+MULTI30K = Scale(
+    name="multi30k",
+    about="Multi30k English→German, 29,000 pairs, lower-cased and tokenized; hours on two cores",
+    comparison=_MULTI30K_COMPARISON,
+    base=Recipe("configs/multi30k-en-de-table3.yaml"),
+    budget="4,000 steps of 2,048 tokens, sixteen passes over the text",
+    test=TestSet(
+        Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
+        Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
+        corpus="multi30k",
+    ),
+    minutes=6.0,
+    # With 0.0021 its attention collapses: the first layers attend to one position each, the encoder's last layer
+    # uniformly; 15 development BLEU after 3,000 steps and 17 after 12,000. With half that rate, 24 and 38.
+    rates={"big": 0.00106},
+    timed=("training.average_last=3",),  # averages a quarter of the steps, as at equal parameters
+)
+
+
+_WMT14_FILE = "configs/wmt14/en-de-base.yaml"
+_RECURRENT = ("model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
+_RATE = ("schedule.name=inverse_sqrt",)
+
+# 63 to 64 million parameters with 37,000 subwords; base has 63.
+_WMT14_COMPARISON = Comparison(
+    alike=(),
+    models={
+        "sutskever": Recipe(
+            _WMT14_FILE,
+            (
+                *_RECURRENT,
+                *_RATE,
+                "model.encoder_layers=4",
+                "model.decoder_layers=4",
+                "model.recurrent={cell: lstm, size: 850, reading: backward, attention: none, readout: state}",
+            ),
+        ),
+        "bahdanau": Recipe(
+            _WMT14_FILE,
+            (
+                *_RECURRENT,
+                *_RATE,
+                "model.encoder_layers=1",
+                "model.decoder_layers=1",
+                "model.recurrent={cell: gru, size: 1330, reading: both, attention: additive, readout: maxout}",
+            ),
+        ),
+        "luong": Recipe(
+            _WMT14_FILE,
+            (
+                *_RECURRENT,
+                *_RATE,
+                "model.encoder_layers=2",
+                "model.decoder_layers=2",
+                "model.recurrent={cell: lstm, size: 850, reading: both, attention: multiplicative, query: current, "
+                "readout: tanh, input_feeding: true}",
+            ),
+        ),
+        "gnmt": Recipe(
+            _WMT14_FILE,
+            (
+                *_RECURRENT,
+                *_RATE,
+                "model.encoder_layers=8",
+                "model.decoder_layers=8",
+                "model.recurrent={cell: lstm, size: 500, reading: both-first, residual: true, attention: additive, "
+                "readout: state}",
+            ),
+        ),
+        "convs2s": Recipe(
+            _WMT14_FILE,
+            (
+                *_RATE,
+                "model.architecture=convolutional",
+                "optimizer.clip_norm=0.1",
+                "model.dropout=0.2",
+                "model.encoder_layers=15",
+                "model.decoder_layers=15",
+                "model.convolutional={channels: 450, kernel: 3}",
+            ),
+        ),
+        "transformer": Recipe(_WMT14_FILE),
+    },
+    rates={name: 0.001 for name in ARCHITECTURES if name != "transformer"},
+    tried=(),
+    steps=0,
+    treatment=(
+        "the same 37,000 subwords, batches, steps, label smoothing and search; dropout, clipping and rate as each "
+        "system's authors and their successors report them, not tuned here"
+    ),
+)
+
+FRENCH = "en-fr"  # name of the other WMT 2014 test set
+
+WMT14 = Scale(
+    name="wmt14",
+    about="the paper's recipe: 4.5 million pairs English→German (36 million English→French); days on 8 GPUs",
+    comparison=_WMT14_COMPARISON,
+    base=Recipe(_WMT14_FILE),
+    budget="100,000 steps of 25,000 tokens, as in the paper",
+    test=TestSet(
+        Path("data/wmt14-en-de/newstest2014.full.en"),
+        Path("data/wmt14-en-de/newstest2014.full.de"),
+        form="stanford",
+        compounds=True,
+        corpus="wmt14-en-de",
+    ),
+    other_tests={
+        FRENCH: TestSet(
+            Path("data/wmt14-en-fr/newstest2014.full.en"),
+            Path("data/wmt14-en-fr/newstest2014.full.fr"),
+            languages=("en", "fr"),
+            form="plain",
+            corpus="wmt14-en-fr",
+        )
+    },
+    minutes=720.0,
+    sentence=30,
+    more={
+        "transformer-big": Recipe("configs/wmt14/en-de-big.yaml"),
+        "transformer-fr": Recipe("configs/wmt14/en-fr-base.yaml", test=FRENCH),
+        "transformer-big-fr": Recipe("configs/wmt14/en-fr-big.yaml", test=FRENCH),
+    },
+)
+
+
+SCALES = {scale.name: scale for scale in (TINY, MULTI30K, WMT14)}
+
+
+def find_scale(name: str) -> Scale:
+    """Return a scale by name; raises `ConfigError` with the closest or all names."""
+    if name in SCALES:
+        return SCALES[name]
+    closest = difflib.get_close_matches(name, SCALES, n=1)
+    hint = f"did you mean {closest[0]}?" if closest else f"known: {', '.join(SCALES)}"
+    raise ConfigError(f"--scale: expected the name of a scale, found {name!r} ({hint})")
