@@ -89,7 +89,7 @@ docs-serve: $(VENV)/docs
 	$(BIN)/python docs/build_site.py $(PORT)
 
 screenshots: $(VENV)/dev
-	$(BIN)/python benchmarks/screenshots.py $(RUN)
+	$(BIN)/python -m benchmarks screenshots $(RUN)
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

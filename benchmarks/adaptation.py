@@ -1,23 +1,24 @@
-"""Domain adaptation: image captions to a program's messages, with and without replay (`--mix`) and LoRA.
+"""Domain adaptation: image captions to a program's messages, with and without replay (`--mix`).
 
 A model of Multi30k's captions (English to German, lower-cased and tokenized, as published) is adapted to the messages
 of a program, as its .mo file has them: GnuCash 4.13 of Debian 12, `apt-get download gnucash-common` and `dpkg-deb -x`.
 Every variant is a `headwise train --from` with the recipe's own options, and all runs are scored on both test sets.
 
-    python benchmarks/adaptation.py --messages gnucash.mo --multi30k DIR --out DIR [--base RUN] [--only NAME…]
+    python -m benchmarks adaptation --messages gnucash.mo --multi30k DIR --out DIR [--base RUN] [--only NAME…]
 """
 
 from __future__ import annotations
 
-import argparse
 import gettext
 import hashlib
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import command_line
 from headwise.text.tokens.moses import tokenize
 
 TEST, DEV = 400, 300  # messages
@@ -27,10 +28,6 @@ LONGEST = 30  # words
 VARIANTS = {
     "plain": [],
     "mix": ["--mix", "BASE=0.3"],
-    "lora": ["training.lora.rank=8"],
-    "lora-all": ["training.lora.rank=8", "training.lora.projections=all"],
-    "lora-all-mix": ["training.lora.rank=8", "training.lora.projections=all", "--mix", "BASE=0.3"],
-    "frozen-encoder": ["training.freeze=[encoder]"],
 }
 
 
@@ -74,10 +71,8 @@ def headwise(*arguments: object) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(arguments: Sequence[str]) -> None:
+    parser = command_line("adaptation", __doc__)
     parser.add_argument("--messages", type=Path, required=True)
     parser.add_argument("--multi30k", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -87,7 +82,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="changes of every adaptation")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
 
     def caption_file(part: str, language: str) -> Path:
         return options.multi30k / f"{part}.lc.norm.tok.{language}.gz"
@@ -122,7 +117,3 @@ def main() -> None:
         records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         seconds = max(record.get("seconds", 0) for record in records)
         print(f"{run.name}: {records[-1]['step']:,} steps, {seconds / 60:.1f} minutes")
-
-
-if __name__ == "__main__":
-    main()

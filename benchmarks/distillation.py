@@ -1,6 +1,6 @@
 """Students of several shapes, trained on real translations and on a teacher's: BLEU against decoding speed.
 
-Example: python benchmarks/distillation.py runs/teacher --data data/multi30k --test test_2016_flickr \
+Example: python -m benchmarks distillation runs/teacher --data data/multi30k --test test_2016_flickr \
              --languages en de --suffix .lc.norm.tok --shapes 4+4,6+2,2+1 --steps 400 -o runs/distillation
 
 The folder --data has train, val and the test set for both languages, plain or .gz. All students have the teacher's
@@ -17,13 +17,14 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import command_line
 from headwise.config import DataConfig
 from headwise.decoding.translator import Translator
-from headwise.errors import HeadwiseError
 from headwise.evaluation.translation import bleu
 from headwise.tasks.corpus.runs import Runs
 from headwise.tasks.distillation.source import SourceText
@@ -46,10 +47,8 @@ class Corpus:
         return source, target
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(arguments: Sequence[str]) -> int:
+    parser = command_line("distillation", __doc__)
     parser.add_argument("teachers", type=Path, nargs="+", help="a run, or several as an ensemble")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--test", required=True, help="name of the test set")
@@ -64,7 +63,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="train these students alone, such as 6+2-teacher, and stop")
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY.SUB=VALUE", help="of every student")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     corpus = Corpus(options.data, tuple(options.languages), options.suffix)
     students = train_students(options, corpus)
     if options.only is not None:
@@ -169,10 +168,3 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
     figure.savefig(path, dpi=150)
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except HeadwiseError as error:
-        sys.exit(f"distillation: error: {error}")

@@ -1,6 +1,6 @@
 """`headwise train --estimate` beside what training really needs: memory, and target tokens per second.
 
-    python benchmarks/estimate.py --models tiny medium base --tokens 2048 8192 -o build/estimate
+    python -m benchmarks estimate --models tiny medium base --tokens 2048 8192 -o build/estimate
 
 For each model and batch size, the estimate is printed by `headwise train --estimate`, and then some steps are trained
 in one process with float32 on the CPU. The memory of a training is its largest resident set, as the kernel counted it.
@@ -9,13 +9,14 @@ The speed is the median over steps, without the first two. The text is that of `
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import command_line
 from headwise.processes import child_environment, python_command
 
 MODELS = {
@@ -80,14 +81,12 @@ def speed(run: Path) -> float:
     return statistics.median(speeds[2:])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(arguments: Sequence[str]) -> int:
+    parser = command_line("estimate", __doc__)
     parser.add_argument("-o", "--out", type=Path, required=True, help="a new folder")
     parser.add_argument("--models", nargs="+", default=["tiny", "medium", "base"], choices=MODELS)
     parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 8192])
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     corpus = options.out / "corpus"
     generate = ("-m", "headwise", "data", "generate", "miniature", "--train", "3000", "-o", str(corpus))
     subprocess.run(python_command(*generate), env=child_environment(), check=True, stdout=subprocess.DEVNULL)
@@ -116,7 +115,3 @@ def main() -> int:
                 flush=True,
             )
     return int(failed)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -4,14 +4,13 @@ The model is a decoder of two layers (d_model 128, 4 heads, d_ff 512) over 256 s
 step is the forward pass, the loss, the backward pass and Adam. Each measurement has a process of its own; its memory is
 the increase of peak resident memory over that before the first step. Run on a quiet machine, in parts if need be:
 
-    python benchmarks/long_sequences.py --kinds window linear --lengths 512 16384 --json figures.jsonl
+    python -m benchmarks long-sequences --kinds window linear --lengths 512 16384 --json figures.jsonl
 
 appends a line for each measurement to the file and prints the table of all measurements in it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import resource
@@ -25,6 +24,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from benchmarks import command_line
 from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
 from headwise.nn.attention import all_registered
@@ -120,10 +120,8 @@ def table(measurements: Sequence[Measurement]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(arguments: Sequence[str]) -> None:
+    parser = command_line("long-sequences", __doc__)
     names = [kind.name for kind in all_registered()]
     parser.add_argument("--kinds", nargs="+", choices=names, default=names)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
@@ -131,7 +129,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--reference-up-to", type=int, default=4096, help="it writes all scores out")
     parser.add_argument("--json", type=Path, help="file that measurements are added to, one a line")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     measurements = []
     if options.json and options.json.exists():
         measurements = [Measurement(**json.loads(line)) for line in options.json.read_text().splitlines()]
@@ -149,7 +147,3 @@ def main() -> None:
                 with options.json.open("a") as file:
                     file.write(json.dumps(asdict(measured)) + "\n")
     print(table(measurements))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,19 @@
-"""Latency of the page's requests: `python benchmarks/page.py RUN`; the target is under 150 ms.
+"""Latency of the page's requests: `python -m benchmarks page RUN`; the target is under 150 ms.
 
 A 20-token sentence, the run's beam size, all requests that the page sends after a change, over HTTP on this machine.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import threading
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import command_line
 from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen, server
@@ -21,19 +22,19 @@ SENTENCE = "a young man in a blue shirt is riding a brown horse along the beach 
 ROUNDS = 30
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> None:
+    parser = command_line("page", __doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--text", default=SENTENCE)
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     listener = listen("127.0.0.1", 0)
-    runs = open_runs([arguments.run], "cpu")
+    runs = open_runs([options.run], "cpu")
     web_server = server(create_app(runs))
     threading.Thread(target=web_server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not web_server.started:
         time.sleep(0.05)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/api/"
-    common = {"run": next(iter(runs)), "text": arguments.text, "arrays": "packed"}
+    common = {"run": next(iter(runs)), "text": options.text, "arrays": "packed"}
 
     def ask(path: str, fields: dict[str, object]) -> tuple[float, dict[str, object], int]:
         body = json.dumps({**common, **fields}).encode()
@@ -60,7 +61,3 @@ def main() -> None:
         )
     print(f"{tokens} source tokens, {size:,} bytes a trace")
     web_server.should_exit = True
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Speed and memory of `headwise data prepare` on generated pairs, beside a plain SentencePiece loop.
 
-    python benchmarks/preparation.py --pairs 100000 1000000 --engine processes ray --workers 2
+    python -m benchmarks preparation --pairs 100000 1000000 --engine processes ray --workers 2
 
 The pairs are random sentences of 5 to 30 words from a Zipfian vocabulary of 50,000 words; one in ten is a duplicate.
 The plain loop reads both files and encodes them with the same SentencePiece model in one process, and writes nothing.
@@ -10,19 +10,20 @@ the object store.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import psutil
 from sentencepiece import SentencePieceProcessor
 
+from benchmarks import command_line
 from headwise.processes import child_environment, python_command
 
 _VOCABULARY = 50_000
@@ -118,15 +119,13 @@ def measure(
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(arguments: Sequence[str]) -> None:
+    parser = command_line("preparation", __doc__)
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--engine", nargs="+", default=["processes"])
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--near", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     for pairs in options.pairs:
         with tempfile.TemporaryDirectory() as temporary:
             paths = generate(Path(temporary), pairs, seed=1)
@@ -136,7 +135,3 @@ def main() -> None:
                 print(json.dumps({"pairs": pairs, **found}), flush=True)
             plain = plain_loop(paths, Path(temporary) / options.engine[0] / "spm.model")
             print(json.dumps({"pairs": pairs, "plain_loop_processor_seconds": round(plain, 1)}), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Speed of the float32 matrix products of a training step on this CPU, by each way to compute them.
 
-Example: python benchmarks/products.py --preset tiny --threads 1
-Example: python benchmarks/products.py --inputs 512 --outputs 2048 --rows 4096 --threads 2
+Example: python -m benchmarks products --preset tiny --threads 1
+Example: python -m benchmarks products --inputs 512 --outputs 2048 --rows 4096 --threads 2
 
 For each linear map of a Transformer: its output (y = x Wᵀ + b), the gradient of its inputs (dX = G W) and of its
 weights (dW = Gᵀ x). The ways take turns, and each turn has another number of rows, as batches have; oneDNN compiles
@@ -21,10 +21,12 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from benchmarks import command_line
 from headwise.config.presets import PRESETS, preset
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.products import NativeProducts
@@ -46,10 +48,8 @@ class OneDNN(Products):
         return self.forward(gradient.t(), x.t())
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(arguments: Sequence[str]) -> int:
+    parser = command_line("products", __doc__)
     parser.add_argument("--preset", choices=PRESETS, default="tiny")
     parser.add_argument("--vocabulary", type=int, default=10_000)
     parser.add_argument("--rows", type=int, default=2048, help="tokens of a batch in each process")
@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--outputs", type=int)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=15)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     ways = find_ways()
     print(f"{torch.backends.cpu.get_cpu_capability()}, threads: {options.threads}, torch {torch.__version__}")
@@ -123,7 +123,3 @@ def measure(rows: int, inputs: int, outputs: int, ways: dict[str, Products], tur
                 ratios = [t / w for t, w in zip(times["torch"][1:], times[way][1:], strict=True)]
                 line += f"{statistics.median(ratios):9.2f}"
         print(line, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,11 @@
-"""Screenshots of the page: `python benchmarks/screenshots.py RUN [-o DIR]`; check them after every change of it."""
+"""Screenshots of the page: `python -m benchmarks screenshots RUN [-o DIR]`; check them after every change of it."""
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlencode
@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import uvicorn
 from playwright.sync_api import expect, sync_playwright
 
+from benchmarks import command_line
 from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
 from headwise.serve.server import listen
@@ -28,21 +29,21 @@ VIEWS: dict[str, tuple[int, Literal["light", "dark"], dict[str, str], bool]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> None:
+    parser = command_line("screenshots", __doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("-o", "--out", type=Path, default=Path("build/screenshots"))
     parser.add_argument("--text", help="the sentence; without, the run's first example")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
     listener = listen("127.0.0.1", 0)
-    app = create_app(open_runs([arguments.run]))
+    app = create_app(open_runs([options.run]))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not server.started:
         time.sleep(0.05)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    text = {} if arguments.text is None else {"text": arguments.text}
+    text = {} if options.text is None else {"text": options.text}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, (width, scheme, state, whole) in VIEWS.items():
@@ -53,12 +54,8 @@ def main() -> None:
                 0, timeout=120_000
             )  # the heads have been measured
             expect(page.locator("[aria-busy=true]")).to_have_count(0)
-            page.screenshot(path=arguments.out / f"{name}.png", full_page=whole)
+            page.screenshot(path=options.out / f"{name}.png", full_page=whole)
             page.close()
-            print(arguments.out / f"{name}.png")
+            print(options.out / f"{name}.png")
         browser.close()
     server.should_exit = True
-
-
-if __name__ == "__main__":
-    main()

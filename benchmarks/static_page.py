@@ -1,4 +1,4 @@
-"""Time of a translation on the page without a server: `python benchmarks/static_page.py [RUN]`; the target is 300 ms.
+"""Time of a translation on the page without a server: `python -m benchmarks static-page [RUN]`; the target is 300 ms.
 
 A 20-token sentence with the run's beam size, traced by the browser's model in headless Chromium. Without RUN, the model
 has random weights and the size of Multi30k's: 4 + 4 layers, d_model 128, d_ff 512, 5,500 subwords, a beam of 4; its
@@ -7,13 +7,13 @@ outputs are as long as the input, as translations are.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import random
 import shutil
 import statistics
 import tempfile
 import threading
+from collections.abc import Sequence
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import torch
 from playwright.sync_api import sync_playwright
 from safetensors.torch import save_file
 
+from benchmarks import command_line
 from headwise.config import Config
 from headwise.interop.runs import open_trained
 from headwise.models.build import build_model
@@ -50,13 +51,13 @@ async ([text, rounds]) => {
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str]) -> None:
+    parser = command_line("static-page", __doc__)
     parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--text")
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
-        run, text = arguments.run, arguments.text or SENTENCE
+        run, text = options.run, options.text or SENTENCE
         if run is None:
             run, text = random_run(Path(scratch, "random"))
         page = Path(scratch, "page")
@@ -119,7 +120,3 @@ def random_run(directory: Path) -> tuple[Path, str]:
         if len(subwords.encode_source(" ".join([*sentence, word]))) <= TOKENS:
             sentence.append(word)
     return directory, " ".join(sentence)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Requests a second and latency of translation servers: Headwise, LibreTranslate, and a server around CTranslate2.
 
-    python benchmarks/serving/load.py RUN --sentences test.en.gz --libretranslate VENV/bin/python
+    python -m benchmarks serve RUN --sentences test.en.gz --libretranslate VENV/bin/python
 
 All serve the same model on this machine, in turn in each round, to 1, 8 and 64 clients of wrk that send one sentence a
 request and wait for its translation (beam 4). Needs wrk (apt install wrk). The last line has the time of
@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import command_line
 from headwise.decoding.translator import Translator
 from headwise.serve.server import listen
 
@@ -50,35 +51,33 @@ class Load:
     failures: int
 
 
-def main() -> None:
-    parser = parser_of(__doc__)
+def main(arguments: Sequence[str]) -> None:
+    parser = parser_of("serve", __doc__)
     parser.add_argument("--libretranslate", help="Python interpreter of an environment that has it")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    languages = arguments.languages.split("-")
+    options = parser.parse_args(arguments)
+    languages = options.languages.split("-")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sentences = unpack(arguments.sentences, folder / "sentences.txt")
+        sentences = unpack(options.sentences, folder / "sentences.txt")
         measured: dict[tuple[str, int], list[Load]] = {}
-        for number in range(arguments.rounds):
-            for server in servers(arguments.run, languages, folder, arguments.libretranslate):
+        for number in range(options.rounds):
+            for server in servers(options.run, languages, folder, options.libretranslate):
                 with started(server) as (address, _):
                     load(address, 8, 3, sentences, languages)  # not measured
-                    for clients in arguments.clients:
-                        one = load(address, clients, arguments.seconds, sentences, languages)
+                    for clients in options.clients:
+                        one = load(address, clients, options.seconds, sentences, languages)
                         measured.setdefault((server.name, clients), []).append(one)
                         print(f"round {number + 1}: {server.name}, {clients} clients: {one}", file=sys.stderr)
         report(measured)
-        print(f"`Translator.translate`, one sentence: {alone(arguments.run, sentences):.1f} ms (median)")
+        print(f"`Translator.translate`, one sentence: {alone(options.run, sentences):.1f} ms (median)")
 
 
-def parser_of(description: str | None) -> argparse.ArgumentParser:
+def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser of what the measurements of servers need."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(name, description)
     parser.add_argument("run", type=Path)
     parser.add_argument("--sentences", type=Path, required=True, help="one a line, plain or .gz")
     parser.add_argument("--languages", default="en-de", help="of the run")
@@ -184,7 +183,3 @@ def alone(run: Path, sentences: Path) -> float:
         translator.translate([line])
         times.append(1000 * (time.perf_counter() - began))
     return statistics.median(times)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Memory of `headwise serve` with 1, 2, 4, … workers, which share the models' pages.
 
-    python benchmarks/serving/memory.py RUN --sentences test.en.gz
+    python -m benchmarks serve-memory RUN --sentences test.en.gz
 
 For each number of workers the server is started and translates sentences, as texts and as HTML (whose tags are placed
 by alignments, which PyTorch computes), until every worker has answered. Then /proc/PID/smaps_rollup of all its
@@ -15,11 +15,12 @@ import json
 import subprocess
 import tempfile
 import urllib.request
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import Server, headwise, parser_of, started, unpack
+from benchmarks.serving.load import Server, headwise, parser_of, started, unpack
 
 ASKED = 200  # requests of each kind
 CLIENTS = 8
@@ -35,20 +36,20 @@ class Memory:
     shared: int
 
 
-def main() -> None:
-    parser = parser_of(__doc__)
+def main(arguments: Sequence[str]) -> None:
+    parser = parser_of("serve-memory", __doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
-    arguments = parser.parse_args()
-    weights = (arguments.run / "model.safetensors").stat().st_size
+    options = parser.parse_args(arguments)
+    weights = (options.run / "model.safetensors").stat().st_size
     print(f"model.safetensors: {weights / MIB:.0f} MiB\n")
     print("| workers | server | private to a worker | shared |\n|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as name:
-        sentences = unpack(arguments.sentences, Path(name) / "sentences.txt").read_text().splitlines()[:ASKED]
-        for count in arguments.workers:
-            command = [*headwise(), "serve", str(arguments.run), "--port", "PORT", "--workers", str(count)]
-            server = Server(str(count), [*command, "--languages", arguments.languages])
+        sentences = unpack(options.sentences, Path(name) / "sentences.txt").read_text().splitlines()[:ASKED]
+        for count in options.workers:
+            command = [*headwise(), "serve", str(options.run), "--port", "PORT", "--workers", str(count)]
+            server = Server(str(count), [*command, "--languages", options.languages])
             with started(server) as (address, process):
-                use(address, sentences, arguments.languages.split("-"))
+                use(address, sentences, options.languages.split("-"))
                 children = children_of(process)
                 assert len(children) == (count if count > 1 else 0), children
                 workers = [memory_of(pid) for pid in children or [process]]
@@ -92,7 +93,3 @@ def memory_of(process: int) -> Memory:
     private = sizes["Private_Clean"] + sizes["Private_Dirty"]
     shared = sizes["Shared_Clean"] + sizes["Shared_Dirty"]
     return Memory(sizes["Pss"], private, shared)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """What a translation server bears: more than it can translate, and clients that misbehave while its model changes.
 
-    python benchmarks/serving/stress.py overload RUN --sentences test.en.gz
-    python benchmarks/serving/stress.py soak RUN [OTHER_RUN] --sentences test.en.gz --minutes 10
+    python -m benchmarks serve-stress overload RUN --sentences test.en.gz
+    python -m benchmarks serve-stress soak RUN [OTHER_RUN] --sentences test.en.gz --minutes 10
 
 `overload`: 100 clients ask for 20 sentences each, while 400 may wait. Expected are the statuses 200 and 429 alone,
 memory that stays, and the latency from before within two seconds. `soak`: four clients behave; others connect and
@@ -13,7 +13,6 @@ answered, and where something is left in the scheduler. Needs wrk.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -30,11 +29,13 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from load import HERE, Server, headwise, started, unpack
+from benchmarks import command_line
+from benchmarks.serving.load import HERE, Server, headwise, started, unpack
 
 SHORT = 20  # requests whose median latency is compared
 SAMPLED = 2.0  # seconds between two looks at the memory
@@ -48,10 +49,8 @@ LEFT = (
 KINDS = ("silent", "half a body", "garbage", "hangs up", "too long")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main(arguments: Sequence[str]) -> None:
+    parser = command_line("serve-stress", __doc__)
     parser.add_argument("test", choices=["overload", "soak"])
     parser.add_argument("run", type=Path)
     parser.add_argument("other", type=Path, nargs="?", help="for soak; by default RUN")
@@ -59,27 +58,25 @@ def main() -> None:
     parser.add_argument("--languages", default="en-de", help="of the runs")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--most-growth", type=float, default=50.0, help="megabytes, from the first minute on")
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run = folder / "run"
-        shutil.copytree(arguments.run, run, ignore=shutil.ignore_patterns("checkpoints", "prepared"))
-        sentences = unpack(arguments.sentences, folder / "sentences.txt")
-        command = [*headwise(), "serve", str(run), "--port", "PORT", "--languages", arguments.languages]
+        shutil.copytree(options.run, run, ignore=shutil.ignore_patterns("checkpoints", "prepared"))
+        sentences = unpack(options.sentences, folder / "sentences.txt")
+        command = [*headwise(), "serve", str(run), "--port", "PORT", "--languages", options.languages]
         server = Server("Headwise", [*command, "--limit-queue", "400"])
-        languages = arguments.languages.split("-")
+        languages = options.languages.split("-")
         with started(server) as (address, process):
-            if arguments.test == "overload":
-                overload(address, process, sentences, languages, 60 * arguments.minutes)
+            if options.test == "overload":
+                overload(address, process, sentences, languages, 60 * options.minutes)
             else:
                 models = [folder / "first", folder / "second"]
-                for source, copy in zip(
-                    (arguments.run, arguments.other or arguments.run), models, strict=True
-                ):
+                for source, copy in zip((options.run, options.other or options.run), models, strict=True):
                     shutil.copy(source / "model.safetensors", copy)
-                soaked = Soak(address, process, sentences, languages, 60 * arguments.minutes)
+                soaked = Soak(address, process, sentences, languages, 60 * options.minutes)
                 asyncio.run(soaked.run(run, models))
-                problems = soaked.problems(arguments.most_growth)
+                problems = soaked.problems(options.most_growth)
                 print("\n".join(problems), file=sys.stderr)
                 sys.exit(1 if problems else 0)
 
@@ -260,7 +257,3 @@ def resident(process: int) -> float:
     """Return the megabytes of a process that are in memory."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-if __name__ == "__main__":
-    main()

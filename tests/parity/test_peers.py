@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headwise.bench.peer import Decoding, Room, Setting
-from headwise.bench.peers import OWN, find_peer
-from headwise.bench.workload import Workload
+from benchmarks.systems import OWN, find_peer
+from benchmarks.systems.peer import Decoding, Room, Setting
+from benchmarks.systems.workload import Workload
 from headwise.config import Config
 from headwise.decoding.batching import padded
 from headwise.models.transformer import Transformer

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 
-from headwise.cli import bench, data
+from headwise.cli import data
 from headwise.cli.main import COMMANDS
 from program import Outcome, environment, finish, headwise, saved_step, start, wait_for
 from toy import Toy
@@ -31,7 +31,6 @@ EVERY_COMMAND = [
     [],
     *([name] for name in COMMANDS),
     *_group("data", data.app),
-    *_group("bench", bench.app),
 ]
 
 

@@ -51,7 +51,6 @@ training: {max_steps: 2, validate_bleu: false, precision: float32}
     (planted / "config.yaml").write_text(config)
     _run(planted, "train", "-c", "config.yaml", "-o", "run")
     assert _run(planted, "translate", "run", text="s1 b\ns2 b\n").count("\n") == 2
-    _run(planted, "bench", "start", "run", "--rounds", "1")
 
 
 def test_python_m_headwise_imports_nothing_from_it_either(planted: Path) -> None:

@@ -65,7 +65,6 @@ COMMANDS = {
     ),
     "import": ("headwise.cli.import_", "Make a run directory of another toolkit's model."),
     "export": ("headwise.cli.export", "Write a run's model for another toolkit."),
-    "bench": ("headwise.cli.bench", "Measure speed and memory, against other systems."),
     "data": ("headwise.cli.data", "List and download public corpora; generate others."),
     "paper": ("headwise.cli.paper", "Print the paper's own tables, and Headwise's beside them."),
     "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),

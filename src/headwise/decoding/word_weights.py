@@ -3,7 +3,7 @@
 Cross-attention is averaged over heads and layers, without the first and the last layer where there are more. Words to
 which everything attends, such as full stops, are discounted: each weight is multiplied by its share of the weights of
 its source word. A factor exp(-4 d) prefers words at about the same place, where d from 0 to 1 is the distance from the
-diagonal. `benchmarks/markup.py` measures this beside attention alone.
+diagonal.
 
 Words are ranges of characters, so that a word may be a punctuation mark, or a character of a script without spaces.
 """

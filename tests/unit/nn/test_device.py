@@ -14,6 +14,7 @@ import torch
 from headwise.errors import ConfigError, DeviceError
 from headwise.nn import device as devices
 from headwise.nn.device import find_device, find_precision, has_fast_bfloat16
+from paths import ROOT
 
 CPU = torch.device("cpu")
 
@@ -91,7 +92,7 @@ def test_a_device_of_another_kind_is_taken_for_slow() -> None:
 )
 def test_freed_memory_is_kept_until_it_is_given_back() -> None:
     code = """
-from headwise.bench.worker import resident
+from benchmarks.systems.worker import resident
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 import torch
 assert keep_freed_memory()
@@ -102,4 +103,4 @@ assert resident() - before > 100 * 2**20
 give_back_freed_memory()
 assert resident() - before < 30 * 2**20
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any
 
-from headwise.bench.peer import Peer, Room, Setting
-from headwise.bench.workload import Workload
+from benchmarks.systems.peer import Peer, Room, Setting
+from benchmarks.systems.workload import Workload
 from headwise.errors import HeadwiseError
 from headwise.parsing.json_text import parse_object
 from headwise.processes import child_environment, python_command
 
 Say = Callable[[str], None]
-_WORKER = "headwise.bench.worker"
+_WORKER = "benchmarks.systems.worker"
 
 
 class BenchError(HeadwiseError):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib
 
-from headwise.bench.peer import Peer
+from benchmarks.systems.peer import Peer
 from headwise.errors import ConfigError
 
 PEERS = {
-    "headwise": "headwise.bench.peers.own",
-    "huggingface": "headwise.bench.peers.huggingface",
-    "ctranslate2": "headwise.bench.peers.ctranslate2",
+    "headwise": "benchmarks.systems.own",
+    "huggingface": "benchmarks.systems.huggingface",
+    "ctranslate2": "benchmarks.systems.ctranslate2",
 }
 OWN = "headwise"
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting
-from headwise.bench.workload import Workload
+from benchmarks.systems.peer import Decoder, Decoding, Peer, Room, Setting
+from benchmarks.systems.workload import Workload
 from headwise.interop.ctranslate2.layout import unsupported
 from headwise.text.tokens.numbering import SPECIAL_PIECES
 
@@ -19,18 +19,18 @@ class System(Peer):
     name = "ctranslate2"
     packages = ("ctranslate2",)
 
-    def refuses(self, workload: Workload) -> str:  # noqa: D102
+    def refuses(self, workload: Workload) -> str:
         reason = unsupported(workload.config.model)
         return f"ctranslate2: skipped, {reason}" if reason else ""
 
-    def load(self) -> None:  # noqa: D102
+    def load(self) -> None:
         # CTranslate2's converters import torch and transformers if they are installed. Decoding needs neither, and
         # uses less memory without them.
         for name in ("torch", "transformers"):
             sys.modules.setdefault(name, None)  # type: ignore[arg-type]
         super().load()
 
-    def prepare(self, workload: Workload, folder: Path) -> None:  # noqa: D102
+    def prepare(self, workload: Workload, folder: Path) -> None:
         from headwise.interop.ctranslate2.conversion import convert
         from headwise.models.weights import Weights
 
@@ -41,10 +41,10 @@ class System(Peer):
             weights = Weights(workload.weights)
             convert(workload.config.model, weights.get, vocabularies, written, precision=precision)
 
-    def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
+    def training_settings(self, room: Room) -> list[Setting]:
         return []
 
-    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
+    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:
         if room.device != "cpu":
             return [Setting(precision, 1) for precision in ("float16", "int8_float16")]
         shapes = {(1, room.threads), (1, 1)}
@@ -56,7 +56,7 @@ class System(Peer):
             for workers, threads in sorted(shapes)
         ]
 
-    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
+    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:
         import ctranslate2
 
         kind = "int8" if setting.precision.startswith("int8") else "float"

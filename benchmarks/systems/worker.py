@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headwise.bench.peer import Decoding, Peer, Setting
-from headwise.bench.peers import find_peer
-from headwise.bench.workload import Workload
+from benchmarks.systems import find_peer
+from benchmarks.systems.peer import Decoding, Peer, Setting
+from benchmarks.systems.workload import Workload
 from headwise.errors import HeadwiseError
 
 Round = Callable[[dict[str, Any]], dict[str, Any]]
@@ -36,7 +36,7 @@ def resident(peak: bool = False) -> int:
 
 def open_training(peer: Peer, workload: Workload, setting: Setting, arguments: dict[str, Any]) -> Round:
     """Open a model for training; return the function that runs a round, with the same batches each time."""
-    from headwise.bench.training_group import TrainingGroup
+    from benchmarks.systems.training_group import TrainingGroup
 
     device = arguments["device"]
     group = TrainingGroup(peer, workload, setting, device, arguments["tokens"], arguments["batches"])

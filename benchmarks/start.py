@@ -1,18 +1,24 @@
-"""Start-up time: of the help text, the import and the first translation, each in fresh processes."""
+"""Start-up time: of the help text, the import and the first translation, each in fresh processes.
+
+Example: python -m benchmarks start runs/de --against huggingface,ctranslate2
+"""
 
 from __future__ import annotations
 
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
-from headwise.bench.peer import Decoding, Peer, Room
-from headwise.bench.peers import OWN
-from headwise.bench.pool import Job, Worker
-from headwise.bench.report import ReportRow
-from headwise.bench.workload import Workload
+from benchmarks import command_line
+from benchmarks.systems import OWN, options, report
+from benchmarks.systems.peer import Decoding, Peer, Room
+from benchmarks.systems.pool import Job, Worker, prepare
+from benchmarks.systems.report import ReportRow
+from benchmarks.systems.workload import Workload, make_workload, read_text, run_workload
 from headwise.processes import child_environment, python_command
 
 _PROGRAM = {
@@ -20,6 +26,31 @@ _PROGRAM = {
     "train --help": "from headwise.cli.main import run; run(['train', '--help'])",
     "import": "import headwise",
 }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure the time to the help text, the import and the first translation, in fresh processes."""
+    parser = command_line("start", __doc__)
+    options.add_run(parser)
+    options.add_against(parser)
+    parser.add_argument("--model", default="tiny", help="a model size (preset)")
+    options.add_rounds(parser, 5, threads=1)
+    chosen = parser.parse_args(arguments)
+    room, peers = options.make_room("cpu", chosen.threads), options.installed_peers(chosen.against)
+    machine = options.show_machine(room, peers)
+    with tempfile.TemporaryDirectory() as folder:
+        text, path = read_text(None, None), Path(folder)
+        if chosen.run:
+            workload = run_workload(chosen.run, text, path)
+        else:
+            workload = make_workload(chosen.model, text, path, vocabulary=10_000)
+        able = [p for p, _ in options.able_peers([(peer, []) for peer in peers], workload, "decoding")]
+        for peer in able:
+            prepare(peer, workload)
+        rows = bench_start(workload, able, room, chosen.rounds)
+    print(f"\nstart, {workload.model}, median of {chosen.rounds} rounds\n\n{report.start_table(rows)}")
+    if chosen.json:
+        report.write_json(chosen.json, machine, rows)
 
 
 def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: int) -> list[ReportRow]:

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headwise.bench.peer import Peer, Setting
-from headwise.bench.peers import OWN
-from headwise.bench.pool import Measured
+from benchmarks.systems import OWN
+from benchmarks.systems.peer import Peer, Setting
+from benchmarks.systems.pool import Measured
 from headwise.files import write_text
 
 _MEBI = 2**20
@@ -144,7 +144,7 @@ def table(rows: Sequence[ReportRow]) -> str:
 
 
 def start_table(rows: Sequence[ReportRow]) -> str:
-    """Return the rows of `bench start` as a Markdown table."""
+    """Return the rows of the benchmark `start` as a Markdown table."""
     cells = {
         "system": [row.system for row in rows],
         "until": [row.task.removeprefix("start: ") for row in rows],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
-from headwise.bench.workload import Workload
+from benchmarks.systems.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
+from benchmarks.systems.workload import Workload
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class System(Peer):
     name = "huggingface"
     packages = ("transformers", "torch")
 
-    def refuses(self, workload: Workload) -> str:  # noqa: D102
+    def refuses(self, workload: Workload) -> str:
         model = workload.config.model
         for key, required in _LIKE_OURS.items():
             if (value := getattr(model, key)) != required:
@@ -45,7 +45,7 @@ class System(Peer):
             return "huggingface: skipped, Marian has plain attention of d_model/heads, and this model hasn't"
         return ""
 
-    def load(self) -> None:  # noqa: D102
+    def load(self) -> None:
         import transformers
 
         transformers.utils.logging.set_verbosity_error()
@@ -54,7 +54,7 @@ class System(Peer):
             transformers.PegasusForConditionalGeneration,
         )  # triggers their lazy import
 
-    def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
+    def training_settings(self, room: Room) -> list[Setting]:
         processes = [
             Setting(precision, 1, count, attention)
             for precision in room.precisions
@@ -63,15 +63,13 @@ class System(Peer):
         ]
         return _settings(room, room.precisions) + processes
 
-    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
+    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:
         return _settings(room, room.precisions if room.device == "cpu" else ("float16",))
 
-    def open_training(  # noqa: D102
-        self, workload: Workload, setting: Setting, device: str, world: World
-    ) -> Trainee:
+    def open_training(self, workload: Workload, setting: Setting, device: str, world: World) -> Trainee:
         return _Trainee(workload, setting, device, world)
 
-    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
+    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:
         import torch
 
         model: Any = build(workload, setting).to(device).to(getattr(torch, setting.precision)).eval()

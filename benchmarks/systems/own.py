@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.systems.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
+from benchmarks.systems.workload import Workload
 from headwise import __version__
-from headwise.bench.peer import Decoder, Decoding, Peer, Room, Setting, Trainee
-from headwise.bench.workload import Workload
 from headwise.config import Config
 from headwise.decoding.native.library import PRECISIONS, find_library
 
@@ -35,10 +35,10 @@ class System(Peer):
     name = "headwise"
     packages = ("torch",)
 
-    def versions(self) -> dict[str, str]:  # noqa: D102
+    def versions(self) -> dict[str, str]:
         return {"headwise": __version__, **super().versions()}
 
-    def training_settings(self, room: Room) -> list[Setting]:  # noqa: D102
+    def training_settings(self, room: Room) -> list[Setting]:
         settings = self._in_one_process(room)
         settings += [Setting(p, 1, count) for p in room.precisions for count in room.process_counts]
         if room.device != "cpu" or isinstance(find_library(), str):
@@ -51,7 +51,7 @@ class System(Peer):
             Setting(precision, threads) for precision in room.precisions for threads in room.thread_counts
         ]
 
-    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:  # noqa: D102
+    def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:
         pytorch = self._in_one_process(room)
         if room.device != "cpu" or isinstance(find_library(), str):
             return pytorch
@@ -62,12 +62,10 @@ class System(Peer):
         """Return the same settings with the workload's shortlist."""
         return [replace(setting, detail=f"{setting.detail} {SHORTLIST}".lstrip()) for setting in settings]
 
-    def open_training(  # noqa: D102
-        self, workload: Workload, setting: Setting, device: str, world: World
-    ) -> Trainee:
+    def open_training(self, workload: Workload, setting: Setting, device: str, world: World) -> Trainee:
         return _Trainee(workload, setting, device, world)
 
-    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:  # noqa: D102
+    def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:
         details = setting.detail.split()
         model: Seq2Seq = (
             _native(workload, setting) if NATIVE in details else load_model(workload, setting, device)

@@ -1,57 +1,95 @@
-"""Common parts of the benchmark subcommands: options, machine, systems and their settings."""
+"""Common parts of the benchmarks of systems: options, machine, systems and their settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
+from benchmarks.systems import OWN, find_peer, report
+from benchmarks.systems.peer import Peer, Room, Setting
+from benchmarks.systems.workload import Workload
 from headwise import bounds
+from headwise.config.presets import preset
 from headwise.errors import ConfigError
-
-if TYPE_CHECKING:
-    from headwise.bench.peer import Peer, Room, Setting
-    from headwise.bench.workload import Workload
+from headwise.shipped.runs import find_run
 
 EMULATED = "bfloat16: skipped in PyTorch, as {device} has no instructions for it and PyTorch emulates it"
 
-Against = Annotated[
-    str, typer.Option("--against", help="Systems to compare with, such as huggingface,ctranslate2.")
-]
-Json = Annotated[Path | None, typer.Option("--json", help="Write machine and rows to this file, too.")]
-Models = Annotated[str, typer.Option("--model", help="Model sizes (presets), such as tiny,base.")]
-Source = Annotated[
-    str | None, typer.Option("--source", help="Text to measure with; the built-in corpus if not given.")
-]
-Target = Annotated[str | None, typer.Option("--target", help="Its other language, line by line.")]
-Vocabulary = Annotated[
-    int,
-    typer.Option(
-        "--vocabulary", min=100, max=bounds.VOCABULARY, help="Subwords of the model, both languages."
-    ),
-]
-Rounds = Annotated[
-    int, typer.Option("--rounds", min=1, max=bounds.ROUNDS, help="Rounds; the figures are their medians.")
-]
-Threads = Annotated[
-    int,
-    typer.Option(
-        "--threads", min=0, max=bounds.PROCESSES, help="Threads that a system may use; 0: all processors."
-    ),
-]
-Device = Annotated[
-    str, typer.Option("--device", help="cpu, cuda, cuda:N, or auto for the first GPU there is.")
-]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return the type of an option: a whole number from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from {least:,} to {most:,}, found {text!r}"
+            )
+        return number
+
+    return parse
+
+
+def named_run(text: str) -> Path:
+    """Return the type of RUN: a trained run directory, or `demo` for the model in the package."""
+    return find_run(Path(text))
+
+
+def add_against(parser: argparse.ArgumentParser) -> None:
+    """Add the option for other systems."""
+    parser.add_argument("--against", default="", help="systems to compare with: huggingface,ctranslate2")
+
+
+def add_only(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses among the settings of a system."""
+    parser.add_argument(
         "--only",
-        help="SYSTEM:WORDS, measure only its settings that have all these words, such as "
-        "'ctranslate2:int8 2x1'; repeatable.",
-    ),
-]
+        action="append",
+        help="SYSTEM:WORDS, measure only its settings that have all these words, such as 'ctranslate2:int8 2x1'; "
+        "repeatable",
+    )
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of a trained run."""
+    parser.add_argument(
+        "run", nargs="?", type=named_run, help="a trained run; without, an untrained model of --model size"
+    )
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    """Add the options for models, text and vocabulary."""
+    parser.add_argument("--model", default="tiny", help="model sizes (presets), such as tiny,base")
+    parser.add_argument("--source", help="text to measure with; the built-in corpus if not given")
+    parser.add_argument("--target", help="its other language, line by line")
+    parser.add_argument(
+        "--vocabulary", type=whole(100, bounds.VOCABULARY), default=10_000, help="subwords of the model"
+    )
+
+
+def add_rounds(parser: argparse.ArgumentParser, rounds: int, threads: int = 0) -> None:
+    """Add the options for rounds, threads and the JSON file, with these defaults."""
+    parser.add_argument(
+        "--rounds", type=whole(1, bounds.ROUNDS), default=rounds, help="the figures are their medians"
+    )
+    parser.add_argument(
+        "--threads",
+        type=whole(0, bounds.PROCESSES),
+        default=threads,
+        help="that a system may use; 0: all processors",
+    )
+    parser.add_argument("--json", type=Path, help="write machine and rows to this file, too")
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the device."""
+    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, or auto for the first GPU")
 
 
 def parse_numbers(option: str, text: str, most: int) -> list[int]:
@@ -72,9 +110,16 @@ def parse_names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def parse_models(text: str) -> list[str]:
+    """Parse comma-separated model sizes; raises `ConfigError` for an unknown one."""
+    names = parse_names(text)
+    for name in names:
+        preset(name)
+    return names
+
+
 def make_room(device: str, threads: int) -> Room:
     """Return the resources of the systems: device, threads (0: all processors), and precisions it supports natively."""
-    from headwise.bench.peer import Room
     from headwise.nn.device import find_device, has_fast_bfloat16, processors
 
     resolved = find_device(device)
@@ -90,8 +135,6 @@ def emulated_lines(room: Room) -> Iterator[str]:
 
 def show_machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
     """Print the machine and the versions to standard error, and return them for the JSON record."""
-    from headwise.bench import report
-
     machine = report.machine(room.device, room.threads, peers)
     tell_all(report.machine_lines(machine))
     return machine
@@ -99,8 +142,6 @@ def show_machine(room: Room, peers: Sequence[Peer]) -> dict[str, Any]:
 
 def installed_peers(against: str) -> list[Peer]:
     """Return Headwise and the requested systems that are installed; print a line for each that isn't."""
-    from headwise.bench.peers import OWN, find_peer
-
     peers = [find_peer(name) for name in dict.fromkeys([OWN, *parse_names(against)])]
     tell_all(reason for peer in peers if (reason := peer.absent()))
     return [peer for peer in peers if not peer.absent()]
@@ -140,7 +181,7 @@ def only_settings(peer: Peer, settings: list[Setting], only: list[str] | None) -
 
 def tell(line: str) -> None:
     """Write a line to standard error."""
-    typer.echo(line, err=True)
+    print(line, file=sys.stderr, flush=True)
 
 
 def tell_all(lines: Iterable[str]) -> None:

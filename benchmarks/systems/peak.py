@@ -17,7 +17,7 @@ def matrix_flops(device: str, threads: int, precision: str) -> float:
     """Return the FLOP/s of the fastest matrix product in `precision` within a second, measured in a new process."""
     arguments = json.dumps([device, threads, precision])
     process = subprocess.run(
-        python_command("-m", "headwise.bench.peak", arguments),
+        python_command("-m", "benchmarks.systems.peak", arguments),
         env=child_environment(),
         check=True,
         capture_output=True,

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.bench.decode import DecodingJob, _spread
-from headwise.bench.peer import Decoding, Room, Setting
-from headwise.bench.peers import PEERS, find_peer
-from headwise.bench.peers.own import NATIVE
-from headwise.bench.pool import Measured
-from headwise.bench.report import grid, rows_of
-from headwise.cli import bench_setup
-from headwise.cli.main import run as headwise
+from benchmarks.__main__ import BENCHMARKS, run
+from benchmarks.decode import DecodingJob, _spread
+from benchmarks.systems import PEERS, find_peer, options
+from benchmarks.systems.own import NATIVE
+from benchmarks.systems.peer import Decoding, Room, Setting
+from benchmarks.systems.pool import Measured
+from benchmarks.systems.report import grid, rows_of
 from headwise.nn import device as devices
 from headwise.nn.device import has_fast_bfloat16
 from toy import toy_pairs
@@ -31,6 +30,12 @@ KEYS = {
     "tokens_per_second": float | None,
     "ratio_to_best_peer": float | None,
 }
+
+
+@pytest.fixture(autouse=True)
+def module_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore what a run sets for its child processes."""
+    monkeypatch.setenv("PYTHONPATH", "")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--tokens", "64", "--batches", "2", "--rounds", "2", "--threads", "1"]
-    assert headwise(["bench", "train", *text, *small, "--against", "ctranslate2", "--json", str(file)]) == 0
+    assert run(["train", *text, *small, "--against", "ctranslate2", "--json", str(file)]) == 0
     captured = capsys.readouterr()
     rows = read(file)
     fast = has_fast_bfloat16(torch.device("cpu"))
@@ -71,10 +76,7 @@ def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture
 def test_training_in_processes(tmp_path: Path, text: list[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--tokens", "64", "--batches", "2", "--rounds", "2", "--threads", "2"]
-    assert (
-        headwise(["bench", "train", *text, *small, "--only", "headwise:float32 2x1", "--json", str(file)])
-        == 0
-    )
+    assert run(["train", *text, *small, "--only", "headwise:float32 2x1", "--json", str(file)]) == 0
     (row,) = read(file)
     assert (row["workers"], row["threads"]) == (2, 1)
     assert row["peak_memory"] > 2 * row["libraries_memory"]
@@ -83,7 +85,7 @@ def test_training_in_processes(tmp_path: Path, text: list[str]) -> None:
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: fast)
-    room = bench_setup.make_room("cpu", 2)
+    room = options.make_room("cpu", 2)
     own, other = find_peer("headwise"), find_peer("huggingface")
     measured = [
         *(setting for peer in (own, other) for setting in peer.training_settings(room)),
@@ -96,16 +98,14 @@ def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytes
     ]
     expected = {"bfloat16", "float32"} if fast else {"float32"}
     assert {setting.precision for setting in measured} == expected
-    assert [*bench_setup.emulated_lines(room)] == (
-        [] if fast else [bench_setup.EMULATED.format(device="cpu")]
-    )
+    assert [*options.emulated_lines(room)] == ([] if fast else [options.EMULATED.format(device="cpu")])
 
 
 def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]
     only = ["--only", "headwise:float32 1x1 native", "--batch", "1", "--beam", "2"]
-    assert headwise(["bench", "decode", *text, *small, *only, "--json", str(file)]) == 0
+    assert run(["decode", *text, *small, *only, "--json", str(file)]) == 0
     rows = read(file)
     assert [(row["batch"], row["beam"]) for row in rows] == [(1, 1), (1, 2)]
     assert all(row["same_outputs"] == 1.0 for row in rows)
@@ -117,7 +117,7 @@ def test_decoding_with_a_shortlist(tmp_path: Path, text: list[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]
     only = ["--only", "headwise:float32 1x1 native", "--batch", "2", "--beam", "2", "--shortlist"]
-    assert headwise(["bench", "decode", *text, *small, *only, "--json", str(file)]) == 0
+    assert run(["decode", *text, *small, *only, "--json", str(file)]) == 0
     assert {(row["batch"], row["beam"]) for row in read(file)} == {(2, 2)}
     plain, listed = sorted((str(row["detail"]).split() for row in read(file)), key=len)  # rows: fastest first
     assert listed == [*plain, "shortlist"]
@@ -138,7 +138,7 @@ def test_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "4",
     ]
     few = ["--kinds", "reference", "--rounds", "1", "--threads", "1", "--json", str(file)]
-    assert headwise(["bench", "attention", *sizes, *few]) == 0
+    assert run(["attention", *sizes, *few]) == 0
     assert [(row["task"], row["model"], row["length"]) for row in read(file)] == [
         ("attention", "reference", 16),
         ("loss", "plain", 8),
@@ -149,7 +149,7 @@ def test_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_start(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    assert headwise(["bench", "start", "--rounds", "1", "--json", str(file)]) == 0
+    assert run(["start", "--rounds", "1", "--json", str(file)]) == 0
     rows = read(file)
     assert [row["task"].removeprefix("start: ") for row in rows] == [
         "--help",
@@ -169,6 +169,18 @@ def test_a_peer_that_is_not_installed_says_how_to_get_it(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        run([name, "--help"])
+    assert f"usage: python -m benchmarks {name}" in capsys.readouterr().out
+
+
+def test_an_unknown_benchmark_gets_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fast"]) == 2
+    assert capsys.readouterr().err.startswith("benchmarks: error: expected one of decode, train, ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -179,6 +191,10 @@ def test_a_peer_that_is_not_installed_says_how_to_get_it(name: str) -> None:
         (["train", "--only", "headwise:int4"], "--only: expected words of a setting of headwise"),
         (["decode", "--batch", "many"], "--batch: expected whole numbers of at least 1"),
         (["attention", "--kinds", "magic"], "magic"),
+        (
+            ["attention", "--lengths", "9" * 30],
+            "--lengths: expected whole numbers of at least 1 and at most 1,048,576",
+        ),
         (["train", "--model", "tinny"], "tinny"),
         (["train", "--target", "x"], "--target: expected --source beside it"),
     ],
@@ -186,8 +202,8 @@ def test_a_peer_that_is_not_installed_says_how_to_get_it(name: str) -> None:
 def test_mistakes_get_one_sentence(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert headwise(["bench", *arguments]) == 2
-    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("headwise: error")]
+    assert run([*arguments]) == 2
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("benchmarks: error")]
     assert message in line
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from headwise.bench.workload import Workload
+    from benchmarks.systems.workload import Workload
     from headwise.text.batches.pairs import Batch
     from headwise.training.parallel.world import World
 

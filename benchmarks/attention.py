@@ -2,6 +2,8 @@
 
 A point is a forward and a backward pass. Every kind has its own process, which measures its points in increasing
 order, so that the peak resident memory is that of the current point; the memory before the first point is subtracted.
+
+Example: python -m benchmarks attention --kinds all --lengths 1024,4096 --json curves.json
 """
 
 from __future__ import annotations
@@ -11,14 +13,19 @@ import json
 import statistics
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from headwise.bench.peers import OWN
-from headwise.bench.pool import Process, Say
-from headwise.bench.report import ReportRow, grid
-from headwise.bench.worker import answering, resident
+from benchmarks import command_line
+from benchmarks.systems import OWN, find_peer, options, report
+from benchmarks.systems.options import whole
+from benchmarks.systems.pool import Process, Say
+from benchmarks.systems.report import ReportRow, grid
+from benchmarks.systems.worker import answering, resident
+from headwise import bounds
+from headwise.nn import device as devices
 
 _ALL_PAIRS = ("reference",)  # kinds of attention that store the scores of all pairs
 _MOST_SCORE_BYTES = 6 * 2**30  # of their scores
@@ -56,6 +63,81 @@ class Point:
         return 3 * 4 * self.batch * self.heads * self.length**2
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Measure time and peak memory of attention by sentence length, and of the loss by vocabulary."""
+    chosen = _parser().parse_args(arguments)
+    room = options.make_room(chosen.device, chosen.threads)
+    devices.find_precision(chosen.precision, devices.find_device(room.device))
+    machine = options.show_machine(room, [find_peer(OWN)])
+    shared = {
+        "heads": chosen.heads,
+        "width": chosen.width,
+        "precision": chosen.precision,
+        "device": room.device,
+        "threads": room.threads,
+    }
+    attention = [
+        Point("attention", kind, size, length, **shared)
+        for size in options.parse_numbers("--batch", chosen.batch, bounds.COUNT)
+        for length in sorted(options.parse_numbers("--lengths", chosen.lengths, bounds.LENGTH))
+        for kind in _kinds(chosen.kinds)
+    ]
+    loss = [
+        Point("loss", kind, 1, chosen.tokens, vocabulary, **shared)
+        for vocabulary in sorted(
+            options.parse_numbers("--vocabularies", chosen.vocabularies, bounds.VOCABULARY)
+        )
+        for kind in ("plain", "fused")
+    ]
+    rows = []
+    for title, points in (("causal self-attention", attention), ("the loss", loss)):
+        results = measure(points, chosen.rounds, options.tell)
+        print(
+            f"\n{title}, forward and backward, {chosen.heads} heads of {chosen.width}, {chosen.precision}, "
+            f"{room.device}, {room.threads} threads, median of {chosen.rounds} rounds\n\n{curves_table(results)}",
+            flush=True,
+        )
+        rows += results
+    if chosen.json:
+        report.write_json(chosen.json, machine, rows)
+
+
+def _parser() -> ArgumentParser:
+    parser = command_line("attention", __doc__)
+    parser.add_argument(
+        "--kinds",
+        default="reference,fused",
+        help="kinds of attention, such as reference,fused,window; all: every one",
+    )
+    parser.add_argument(
+        "--lengths", default="16,32,64,128,256,512,1024,2048,4096,8192", help="tokens of a sentence"
+    )
+    parser.add_argument("--batch", default="1", help="sentences at once, such as 1,8")
+    parser.add_argument(
+        "--vocabularies",
+        default="1000,2000,4000,8000,16000,32000,64000",
+        help="subwords that the loss is measured with",
+    )
+    parser.add_argument(
+        "--tokens", type=whole(1, bounds.COUNT), default=2048, help="target tokens of the loss"
+    )
+    parser.add_argument("--heads", type=whole(1, bounds.HEADS), default=8)
+    parser.add_argument("--width", type=whole(1, bounds.WIDTH), default=64, help="of a head")
+    parser.add_argument("--precision", default="float32", help="float32 or bfloat16")
+    options.add_rounds(parser, 3)
+    options.add_device(parser)
+    return parser
+
+
+def _kinds(text: str) -> list[str]:
+    """Return the requested kinds of attention; raises `ConfigError` for an unknown one."""
+    from headwise.nn.attention import attention_kind, attention_kinds
+
+    if text == "all":
+        return [kind.name for kind in attention_kinds()]
+    return [attention_kind(name, "--kinds").name for name in options.parse_names(text)]
+
+
 def measure(points: Sequence[Point], rounds: int, say: Say) -> list[ReportRow]:
     """Measure the points in the given order; those whose scores take too much memory are skipped.
 
@@ -68,7 +150,7 @@ def measure(points: Sequence[Point], rounds: int, say: Say) -> list[ReportRow]:
         )
     points = [point for point in points if point not in skipped]
     curves = dict.fromkeys(map(_curve, points))
-    processes = {curve: Process("headwise.bench.curves", curve.kind) for curve in curves}
+    processes = {curve: Process("benchmarks.attention", curve.kind) for curve in curves}
     try:
         rows = [
             _row(point, processes[_curve(point)].ask({**asdict(point), "rounds": rounds})) for point in points

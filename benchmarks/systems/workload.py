@@ -200,7 +200,7 @@ def _write(
     else:
         # In a process of its own, so that the benchmark's main process stays small.
         arguments = json.dumps([str(folder), seed])
-        command = python_command("-m", "headwise.bench.workload", arguments)
+        command = python_command("-m", "benchmarks.systems.workload", arguments)
         subprocess.run(command, env=child_environment(), check=True)
     return workload
 
