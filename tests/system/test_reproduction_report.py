@@ -41,38 +41,54 @@ def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
 def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     fixture_records(tmp_path / "results")
     files = write_report(tmp_path / "results", tmp_path / "docs")
-    text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    text = (tmp_path / "docs" / "reproduction" / "table3.md").read_text(encoding="utf-8")
     assert "(A) A single head is worse than several: confirmed here." in text
     assert "h = 1, d_k = d_v = 512 -2.0 ± 0.0 BLEU (paper -0.9)" in text
     assert "(D) Dropout is very helpful in avoiding overfitting: not confirmed here." in text
-    assert "not run yet" in text
     assert "| 24.9 |" in text
     assert "a \\| b" in text
-    page = (tmp_path / "docs" / "reproduction.html").read_text(encoding="utf-8")
-    assert "a &lt;GPU&gt;" in page
-    assert page.count("<table") == page.count("</table>") >= 4  # claims, Table 3, label smoothing, recipes
-    assert "Nothing of it is recorded yet." in page
+    assert "a <GPU>" in text
+    page = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert (
+        "| (A) A single head is worse than several | confirmed | Against base (tiny, 2 seeds): h = 1" in page
+    )
+    assert "not run yet" in page
+    pages = {
+        file.stem: file.read_text(encoding="utf-8") for file in files if file.parent.name == "reproduction"
+    }
+    assert "Nothing of it is recorded yet." in pages["sqrt-dk"]
+    assert all(f"(reproduction/{name}.md)" in page for name in NAMES)
     images = [file for file in files if file.suffix == ".png"]
     assert images
-    assert all(f"images/reproduction/{image.name}" in page for image in images)
+    assert all(
+        any(f"../images/reproduction/{image.name}" in text for text in pages.values()) for image in images
+    )
+    stale = tmp_path / "docs" / "reproduction" / "gone.md"
+    stale.write_text("of an experiment that is no more")
     before = {file: file.read_bytes() for file in files}
     assert write_report(tmp_path / "results", tmp_path / "docs") == files
     assert before == {file: file.read_bytes() for file in files}  # the same records give the same report
+    assert not stale.exists()
 
 
 def test_dropout_is_not_judged_where_nothing_was_overfitted(tmp_path: Path) -> None:
     fixture_records(tmp_path / "results", earlier_loss=1.7)
     write_report(tmp_path / "results", tmp_path / "docs")
-    text = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    text = (tmp_path / "docs" / "reproduction" / "table3.md").read_text(encoding="utf-8")
     assert "(D) Dropout is very helpful in avoiding overfitting: not testable at this scale." in text
 
 
 def test_the_committed_report_is_that_of_the_committed_records(tmp_path: Path) -> None:
     if not (ROOT / "results").exists():
         pytest.skip("no results are recorded in this checkout")
-    write_report(ROOT / "results", tmp_path)
-    generated = (tmp_path / "reproduction.md").read_text(encoding="utf-8")
-    assert generated == (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    pages = [file for file in write_report(ROOT / "results", tmp_path) if file.suffix == ".md"]
+    for page in pages:
+        committed = ROOT / "docs" / page.relative_to(tmp_path)
+        assert page.read_text(encoding="utf-8") == committed.read_text(encoding="utf-8"), committed
+    assert len(pages) == len(list((ROOT / "docs" / "reproduction").iterdir())) + 1
+    generated = "".join(page.read_text(encoding="utf-8") for page in pages if page.parent != tmp_path)
+    words = len((tmp_path / "reproduction.md").read_text(encoding="utf-8").replace("|", " ").split())
+    assert words < 2000, f"the page of findings has {words} words"
     for once in ("**Table 1 of the paper, and counted here", "schedule.png", "gradient-untrained.png"):
         assert generated.count(once) == 1  # independent of the scale, so shown once for two recorded scales
     pictures = dict(re.findall(r"!\[(.*?)\]\((.*?)\)", generated))

@@ -1,9 +1,9 @@
-"""The report: docs/reproduction.md and an HTML page, generated from the recorded results alone."""
+"""The report, generated from the recorded results alone: a page of findings, and a page of details an experiment."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table
@@ -13,62 +13,83 @@ from headwise.experiments.harness.runner import NAMES, Experiment, collect, find
 from headwise.experiments.scales import SCALES
 from headwise.files import write_text
 
-_IMAGES = "images/reproduction"
+_PAGE, _DETAILS, _IMAGES = "reproduction.md", "reproduction", "images/reproduction"
 _ABOUT = (
-    "Made by `headwise reproduce report` from the records in `results/`; change those, not this page. What the paper "
-    "says stands beside what was measured here, and every number's recipe is at the end. The paper's values come from "
-    "WMT 2014 with 4.5 million pairs; ours from far smaller corpora, so signs and orders compare, values don't."
+    "What the paper says, and what came out when it was run again here. Its values come from WMT 2014 with 4.5 million "
+    "pairs and eight GPUs; those here from far smaller corpora and two cores, so signs and orders compare, values "
+    "don't. Every run ends after a number of steps that is stated beside it, not where learning ends: a claim about "
+    "what is best *in the end* is tested on models that were still learning, some of them with a single seed. The "
+    "status says what was measured, no more."
 )
+_HOW = (
+    "Every row is one command, printed before it runs. A finished row is recorded in `results/`, with its machine, "
+    "versions, seed and checksums, and never run again; `headwise reproduce report` makes these pages from them: "
+    "change the records, not the pages. `headwise reproduce list` names all experiments and scales, `--dry-run` says "
+    "what one costs on this machine, and `headwise reproduce table2 --show` prints the paper's own table beside ours."
+)
+_HEADLINES = ("table2-multi30k", "table3-multi30k", "complexity")  # charts on the page of findings
 _NOTHING = "Nothing of it is recorded yet."
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a;
-  background: #fff; }
-table { border-collapse: collapse; font-size: 0.85rem; margin: 0.5rem 0; }
-caption { text-align: left; font-weight: 600; padding: 0.3rem 0; }
-th, td { padding: 0.2rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }
-th:first-child, td:first-child, .words th, .words td { text-align: left; vertical-align: top; }
-.wide { overflow-x: auto; }
-img { max-width: 100%; height: auto; }
-.note { font-size: 0.85rem; color: #444; }
-code { font-size: 0.85em; overflow-wrap: anywhere; }
-"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """The findings of an experiment at one scale; `shown` is what no smaller scale's section shows already."""
+
+    experiment: Experiment
+    results: Results
+    finding: Finding
+    shown: Finding
+
+    @property
+    def scale(self) -> str:
+        """The scale's name; empty if the experiment's rows are the same at every scale."""
+        rows = self.results.rows
+        same = all(isinstance(row, MeasuredRow) and row.folder != self.results.scale.name for row in rows)
+        return "" if same else self.results.scale.name
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of its rows, in the rows' order."""
+        return [record for records in self.results.records.values() for record in records]
 
 
 def write_report(results: Path, docs: Path) -> list[Path]:
-    """Write reproduction.md, reproduction.html and their images; returns the files.
+    """Write reproduction.md, a page for each experiment in reproduction/, and the images; returns the files.
 
-    Raises `DataError` for a record that can't be read.
+    Removes pages and images that are no longer made. Raises `DataError` for a record that can't be read.
     """
-    sections = list(_sections(results))
+    pages = {name: list(_sections(find_experiment(name), results)) for name in NAMES}
     charts = [
-        chart for _, results, finding in sections if any(results.records.values()) for chart in finding.charts
+        chart
+        for sections in pages.values()
+        for section in sections
+        if section.records
+        for chart in section.shown.charts
     ]
-    images = {chart.name: chart.save(docs / _IMAGES) for chart in charts}
-    for stale_image in sorted((docs / _IMAGES).glob("*.png")):
-        if stale_image.stem not in images:
-            stale_image.unlink()
-    markdown, page = docs / "reproduction.md", docs / "reproduction.html"
-    write_text(markdown, _markdown(sections))
-    write_text(page, _html(sections))
-    return [markdown, page, *images.values()]
+    images = [chart.save(docs / _IMAGES) for chart in charts]
+    texts = {docs / _DETAILS / f"{name}.md": _details(name, sections) for name, sections in pages.items()}
+    texts[docs / _PAGE] = _findings(pages)
+    for file, text in texts.items():
+        write_text(file, text)
+    for stale in {*(docs / _IMAGES).glob("*.png"), *(docs / _DETAILS).glob("*.md")} - {*images, *texts}:
+        stale.unlink()
+    return [*texts, *images]
 
 
-Section = tuple[Experiment, Results, Finding]
+def _sections(experiment: Experiment, results: Path) -> Iterator[Section]:
+    """Yield an experiment at every scale with a record of that scale, or only at the smallest if there is none."""
+    at_scales = [collect(experiment, scale, results) for scale in SCALES.values()]
+    recorded = [found for found in at_scales if _has_record_of_scale(found)]
+    earlier: list[Finding] = []
+    for found in recorded or at_scales[:1]:
+        finding = experiment.find(found)
+        yield Section(experiment, found, finding, _without_repeats(finding, earlier))
+        earlier.append(finding)
 
 
-def _sections(results: Path) -> Iterator[Section]:
-    """Yield every experiment at every scale with a record of that scale, or only at the smallest if there is none."""
-    for name in NAMES:
-        experiment = find_experiment(name)
-        results_by_scale = [collect(experiment, scale, results) for scale in SCALES.values()]
-        recorded = [
-            scale_results for scale_results in results_by_scale if _has_record_of_scale(scale_results)
-        ]
-        earlier_findings: list[Finding] = []
-        for scale_results in recorded or results_by_scale[:1]:
-            finding = experiment.find(scale_results)
-            yield experiment, scale_results, _without_repeats(finding, earlier_findings)
-            earlier_findings.append(finding)
+def _has_record_of_scale(results: Results) -> bool:
+    """Whether a row that depends on the scale is recorded at this scale."""
+    return any(results.records[row.name] for row in results.rows if row.folder == results.scale.name)
 
 
 def _without_repeats(finding: Finding, earlier_findings: Sequence[Finding]) -> Finding:
@@ -83,43 +104,92 @@ def _without_repeats(finding: Finding, earlier_findings: Sequence[Finding]) -> F
     )
 
 
-def _has_record_of_scale(results: Results) -> bool:
-    """Whether a row that depends on the scale is recorded at this scale."""
-    return any(results.records[row.name] for row in results.rows if row.folder == results.scale.name)
+# ------------------------------------------------------------------------------------------ the page of findings
 
 
-def _heading(experiment: Experiment, results: Results) -> str:
-    same_at_every_scale = all(
-        isinstance(row, MeasuredRow) and row.folder != results.scale.name for row in results.rows
-    )
-    return experiment.title if same_at_every_scale else f"{experiment.title} ({results.scale.name})"
-
-
-def _records(sections: Sequence[Section]) -> list[Record]:
-    records = {
-        (record.scale, record.row, record.seed): record
-        for _, results, _ in sections
-        for recorded in results.records.values()
-        for record in recorded
-    }
-    return [records[key] for key in sorted(records)]
-
-
-def _claims(sections: Sequence[Section]) -> list[tuple[str, Claim]]:
-    """Return all claims with their sections' headings."""
-    return [
-        (_heading(experiment, results), claim)
-        for experiment, results, finding in sections
-        for claim in finding.claims
+def _findings(pages: dict[str, list[Section]]) -> str:
+    scales = [
+        scale
+        for scale in SCALES
+        if any(
+            section.scale == scale and section.records for sections in pages.values() for section in sections
+        )
     ]
-
-
-def _claim_table(sections: Sequence[Section]) -> Table:
-    return Table(
-        "Every claim, in one sentence",
-        ("claim", "found", "because", "from"),
-        tuple((claim.text, claim.status, claim.because, heading) for heading, claim in _claims(sections)),
+    about = "; ".join(f"`{scale}`: {SCALES[scale].about}" for scale in scales)
+    parts = ["# The paper, run again", _ABOUT]
+    if about:
+        parts.append(f"The scales: {about}.")
+    parts += ["## What was found", _left_aligned(_claim_table(pages, scales))]
+    charts = {
+        chart.name: (chart, name)
+        for name, sections in pages.items()
+        for section in sections
+        if section.records
+        for chart in section.shown.charts
+    }
+    headlines = [charts[name] for name in _HEADLINES if name in charts]
+    parts += [f"{_image(chart, _IMAGES)} [Details]({_DETAILS}/{name}.md)." for chart, name in headlines]
+    links = "\n".join(
+        f"- [{sections[0].experiment.title}]({_DETAILS}/{name}.md): {NAMES[name][1][0].lower()}{NAMES[name][1][1:]}"
+        for name, sections in pages.items()
     )
+    parts += ["## Details", links, "## How it is made", _HOW]
+    return "\n\n".join(parts) + "\n"
+
+
+def _claim_table(pages: dict[str, list[Section]], scales: Sequence[str]) -> Table:
+    """Return the claims, one a row: its status at each scale, and the reason at the largest scale that has one."""
+    rows = []
+    for name, sections in pages.items():
+        claims: dict[str, dict[str, Claim]] = {}
+        for section in sections:
+            for claim in section.finding.claims:
+                text = (
+                    claim.text.replace(f" trained on {section.scale}", " trained")
+                    if section.scale
+                    else claim.text
+                )
+                claims.setdefault(text, {})[section.scale] = claim
+        link = f"[{name}]({_DETAILS}/{name}.md)"
+        for text, by_scale in claims.items():
+            found = [claim for claim in by_scale.values() if claim.status != "not run yet"]
+            because = (found or list(by_scale.values()))[-1].because
+            statuses = [_status(by_scale, scale) for scale in scales] or [_status(by_scale, "")]
+            rows.append((text, *statuses, because, link))
+    return Table("", ("claim", *(scales or ["here"]), "because", "details"), tuple(rows))
+
+
+def _status(by_scale: dict[str, Claim], scale: str) -> str:
+    """Return a claim's status at a scale in short; a measurement is the same at every scale."""
+    claim = by_scale.get(scale) or by_scale.get("")
+    return (
+        "not run yet" if claim is None else claim.status.removesuffix(" here").removesuffix(" at this scale")
+    )
+
+
+# ------------------------------------------------------------------------------------------ the pages of details
+
+
+def _details(name: str, sections: Sequence[Section]) -> str:
+    experiment = sections[0].experiment
+    parts = [f"# {experiment.title}", f"{NAMES[name][1]} [All findings](../{_PAGE})"]
+    for section in sections:
+        scale = section.scale
+        if scale:
+            parts.append(f"## At the scale {scale}")
+        parts.append(f"`headwise reproduce {name}{f' --scale {scale}' if scale else ''}`")
+        if not section.records:
+            parts.append(_NOTHING)
+            continue
+        parts += [table.markdown() for table in section.shown.tables]
+        parts += [_image(chart, f"../{_IMAGES}") for chart in section.shown.charts]
+        parts.append("\n".join(f"- {claim.sentence()}" for claim in section.shown.claims))
+    records = {
+        (record.scale, record.row, record.seed): record for section in sections for record in section.records
+    }
+    if records:
+        parts += ["## Recipes", _left_aligned(_recipe_table([records[key] for key in sorted(records)]))]
+    return "\n\n".join(parts) + "\n"
 
 
 def _recipe_table(records: Sequence[Record]) -> Table:
@@ -154,78 +224,10 @@ def _recipe_row(record: Record) -> tuple[str, ...]:
     )
 
 
-def _markdown(sections: Sequence[Section]) -> str:
-    parts = ["# The paper, run again", _ABOUT, "## What was found", _left_aligned(_claim_table(sections))]
-    for experiment, results, finding in sections:
-        parts.append(f"## {_heading(experiment, results)}")
-        parts.append(f"`{_command(experiment, results)}`")
-        if not any(results.records.values()):
-            parts.append(_NOTHING)
-            continue
-        parts += [table.markdown() for table in finding.tables]
-        parts += [
-            f"![{chart.text}]({_IMAGES}/{chart.name}.png)\n\n*{chart.text}.*" for chart in finding.charts
-        ]
-        parts.append("\n".join(f"- {claim.sentence()}" for claim in finding.claims))
-    parts += ["## Recipes", _left_aligned(_recipe_table(_records(sections)))]
-    return "\n\n".join(parts) + "\n"
+def _image(chart: Chart, folder: str) -> str:
+    return f"![{chart.text}]({folder}/{chart.name}.png)\n\n*{chart.text}.*"
 
 
 def _left_aligned(table: Table) -> str:
     """Return a table in Markdown with all columns left-aligned and without its title."""
     return table.markdown().replace("---:", "---").partition("\n\n")[2]
-
-
-def _command(experiment: Experiment, results: Results) -> str:
-    scale = results.scale.name if _heading(experiment, results) != experiment.title else ""
-    return f"headwise reproduce {experiment.name}{f' --scale {scale}' if scale else ''}"
-
-
-def _html(sections: Sequence[Section]) -> str:
-    parts = ["<h1>The paper, run again</h1>", f"<p>{_inline(_ABOUT)}</p>", "<h2>What was found</h2>"]
-    parts.append(_html_table(_claim_table(sections), words=True))
-    for experiment, results, finding in sections:
-        parts.append(f"<h2>{_inline(_heading(experiment, results))}</h2>")
-        parts.append(f"<p><code>{html.escape(_command(experiment, results))}</code></p>")
-        if not any(results.records.values()):
-            parts.append(f"<p>{_NOTHING}</p>")
-            continue
-        parts += [_html_table(table) for table in finding.tables]
-        parts += [_html_chart(chart) for chart in finding.charts]
-        parts.append(
-            "<ul>" + "".join(f"<li>{_inline(claim.sentence())}</li>" for claim in finding.claims) + "</ul>"
-        )
-    parts += ["<h2>Recipes</h2>", _html_table(_recipe_table(_records(sections)), words=True)]
-    body = "\n".join(parts)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>The paper, run again</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        "</body>\n</html>\n"
-    )
-
-
-def _html_table(table: Table, *, words: bool = False) -> str:
-    """Return a table as HTML in a scrollable region; with `words`, all columns are left-aligned."""
-    header_cells = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in table.columns)
-    body_rows = "".join(
-        "<tr>" + "".join(f"<td>{_inline(cell)}</td>" for cell in row) + "</tr>\n" for row in table.rows
-    )
-    note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
-    caption = f"<caption>{_inline(table.title)}</caption>"
-    return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(table.title, quote=True)}">'
-        f"<table{' class=words' if words else ''}>{caption}<thead><tr>{header_cells}</tr></thead>\n"
-        f"<tbody>{body_rows}</tbody></table></div>{note}"
-    )
-
-
-def _html_chart(chart: Chart) -> str:
-    text = html.escape(chart.text, quote=True)
-    return f'<figure><img src="{_IMAGES}/{chart.name}.png" alt="{text}"><figcaption>{text}.</figcaption></figure>'
-
-
-def _inline(text: str) -> str:
-    """Escape HTML, and mark text between backquotes as code."""
-    parts = html.escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
