@@ -8,14 +8,14 @@ from browser.conftest import Visit
 from browser.test_journeys import axe
 
 
-def test_words_that_the_model_never_saw_are_marked_and_can_be_reached(visit: Visit) -> None:
+def test_words_without_subwords_are_marked_and_can_be_reached(visit: Visit) -> None:
     page = visit.open("text=A man rides 漢字 horse 🦄.")
-    listed = page.get_by_role("list", name="Words of the text that the model never saw").locator("mark")
+    listed = page.get_by_role("list", name="Words of the text without subwords").locator("mark")
     expect(listed).to_have_text(["漢字", "🦄."])
-    described = "(the model never saw this word, or a part of it)"
+    described = "(the model spells this word by single letters, or not at all)"
     expect(listed.first).to_have_accessible_description(described)
     expect(page.get_by_role("textbox", name="Text to translate")).to_have_accessible_description(
-        "Note: the model has no subwords for, in whole or in part: 漢字, 🦄.."
+        "Note: the model spells by single letters, or not at all: 漢字, 🦄.."
     )
     listed.first.focus()
     page.keyboard.press("ArrowRight")
@@ -24,7 +24,7 @@ def test_words_that_the_model_never_saw_are_marked_and_can_be_reached(visit: Vis
     expect(units).to_have_text(["漢字", "🦄."])
     units.first.focus()
     expect(units.first).to_have_accessible_description(described)
-    expect(page.locator("#ribbon .detail")).to_contain_text("the model never saw this word, or a part of it")
+    expect(page.locator("#ribbon .detail")).to_contain_text(described.strip("()"))
     assert axe(page) == ""
     visit.open("text=A man rides a brown horse.")
     expect(page.locator("#unknown")).to_be_hidden()

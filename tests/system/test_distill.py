@@ -357,7 +357,6 @@ def test_the_student_is_an_ordinary_run(
     assert "6+2 layers of width 128, as decoding spends most of its time in the decoder" in done.err
     assert "given instead: model.encoder_layers=2, model.decoder_layers=1, model.d_model=16" in done.err
     assert (run / "spm.model").read_bytes() == (trained / "spm.model").read_bytes()
-    assert (run / "seen.safetensors").exists()
     assert Config.load(run / "config.yaml").data.languages == ("en", "de")
     assert program("translate", run, text.source, "-o", tmp_path / "out").code == 0
     assert program("shortlist", run).code == 0

@@ -37,8 +37,7 @@ class Side:
         pieces: the subwords as strings, `▁` for a space.
         words: the words, separated by spaces; the end symbol is a word of its own.
         word_of: for each subword, the index of its word, from 0.
-        unknown: indices of the words with something that the model never saw on this side in training
-            (see `headwise.text.tokens.seen`).
+        unknown: indices of the words that the vocabulary has no subwords for (see `headwise.text.tokens.unknown`).
     """
 
     text: str

@@ -36,8 +36,8 @@ from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording
 from headwise.text.reading.lines import one_line
-from headwise.text.tokens.seen import SideName, split_words
 from headwise.text.tokens.subwords import BOS, EOS, PAD
+from headwise.text.tokens.unknown import SideName, split_words
 
 LONGEST = 128  # maximum length of a traced text in subwords; attention grows with its square
 _NAMED = 8  # words in a note
@@ -211,16 +211,14 @@ class Tracer:
         return replace(side, words=words), tuple(notes)
 
     def _unknown_notes(self, text: str, side: SideName) -> list[str]:
-        novelty = self.translator.novelty
-        words = list(dict.fromkeys(novelty.words(_line(text), side)))
+        words = list(dict.fromkeys(self.translator.unknown[side].of(_line(text))))
         if not words:
             return []
         more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-        what = "never saw in training" if novelty.seen is not None else "has no subwords for"
         which = "" if side == "source" else " as target text"
         names = ", ".join(words[:_NAMED])
         printable = "".join(character if character.isprintable() else "�" for character in names)
-        return [f"the model {what}{which}, in whole or in part: {printable}{more}"]
+        return [f"the model spells{which} by single letters, or not at all: {printable}{more}"]
 
     def side(self, ids: Sequence[int], *, source: bool = False) -> Side:
         """Return the text, subwords and words of ids; start and end symbols are words of their own."""
@@ -237,11 +235,9 @@ class Tracer:
         for token, word in zip(ids, word_of, strict=True):
             groups[word].append(token)
         words = [decode(group).strip() or pieces[word_of.index(word)] for word, group in enumerate(groups)]
-        is_unknown = self.translator.novelty.pieces(ids, "source" if source else "target")
-        unknown = sorted(
-            {word for word, token_is_unknown in zip(word_of, is_unknown, strict=True) if token_is_unknown}
-        )
-        return Side(decode(ids), tuple(ids), tuple(pieces), tuple(words), tuple(word_of), tuple(unknown))
+        unknown_words = self.translator.unknown["source" if source else "target"]
+        unknown = tuple(word for word, group in enumerate(groups) if group in unknown_words)
+        return Side(decode(ids), tuple(ids), tuple(pieces), tuple(words), tuple(word_of), unknown)
 
     # ------------------------------------------------------------------------------------------------ searching
 

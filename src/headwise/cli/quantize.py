@@ -28,7 +28,6 @@ def command(
     from headwise.files import atomic_directory
     from headwise.models.weights import write_quantized
     from headwise.text.tokens.numbering import FILE as NUMBERING
-    from headwise.text.tokens.seen import FILE as SEEN
 
     if precision not in ("int8", "bfloat16"):
         raise ConfigError(f"precision: expected int8 or bfloat16, found {precision!r}")
@@ -37,7 +36,7 @@ def command(
     if out.exists():
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     with atomic_directory(out) as folder:
-        for pattern in ("config.yaml", "spm*.model", NUMBERING, SHORTLIST, SEEN):
+        for pattern in ("config.yaml", "spm*.model", NUMBERING, SHORTLIST):
             for file in sorted(run.glob(pattern)):
                 shutil.copy(file, folder / file.name)
         write_quantized(run / "model.safetensors", folder / "model.safetensors", precision)

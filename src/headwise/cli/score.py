@@ -61,8 +61,7 @@ def command(
     translator = Translator.load(
         [run, *(also or [])], device=device, precision=precision, engine="pytorch", language=language
     )
-    novelty = translator.novelty
-    unknown = UnknownWords(novelty.seen is not None), UnknownWords(novelty.seen is not None)
+    unknown = UnknownWords(), UnknownWords()
     line = 0
 
     def score(part: Sequence[tuple[int, str, str]]) -> list[Output]:
@@ -72,7 +71,7 @@ def command(
     with line_writer(out, source, target) as write:
         for part in chunks(_pairs(source, target), itertools.repeat(_CHUNK)):
             for (line, *texts), output in zip(part, results(score, part), strict=True):
-                new = novelty.words(texts[0], "source"), novelty.words(texts[1], "target")
+                new = translator.unknown["source"].of(texts[0]), translator.unknown["target"].of(texts[1])
                 for side, words, text in zip(unknown, new, texts, strict=True):
                     side.add(line, words, len(text.split()))
                 if jsonl:

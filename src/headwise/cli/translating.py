@@ -63,7 +63,7 @@ def translate_stream(request: Request, file: Path | None, out: Path | None, sour
         split=request.split,
         alignments=request.columns.alignments,
     )
-    unknown, number = UnknownWords(translator.novelty.seen is not None), 0
+    unknown, number = UnknownWords(), 0
     notes = Notes()
     with line_writer(out, *request.inputs) as write:
         for number, translation in enumerate(translations, start=1):
@@ -118,7 +118,7 @@ def translate_file(
         split=request.split,
         long_lines={None: "cut", "stop": "stop", "replace": "replace", "empty": "empty"}[bad_lines],
     )
-    unknown, notes = UnknownWords(_records_words(request.runs)), Notes()
+    unknown, notes = UnknownWords(), Notes()
 
     def notice(result: Translated) -> None:
         for remark in result.remarks:
@@ -131,13 +131,6 @@ def translate_file(
     unknown.warn(done.lines)
     notes.warn()
     _warn_of_bad_lines(done, out, rule)
-
-
-def _records_words(runs: Runs) -> bool:
-    """Whether the runs record which words their training text had."""
-    from headwise.text.tokens.seen import FILE
-
-    return all((run / FILE).exists() for run in runs.runs)
 
 
 def _warn_of_bad_lines(done: Manifest, out: Path, rule: str) -> None:

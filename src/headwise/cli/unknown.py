@@ -1,4 +1,4 @@
-"""Warnings about input words that the model never saw and about translations, printed at a command's end."""
+"""Warnings about input words without subwords and about translations, printed at a command's end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _LONGEST = 40  # characters of a word
 class UnknownWords:
     """Counter of lines with unknown words; it keeps the first few words with their line numbers."""
 
-    def __init__(self, trained: bool) -> None:
-        """Set whether the run records which subwords its training text had (`trained`), or only its vocabulary."""
-        self._trained = trained
+    def __init__(self) -> None:
         self._lines = self._words = self._all_words = 0
         self._first: dict[str, int] = {}
 
@@ -34,12 +32,11 @@ class UnknownWords:
             return
         named = ", ".join(f"{_shown(word)} (line {line:,})" for word, line in self._first.items())
         rest = self._words - len(self._first)
-        why = "never saw in training" if self._trained else "has no subwords for"
         share = self._words / max(self._all_words, self._words)
         more = f" and {rest:,} more" if rest else ""
         typer.echo(
-            f"headwise: warning: {self._lines:,} of {total:,} {what} hold words, or parts of words, that the "
-            f"model {why} ({self._words:,} of {self._all_words:,} words, {share:.1%}): {named}{more}",
+            f"headwise: warning: {self._lines:,} of {total:,} {what} hold words that the model spells by single "
+            f"letters, or not at all ({self._words:,} of {self._all_words:,} words, {share:.1%}): {named}{more}",
             err=True,
         )
 

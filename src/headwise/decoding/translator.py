@@ -37,8 +37,8 @@ from headwise.models.base import Seq2Seq
 from headwise.shipped.runs import find_run
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
-from headwise.text.tokens.seen import Novelty, Seen
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
+from headwise.text.tokens.unknown import SideName, UnknownWords
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
 
@@ -59,7 +59,10 @@ class Translator:
         )
         self.engine = engine
         self.shortlist: Shortlist | None = None
-        self.novelty = Novelty(subwords)
+        self.unknown: dict[SideName, UnknownWords] = {
+            "source": UnknownWords(subwords, "source"),
+            "target": UnknownWords(subwords, "target"),
+        }
         self._loaded_model = model
         self._readable: tuple[Seq2Seq, ChangeDetector] | None = None
         self._copies_readable = False
@@ -97,7 +100,6 @@ class Translator:
         models = [loaded.model for loaded in loaded_runs]
         model = models[0] if len(models) == 1 else Ensemble(models)
         translator = cls(model, first.subwords, first.config.decoding, first.engine)
-        translator.novelty = Novelty(first.subwords, Seen.of_runs(paths, first.subwords))
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
@@ -191,7 +193,7 @@ class Translator:
             batch_tokens=self.batch_tokens,
             shortlist=self.shortlist,
         )
-        unknown_words = (self.novelty.words(text, "source") for text in texts)
+        unknown_words = (self.unknown["source"].of(text) for text in texts)
         translations = self.translations(encoded, hypotheses, alignments=alignments)
         return [
             dataclasses.replace(translation, unknown=words) if words else translation

@@ -1,6 +1,6 @@
 """`headwise export --to page`: the page as static files, with the model computed in the browser (docs/page.md).
 
-The folder holds the page, and in `run` the run's own files (weights, subwords, what was seen in training), the
+The folder holds the page, and in `run` the run's own files (weights, subwords), the
 configuration of its model, and the responses that don't depend on a sentence. The browser's model is
 `serve/page/js/model`.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.evidence import Evidence
 from headwise.serve.metrics import read_curves
 from headwise.serve.runs import Run
-from headwise.text.tokens import seen
 from headwise.text.tokens.numbering import FILE as NUMBERING
 from headwise.text.tokens.sentencepiece_file import (
     BPE,
@@ -37,7 +35,6 @@ from headwise.text.tokens.sentencepiece_file import (
     piece_types,
     trainer_options,
 )
-from headwise.text.tokens.subwords import Subwords
 
 PAGE = Path(__file__).parent / "page"
 RUN = "run"  # the folder with the run's files
@@ -136,8 +133,7 @@ def _copy_page(folder: Path) -> None:
 
 def _run_files(trained: Trained) -> list[str]:
     """Return the names of the run's files that the browser's model reads."""
-    record = [seen.FILE] if (trained.run / seen.FILE).is_file() else []
-    return [_WEIGHTS, *trained.subwords.content(), *record]
+    return [_WEIGHTS, *trained.subwords.content()]
 
 
 def _model_json(trained: Trained, longest: int) -> dict[str, Any]:
@@ -155,22 +151,7 @@ def _model_json(trained: Trained, longest: int) -> dict[str, Any]:
             "source": models[0],
             "target": models[-1],
             "numbering": NUMBERING if NUMBERING in names else None,
-            "seen": seen.FILE if seen.FILE in names else None,
         },
-        "letters": _letters(subwords),
-    }
-
-
-def _letters(subwords: Subwords) -> dict[str, Any]:
-    """Return the vocabulary's letters with two cases, and the case foldings that JavaScript doesn't have."""
-    pieces = chain(
-        subwords.source_pieces(range(subwords.source_size)),
-        subwords.target_pieces(range(subwords.target_size)),
-    )
-    characters = sorted(set("".join(pieces)))
-    return {
-        "cased": "".join(c for c in characters if c.lower() != c.upper()),
-        "folded": {c: c.casefold() for c in characters if c.casefold() != c},
     }
 
 

@@ -272,7 +272,6 @@ class Translation(TaskKind):
             max_length=config.model.max_length,
             subwords=subwords,
             add_subwords=config.training.add_subwords,
-            untrained=start is None,
             expected=expected,
             say=say,
         )

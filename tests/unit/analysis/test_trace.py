@@ -174,7 +174,7 @@ def test_odd_texts_are_traced(tracer: Tracer, text: str) -> None:
         assert trace.text == ""
     notes = [note.partition(":")[0] for note in trace.notes]
     cut = "the text has 900 subwords, and the first 39 are looked into"
-    unknown = "the model has no subwords for, in whole or in part"
+    unknown = "the model spells by single letters, or not at all"
     assert notes == [cut] * (len(text) > 1000) + [unknown] * any(c in text for c in "<ש漢")
 
 

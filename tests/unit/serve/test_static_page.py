@@ -17,7 +17,6 @@ from headwise.analysis.products import products
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.config import Config, SubwordConfig
-from headwise.data.ragged import Ragged, RaggedWriter
 from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.interop.runs import open_trained
@@ -25,7 +24,6 @@ from headwise.models.weights import write_quantized
 from headwise.serve.json_arrays import products_json, reading_json, trace_json
 from headwise.serve.static_page import Exporter
 from headwise.text.tokens.numbering import Numbering
-from headwise.text.tokens.seen import FILE, Seen
 from headwise.text.tokens.subwords import Subwords, train_model
 from page_model import Request, in_browser, needs_node
 from translator_run import ENGLISH, GERMAN, make_run
@@ -161,18 +159,11 @@ def test_weights_stay_as_stored(precision: str, tmp_path: Path) -> None:
 @needs_node
 def test_unknown_words_are_the_servers(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", seed=5)
-    subwords = Subwords.load(run)
-    with RaggedWriter(tmp_path / "table", np.uint16) as writer:
-        for ids in subwords.encode_source_batch([*ENGLISH, *GERMAN, "Straße"]):
-            writer.append(np.array(ids, dtype=np.int64), np.array([len(ids)]))
-    table = Ragged(tmp_path / "table", np.uint16)
-    seen = Seen.of(table, table, subwords)
-    seen.pieces["source"][10] = False
-    seen.save(run / FILE, subwords.digest())
     texts = [
         "A MAN rides a manes, strasse STRASSE straße Straßen!",
         "漢字 Ä schlaft SCHLÄFT schläft 12",
         "\u2581 a\u00a0b",
+        "ecbfc Ecbfc! e.c. b c ǅǆ ſx ßß 12",
     ]
     assert_same(run, tmp_path / "page", [("trace", {"text": text}) for text in texts])
 

@@ -10,8 +10,8 @@ import sentencepiece
 from headwise.config import Config, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
-from headwise.text.tokens.seen import Novelty
 from headwise.text.tokens.subwords import UNK, Subwords, train_model
+from headwise.text.tokens.unknown import UnknownWords
 from translator_run import ENGLISH, GERMAN
 
 
@@ -46,7 +46,7 @@ def test_what_the_list_lacks_is_unknown() -> None:
     assert subwords.encode_source(">>fra<<")[0] == UNK
     assert UNK in subwords.encode_source("A dog")
     assert subwords.encode_source("</s>").count(3) == 0
-    assert Novelty(subwords).words("A dog", "source") == ("dog",)
+    assert UnknownWords(subwords, "source").of("A dog") == ("dog",)
 
 
 def test_a_directory_keeps_it(tmp_path: Path) -> None:

@@ -16,8 +16,6 @@ from headwise.data.prepared import read_manifest
 from headwise.data.ragged import Ragged, map_places
 from headwise.errors import CheckpointError
 from headwise.text.tokens import encoding
-from headwise.text.tokens.seen import FILE as SEEN
-from headwise.text.tokens.seen import Seen
 from headwise.text.tokens.subwords import Subwords
 
 TRAIN_TEXT = "train-text"  # stored for BPE-dropout only
@@ -101,19 +99,8 @@ class PreparedData:
         return {"data": self.checksum, "subwords": self.subwords.digest()}
 
     def save(self, run: Path) -> None:
-        """Write the subword model(s), and the record of subwords in the training text, into a run directory.
-
-        With a given subword model and without `untrained` no record is written, because the model may have been trained
-        on other text before. Raises `TrainingError`.
-        """
+        """Write the subword model(s) into a run directory; raises `TrainingError`."""
         self.subwords.save(run)
-        request = read_manifest(self.directory)["request"]
-        if request["given_subwords"] is not None and not request.get("untrained"):
-            (run / SEEN).unlink(missing_ok=True)
-            return
-        tables = self.train.source_table, self.train.target_table
-        seen = Seen.of(*tables, self.subwords, dropout=request["subword_config"]["dropout"] > 0)
-        seen.save(run / SEEN, self.subwords.digest())
 
     @classmethod
     def open(cls, directory: str | Path, *, seconds: float = 0.0, reused: bool = True) -> PreparedData:

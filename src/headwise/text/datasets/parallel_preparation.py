@@ -114,7 +114,6 @@ def prepare(
     max_length: int = 512,
     subwords: Subwords | None = None,
     add_subwords: int = 0,
-    untrained: bool = False,
     expected: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> PreparedData:
@@ -129,7 +128,6 @@ def prepare(
         subwords: a given subword model, instead of a learned one.
         add_subwords: number of subwords, at most, that are learned and added to the given ones; from the files that the
             development set is split off, as replayed text has none that are new.
-        untrained: whether the model to train with given subwords knows no other text (see `PreparedData.save`).
         expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
         say: callback for a progress message at each stage of preparation.
 
@@ -149,7 +147,6 @@ def prepare(
         "subword_config": subword_config.model_dump(exclude={"copy_from"}),
         "given_subwords": subwords.digest() if subwords else None,
         **({"add_subwords": add_subwords} if add_subwords else {}),
-        **({"untrained": True} if subwords and untrained else {}),
         "seed": seed,
         "max_length": max_length,
     }

@@ -1,7 +1,7 @@
 /** Formatting of numbers and words. */
 
 /** The description of a word marked as unknown. */
-export const NEVER_SEEN = "the model never saw this word, or a part of it";
+export const UNKNOWN = "the model spells this word by single letters, or not at all";
 
 /**
  * A number with a fixed number of decimals and a true minus sign.

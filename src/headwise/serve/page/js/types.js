@@ -9,7 +9,7 @@
  * @property {string[]} pieces
  * @property {string[]} words
  * @property {number[]} word_of
- * @property {number[]} unknown  numbers of the words with subwords that the model never saw on this side
+ * @property {number[]} unknown  numbers of the words that the vocabulary has no subwords for
  *
  * @typedef {{ id: number, piece: string, log_probability: number }} Alternative
  *

@@ -2,10 +2,10 @@
 
 import { products } from "./products.js";
 import { readWeights } from "./safetensors.js";
-import { Seen } from "./seen.js";
 import { Refusal, readSubwords } from "./subwords.js";
 import { Tracer } from "./tracer.js";
 import { Transformer } from "./transformer.js";
+import { UnknownWords } from "./unknown.js";
 
 const [MOST_CHARACTERS, MOST_BEAM, MOST_ALPHA, MOST_WORDS] = [5000, 16, 5, 8];
 
@@ -15,8 +15,7 @@ const [MOST_CHARACTERS, MOST_BEAM, MOST_ALPHA, MOST_WORDS] = [5000, 16, 5, 8];
  * @property {import("./transformer.js").ModelConfig} model
  * @property {{ beam: number, alpha: number, extra_length: number }} decoding
  * @property {number} longest
- * @property {{ weights: string, source: string, target: string, numbering: string | null, seen: string | null }} files
- * @property {import("./seen.js").Letters} letters
+ * @property {{ weights: string, source: string, target: string, numbering: string | null }} files
  */
 
 /**
@@ -26,18 +25,12 @@ const [MOST_CHARACTERS, MOST_BEAM, MOST_ALPHA, MOST_WORDS] = [5000, 16, 5, 8];
  */
 export async function openRun(read) {
   /** @type {Description} */
-  const { model, decoding, longest, files, letters } = JSON.parse(
-    new TextDecoder().decode(await read("model.json")),
-  );
+  const { model, decoding, longest, files } = JSON.parse(new TextDecoder().decode(await read("model.json")));
   const subwords = await readSubwords(read, files);
-  const record = files.seen === null ? null : await read(files.seen);
   const tracer = new Tracer({
     model: new Transformer(model, readWeights(await read(files.weights))),
     subwords,
-    seen: {
-      source: new Seen(subwords.source, record, letters),
-      target: new Seen(subwords.target, record, letters),
-    },
+    unknown: { source: new UnknownWords(subwords.source), target: new UnknownWords(subwords.target) },
     decoding,
     longest,
   });

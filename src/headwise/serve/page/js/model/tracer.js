@@ -3,10 +3,11 @@
 import { Tensor } from "../tensor.js";
 import { changes, format, parse } from "./interventions.js";
 import { lengthPenalty, search } from "./search.js";
-import { splitWords } from "./seen.js";
 import { BOS, EOS, line, oneLine, PAD, Refusal, strip, words } from "./subwords.js";
+import { splitWords } from "./unknown.js";
 
 /** @typedef {import("./interventions.js").Intervention} Intervention */
+/** @typedef {import("./unknown.js").UnknownWords} UnknownWords */
 /** @typedef {import("../types.js").Side} SideOfTrace */
 
 const SCHEMA = 1; // of the trace (docs/analysis.md)
@@ -15,11 +16,11 @@ const NAMED = 8; // words in a note
 const EMPTY = "expected a text to look into, found an empty one";
 
 /**
- * A run's model with its subwords and its record of the training text.
+ * A run's model with its subwords.
  * @typedef {object} Translator
  * @property {import("./transformer.js").Transformer} model
  * @property {{ source: import("./subwords.js").Side, target: import("./subwords.js").Side }} subwords
- * @property {{ source: import("./seen.js").Seen, target: import("./seen.js").Seen }} seen
+ * @property {{ source: UnknownWords, target: UnknownWords }} unknown
  * @property {{ beam: number, alpha: number, extra_length: number }} decoding
  * @property {number} longest  subwords of a text
  */
@@ -90,20 +91,19 @@ export class Tracer {
    * @returns {{ source: SideOfTrace, notes: string[] }}
    */
   read(text) {
-    const { longest, subwords, seen } = this.translator;
+    const { longest, subwords } = this.translator;
     const ids = subwords.source.encode(line(text));
     const notes = [];
     if (ids.length > longest)
       notes.push(`the text has ${ids.length} subwords, and the first ${longest} are looked into`);
-    const unknown = [...new Set(seen.source.newWords(line(text)))];
+    const unknown = [...new Set(this.translator.unknown.source.of(line(text)))];
     if (unknown.length > 0) {
-      const what = seen.source.recorded ? "never saw in training" : "has no subwords for";
       const more = unknown.length > NAMED ? ` and ${unknown.length - NAMED} more` : "";
       const named = unknown
         .slice(0, NAMED)
         .join(", ")
         .replace(/(?! )[\p{C}\p{Z}]/gu, "\ufffd");
-      notes.push(`the model ${what}, in whole or in part: ${named}${more}`);
+      notes.push(`the model spells by single letters, or not at all: ${named}${more}`);
     }
     const source = this.side([...ids.slice(0, longest), EOS], "source");
     // Unknown subwords decode to ⁇, so unknown words are replaced by those of the text, which correspond one to one
@@ -132,14 +132,13 @@ export class Tracer {
       groups[groups.length - 1].push(id);
       return groups.length - 1;
     });
-    const isNew = this.translator.seen[which].newPieces(ids);
     return {
       text: side.decode(ids),
       ids,
       pieces,
       words: groups.map((group, word) => strip(side.decode(group)) || pieces[wordOf.indexOf(word)]),
       word_of: wordOf,
-      unknown: [...groups.keys()].filter((word) => wordOf.some((one, index) => one === word && isNew[index])),
+      unknown: [...groups.keys()].filter((word) => this.translator.unknown[which].has(groups[word])),
     };
   }
 

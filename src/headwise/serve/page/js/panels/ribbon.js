@@ -4,7 +4,7 @@ import { fill, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { choice, panel, twin, watch } from "../panel.js";
 import { heads, joined, mean } from "../tensor.js";
-import { NEVER_SEEN, number, percent, piece } from "../text.js";
+import { number, percent, piece, UNKNOWN } from "../text.js";
 
 const FAINT = 0.04; // links with smaller weights aren't drawn
 
@@ -12,7 +12,7 @@ const FAINT = 0.04; // links with smaller weights aren't drawn
  * @typedef {object} Links
  * @property {string[]} source
  * @property {string[]} target
- * @property {Set<number>} unknown  numbers of the source units that the model never saw, in whole or in part
+ * @property {Set<number>} unknown  numbers of the source units that the vocabulary has no subwords for
  * @property {import("../tensor.js").Tensor} weights (target, source)
  */
 
@@ -151,7 +151,7 @@ export function ribbonPanel({ store, data, say }) {
             {
               type: "button",
               class: unknown ? "unit unknown" : "unit",
-              "aria-describedby": unknown ? "never-seen" : null,
+              "aria-describedby": unknown ? "unknown-reason" : null,
               dir: "auto",
               "data-key": `unit-${id}`,
               "data-id": id,
@@ -213,7 +213,7 @@ export function ribbonPanel({ store, data, say }) {
         ? "Point at a word, or move to it with the arrow keys, to see its partners; Enter pins it."
         : [
             h("strong", {}, name),
-            id?.[0] === "s" && shown?.unknown.has(Number(id.slice(1))) && ` (${NEVER_SEEN})`,
+            id?.[0] === "s" && shown?.unknown.has(Number(id.slice(1))) && ` (${UNKNOWN})`,
             id?.[0] === "t" ? " looked at " : " was looked at by ",
             near
               .slice(0, 5)

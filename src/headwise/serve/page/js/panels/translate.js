@@ -4,7 +4,7 @@ import { baselineOf, settingsOf } from "../data.js";
 import { button, field, fill, h, select } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
-import { NEVER_SEEN, number, percent, piece } from "../text.js";
+import { number, percent, piece, UNKNOWN } from "../text.js";
 import { changesBetween } from "./difference.js";
 
 /** @param {import("../types.js").App} app */
@@ -38,9 +38,9 @@ export function translatePanel({ store, data }) {
   const difference = h("div", { class: "difference" });
   const hypotheses = h("ol", { class: "hypotheses" });
   const notes = h("p", { id: "notes", class: "muted" });
-  const words = h("span", { role: "list", "aria-label": "Words of the text that the model never saw" });
-  const neverSeen = h("span", { id: "never-seen", class: "muted" }, `(${NEVER_SEEN})`);
-  const unknown = h("div", { id: "unknown", class: "unknowns", dir: "auto", hidden: true }, words, neverSeen);
+  const words = h("span", { role: "list", "aria-label": "Words of the text without subwords" });
+  const reason = h("span", { id: "unknown-reason", class: "muted" }, `(${UNKNOWN})`);
+  const unknown = h("div", { id: "unknown", class: "unknowns", dir: "auto", hidden: true }, words, reason);
   const answer = h(
     "div",
     { class: "answer" },
@@ -157,7 +157,7 @@ export function translatePanel({ store, data }) {
  * @param {string} word
  */
 function unknownWord(word) {
-  const mark = h("mark", { class: "unknown", tabindex: "-1", "aria-describedby": "never-seen" }, word);
+  const mark = h("mark", { class: "unknown", tabindex: "-1", "aria-describedby": "unknown-reason" }, word);
   return h("span", { role: "listitem" }, mark, " ");
 }
 

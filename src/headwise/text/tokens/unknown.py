@@ -1,0 +1,70 @@
+"""Words that a vocabulary has no subwords for: it spells them by single letters or bytes, or not at all.
+
+The model knows little about such a word, and translates it badly more often than others. A word is what stands between
+spaces. `serve/page/js/model/unknown.js` has the same rule for the page without a server.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from headwise.text.tokens.numbering import NumberedProcessor
+from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
+
+SideName = Literal["source", "target"]
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_WORD = re.compile(
+    "[^ \n\u2581]+"
+)  # SentencePiece splits at these only: other white space is an ordinary character
+
+
+class UnknownWords:
+    """Finder of the words of one side that the subwords spell by single letters, or that have an unknown one."""
+
+    def __init__(self, subwords: Subwords, side: SideName) -> None:
+        self._processor = subwords.source_processor if side == "source" else subwords.target_processor
+        self._kind = functools.cache(self._find_kind)
+
+    def _find_kind(self, number: int) -> str:
+        """Return `u` for an id that is unknown or a byte, `s` for a single letter, `w` for more of a word, or `o`.
+
+        Only letters with upper and lower case count: many scripts without don't separate words.
+        """
+        piece = self._processor.id_to_piece(number).removeprefix("\u2581")
+        if number == UNK or _BYTE.fullmatch(piece):
+            return "u"
+        if all(character.lower() == character.upper() for character in piece):
+            return "o"
+        return "s" if len(piece) == 1 else "w"
+
+    @functools.cached_property
+    def _has_words(self) -> bool:
+        """Whether the vocabulary has more than single characters."""
+        return any(self._kind(i) == "w" for i in range(len(SPECIAL), self._processor.vocab_size()))
+
+    def __contains__(self, ids: Sequence[int]) -> bool:
+        """Return whether the subwords of a word make it an unknown one."""
+        kinds = "".join(map(self._kind, ids))
+        return "u" in kinds or ("ss" in kinds and "w" not in kinds and self._has_words)
+
+    def of(self, text: str) -> tuple[str, ...]:
+        """Return the unknown words of a text, in its order."""
+        kinds = "".join(map(self._kind, self._encode(text)))
+        if "u" not in kinds and "ss" not in kinds:
+            return ()
+        # No subword crosses a word boundary, so words can be encoded one by one.
+        return tuple(word for word in split_words(text) if self._encode(word) in self)
+
+    def _encode(self, text: str) -> Sequence[int]:
+        ids = self._processor.encode(text)
+        processor = self._processor
+        return processor.without_language(ids) if isinstance(processor, NumberedProcessor) else ids
+
+
+def split_words(text: str) -> list[str]:
+    """Split a text into words where SentencePiece does before segmentation."""
+    return _WORD.findall(text)
