@@ -19,8 +19,6 @@ IMPORTERS = {
     "ctranslate2": "headwise.interop.ctranslate2.importer",
     "argos": "headwise.interop.argos.importer",
     "marian": "headwise.interop.marian.importer",
-    "joeynmt": "headwise.interop.joeynmt.importer",
-    "fairseq": "headwise.interop.fairseq.importer",
 }
 EXPORTERS = {
     "huggingface": "headwise.interop.huggingface.exporter",
@@ -28,6 +26,17 @@ EXPORTERS = {
     "argos": "headwise.interop.argos.exporter",
     "onnx": "headwise.interop.onnx.export",
     "marian": "headwise.interop.marian.exporter",
+}
+# Formats that aren't read: the files by which a directory is known, and how a model gets here nevertheless.
+_OTHERS = {
+    "fairseq": (
+        ("*.pt", "dict.*.txt"),
+        "ct2-fairseq-converter, which comes with ctranslate2, converts it to a directory that headwise import reads",
+    ),
+    "joeynmt": (
+        ("*.ckpt", "config.yaml", "src_vocab.txt"),
+        "there is no converter of its models",
+    ),
 }
 
 
@@ -37,14 +46,27 @@ def find_importer(source: Path, name: str | None = None) -> tuple[str, Importer]
     Raises `ConfigError` for an unknown name, and `CheckpointError` where no format is recognized.
     """
     if name is not None:
+        if name in _OTHERS:
+            raise _not_read(source, name)
         _check(name, IMPORTERS, "--format")
         return name, importlib.import_module(IMPORTERS[name]).Importer()
     for known, module in IMPORTERS.items():
         importer: Importer = importlib.import_module(module).Importer()
         if importer.recognizes(source):
             return known, importer
+    folder = source.parent if source.is_file() else source
+    for other, (patterns, _) in _OTHERS.items():
+        if all(any(folder.glob(pattern)) for pattern in patterns):
+            raise _not_read(source, other)
     raise CheckpointError(
         f"{source}: expected a model in one of the formats {', '.join(IMPORTERS)}, found none of them"
+    )
+
+
+def _not_read(source: Path, name: str) -> CheckpointError:
+    return CheckpointError(
+        f"{source}: expected a model in one of the formats {', '.join(IMPORTERS)}, "
+        f"found one of {name}: {_OTHERS[name][1]}"
     )
 
 

@@ -36,15 +36,15 @@ class Rows:
         """The ids that never are an output: those that the original doesn't have, and the copy."""
         return [n for n, row in enumerate(self.order) if row is None or n == self.copy]
 
-    def of(self, tensor: Tensor, place: str, *, exactly: bool = False) -> Tensor:
+    def of(self, tensor: Tensor, place: str) -> Tensor:
         """Return the rows of a matrix or the numbers of a vector, zeros for ids that the original doesn't have.
 
-        Raises `CheckpointError` if there are too few, or with `exactly` if there are more.
+        Raises `CheckpointError` if there are too few.
         """
         count = self.needed
-        if not tensor.dim() or len(tensor) < count or (exactly and len(tensor) > count):
+        if not tensor.dim() or len(tensor) < count:
             raise CheckpointError(
-                f"{place}: expected {'' if exactly else 'at least '}{count} rows, found shape {tuple(tensor.shape)}"
+                f"{place}: expected at least {count} rows, found shape {tuple(tensor.shape)}"
             )
         found = tensor[torch.tensor([row or 0 for row in self.order])]
         found[torch.tensor([row is None for row in self.order])] = 0
@@ -91,8 +91,6 @@ def make_subwords(
     split: Split = "sentencepiece",
     *,
     codes: bool = False,
-    lowercase: bool = False,
-    limited: bool = False,
     symbols: tuple[str, ...] = (),
     target_language: str = "",
 ) -> Subwords:
@@ -101,7 +99,7 @@ def make_subwords(
     `target_language` is the piece with which every translation begins. The other options are those of `Numbering`.
     """
     has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
-    if split == "sentencepiece" and not (has_codes or lowercase or symbols or target_language):
+    if split == "sentencepiece" and not (has_codes or symbols or target_language):
         own = [_own_pieces(model, origin) for model in models]
         if len(lists) == 1 and models[0] == models[1] and own[0] == lists[0]:
             return Subwords(models[0], origin=origin)
@@ -110,7 +108,10 @@ def make_subwords(
     target = lists[1] if len(lists) == 2 else None
     tagged: Side = "target" if target_language else "source"
     numbering = Numbering(
-        *(lists[0], target, codes or has_codes, split, lowercase, limited, symbols), target_language, tagged
+        *(lists[0], target, codes or has_codes, split),
+        symbols=symbols,
+        language=target_language,
+        tagged=tagged,
     )
     return Subwords(*models, numbering, origin=origin)
 

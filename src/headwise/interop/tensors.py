@@ -1,7 +1,7 @@
-"""Tensors of other toolkits' files, listed without reading them: safetensors, and PyTorch's zip files.
+"""Tensors of Hugging Face's files, listed without reading them: safetensors, and PyTorch's zip files.
 
-Pickles are read by torch's restricted loader (`weights_only=True`), which builds tensors and plain containers only.
-Names, types and sizes are checked before a tensor takes memory.
+Pickles are read by torch's restricted loader (`weights_only=True`), and must hold tensors by name alone. Names, types
+and sizes are checked before a tensor takes memory.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import math
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +25,9 @@ from headwise.parsing.json_text import read_json
 _SHARD = re.compile(r"[\w.-]+")  # a file name without a folder
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")
 _MOST_SHARDS = 1000
+_DAMAGED = (
+    *(RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError),
+)  # what torch.load raises
 
 
 def folder_tensors(folder: Path) -> Tensors:
@@ -76,33 +78,11 @@ def safetensors_file(path: Path) -> Tensors:
 
 
 def torch_file(path: Path) -> Tensors:
-    """Return the tensors of a state dictionary in PyTorch's zip format."""
-    state = load_restricted(path)
-    if not isinstance(state, Mapping):
-        raise CheckpointError(f"{path}: expected tensors by name, found a {type(state).__name__}")
-    return state_tensors(state, path)
+    """Return the tensors of a state dictionary of `torch.save`, mapped from the file by torch's restricted loader.
 
-
-def state_tensors(state: Mapping[Any, Any], path: Path) -> Tensors:
-    """Return the tensors of a loaded state dictionary; raises `CheckpointError` for other content."""
-    for name, tensor in state.items():
-        if not isinstance(name, str) or not name.isprintable() or not isinstance(tensor, Tensor):
-            raise CheckpointError(
-                f"{path}: expected tensors by name, found a {type(tensor).__name__} for {str(name)[:60]!r}"
-            )
-    return {name: partial(_as_float, tensor) for name, tensor in state.items()}
-
-
-def _as_float(tensor: Tensor) -> Tensor:
-    return tensor.detach().float()
-
-
-def load_restricted(path: Path, containers: Sequence[type] = ()) -> Any:
-    """Load a file of `torch.save` by the restricted loader; tensors are mapped from the file, not read.
-
-    `containers` are classes without code of their own, such as `argparse.Namespace`, that it may build besides its own.
     Raises `CheckpointError` for a damaged file, for the format before PyTorch 1.6, for compressed content (which may
-    expand without bound), and for a pickle that needs more than tensors and plain containers.
+    expand without bound), for a pickle that needs more than tensors, and for a tensor with more elements than the file
+    has bytes, as an expanded one may.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -116,42 +96,32 @@ def load_restricted(path: Path, containers: Sequence[type] = ()) -> Any:
             f"{path}: expected uncompressed tensors as torch.save writes them, found compressed ones"
         )
     try:
-        with torch.serialization.safe_globals(list(containers)):
-            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         found = _REFUSED.search(str(error))
         what = f"{found[1]}" if found else " ".join(str(error).split())[:200]
         raise CheckpointError(
-            f"{path}: expected tensors and plain containers, found a pickle that needs more ({what})"
+            f"{path}: expected tensors by name, found a pickle that needs more ({what})"
         ) from None
-    except (
-        RuntimeError,
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        OSError,
-    ) as error:
+    except _DAMAGED as error:
         raise CheckpointError(
             f"{path}: expected a file of torch.save, found a damaged one ({' '.join(str(error).split())[:200]})"
         ) from None
-    _check_storages(loaded, path, sum(entry.file_size for entry in entries))
-    return loaded
+    if not isinstance(loaded, dict):
+        raise CheckpointError(f"{path}: expected tensors by name, found a {type(loaded).__name__}")
+    most = sum(entry.file_size for entry in entries)
+    for name, tensor in loaded.items():
+        if not isinstance(name, str) or not name.isprintable() or not isinstance(tensor, Tensor):
+            shown = repr(name[:60]) if isinstance(name, str) else f"a {type(name).__name__}"
+            raise CheckpointError(
+                f"{path}: expected tensors by name, found a {type(tensor).__name__} for {shown}"
+            )
+        if math.prod(tensor.shape) * tensor.element_size() > most or tensor.layout != torch.strided:
+            raise CheckpointError(
+                f"{path}: expected tensors within its {most:,} bytes, found one of shape {tuple(tensor.shape)}"
+            )
+    return {name: partial(_as_float, tensor) for name, tensor in loaded.items()}
 
 
-def _check_storages(value: Any, path: Path, most: int) -> None:
-    """Raise `CheckpointError` if a tensor has more elements than the file has bytes, as an expanded one may."""
-    waiting = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Tensor):
-            if math.prod(node.shape) * node.element_size() > most or node.layout != torch.strided:
-                raise CheckpointError(
-                    f"{path}: expected tensors within its {most:,} bytes, found one of shape {tuple(node.shape)}"
-                )
-        elif isinstance(node, Mapping):
-            waiting += node.values()
-        elif isinstance(node, list | tuple):
-            waiting += node
+def _as_float(tensor: Tensor) -> Tensor:
+    return tensor.detach().float()

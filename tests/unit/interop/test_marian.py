@@ -209,6 +209,30 @@ def expanded(folder: Path) -> None:
     torch.save(tensors, folder / "pytorch_model.bin")
 
 
+def pickled(content: Any) -> Any:
+    def edit(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        torch.save(content, folder / "pytorch_model.bin")
+
+    return edit
+
+
+def doubled() -> list[Any]:
+    """Return a list of 2^40 elements, of which a file needs 40."""
+    nested: list[Any] = []
+    for _ in range(40):
+        nested = [nested, nested]
+    return nested
+
+
+class Other:
+    """A class of somebody's."""
+
+
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
+
+
 def shard_outside(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     index = {"weight_map": {"model.shared.weight": "../../secret.safetensors"}}
@@ -245,9 +269,22 @@ def edit_vocabulary(**changes: Any) -> Any:
 HOSTILE = {
     "code in a pickle": (
         pickled_code,
-        "expected tensors and plain containers, found a pickle that needs more",
+        "expected tensors by name, found a pickle that needs more",
     ),
     "compressed tensors": (compressed, "expected uncompressed tensors"),
+    "another class": (pickled({"a": Other()}), "found a pickle that needs more (test_marian.Other)"),
+    "no zip": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        "in its zip format",
+    ),
+    "a list": (pickled([1]), "expected tensors by name, found a list"),
+    "a list that contains itself": (pickled(ITSELF), "expected tensors by name, found a list"),
+    "a list in itself by name": (pickled({"a": ITSELF}), "expected tensors by name, found a list for 'a'"),
+    "a list of lists": (pickled({"a": doubled()}), "expected tensors by name, found a list for 'a'"),
+    "a number for a name": (
+        pickled({7: torch.zeros(3)}),
+        "expected tensors by name, found a Tensor for a int",
+    ),
     "an expanded tensor": (expanded, "expected tensors within its"),
     "a shard outside": (shard_outside, "expected names of files beside it, found '../../secret.safetensors'"),
     "a vast vocabulary": (edit_config(vocab_size=10**12), "vocab_size: "),
@@ -309,6 +346,23 @@ def test_a_hostile_directory_gets_a_sentence(
 def test_what_no_format_recognizes(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="expected a model in one of the formats huggingface"):
         find_importer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (("model.pt", "dict.en.txt"), "found one of fairseq: ct2-fairseq-converter"),
+        (("best.ckpt", "config.yaml", "src_vocab.txt"), "found one of joeynmt: there is no converter"),
+    ],
+)
+def test_a_format_that_is_not_read_is_named(files: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    for source in (tmp_path, tmp_path / files[0]):
+        with pytest.raises(CheckpointError, match=sentence):
+            find_importer(source)
+    with pytest.raises(CheckpointError, match=sentence):
+        find_importer(tmp_path, sentence.split()[3].rstrip(":"))
 
 
 def test_a_directory_in_the_way_stays(

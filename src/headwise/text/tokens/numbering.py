@@ -1,8 +1,8 @@
 """Subwords whose ids a vocabulary assigns: SentencePiece or another program splits the text, a list numbers the pieces.
 
-Marian, fairseq, JoeyNMT and CTranslate2 keep such a list beside the SentencePiece model, one for both languages or one
-for each. Pieces that aren't in it are unknown. `headwise import` brings them into Headwise; the ids 0 to 3 are padding,
-unknown, beginning and end of a sentence there, too.
+Marian and CTranslate2 keep such a list beside the SentencePiece model, one for both languages or one for each. Pieces
+that aren't in it are unknown. `headwise import` brings them into Headwise; the ids 0 to 3 are padding, unknown,
+beginning and end of a sentence there, too.
 """
 
 from __future__ import annotations

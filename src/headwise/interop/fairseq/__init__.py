@@ -1,1 +1,0 @@
-"""fairseq checkpoints."""

@@ -1,1 +1,0 @@
-"""JoeyNMT checkpoints."""
