@@ -32,7 +32,6 @@ BENCHMARKS = {
     "estimate": ("benchmarks.estimate", "`headwise train --estimate` beside what training really needs."),
     "preparation": ("benchmarks.preparation", "`headwise data prepare`, beside a plain SentencePiece loop."),
     "adaptation": ("benchmarks.adaptation", "Adaptation to another domain, with and without replay."),
-    "distillation": ("benchmarks.distillation", "Students of several shapes: BLEU against decoding speed."),
 }
 
 

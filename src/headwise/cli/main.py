@@ -20,14 +20,6 @@ from headwise.errors import ConfigError, HeadwiseError
 COMMANDS = {
     "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in minutes and look inside."),
     "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
-    "distill": (
-        "headwise.cli.distill",
-        "Train a small, fast student on the translations of a run or an ensemble.",
-    ),
-    "back-translate": (
-        "headwise.cli.back_translate",
-        "Train on monolingual text, too, which a run of the other direction translates back.",
-    ),
     "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
     "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
     "predict": (

@@ -22,7 +22,7 @@ from headwise.cli.arguments import (
 from headwise.cli.main import INTERRUPTED
 from headwise.config import Config
 from headwise.config.languages import parse_languages
-from headwise.config.presets import preset_changes
+from headwise.config.presets import STUDENT, preset_changes, student_changes
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def command(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="Model size: tiny, base, big, or a row of the paper's Table 3."),
+        typer.Option(
+            "--preset", help="Model size: tiny, base, big, student, or a row of the paper's Table 3."
+        ),
     ] = None,
     max_steps: MaxSteps = None,
     max_minutes: MaxMinutes = None,
@@ -123,7 +125,7 @@ def command(
     }
     if languages is not None:
         files["source_language"], files["target_language"] = parse_languages(languages)
-    changes = as_changes(preset, overrides, options, files)
+    changes = _changes(None if preset == STUDENT else preset, overrides, options, files)
     run = out or (Path("runs") / configuration.stem if configuration else None)
     if run is None:
         raise ConfigError("-o: expected the run directory that training writes to, found none")
@@ -131,7 +133,9 @@ def command(
         raise ConfigError("--mix: expected new text beside it, by --source or -c, found none")
     if mix and source is not None:
         changes = ["data.weights=[]", "data.dev_files=0", *changes]  # a run that resumes has them already
-    config, reasons = _configuration(configuration, source, changes, run, restart)
+    config, reasons = _configuration(
+        configuration, source, changes, run, restart=restart, student=preset == STUDENT
+    )
     if mix:
         config, more = _mixed(config, mix)
         reasons += more
@@ -140,10 +144,10 @@ def command(
         return _estimate(config, run, gpu, watts, as_json=as_json)
     if gpu is not None or watts is not None:
         raise ConfigError("--gpu and --watts: expected --estimate beside them, found none")
-    return train_and_report(config, run, restart=restart, as_json=as_json)
+    return _train(config, run, restart=restart, as_json=as_json)
 
 
-def train_and_report(config: Config, run: Path, *, restart: bool, as_json: bool) -> int:
+def _train(config: Config, run: Path, *, restart: bool, as_json: bool) -> int:
     """Train, print the result and return the exit code; raises a `HeadwiseError` as `headwise.tasks.run.train` does."""
     from headwise.tasks.registry import find_task
     from headwise.tasks.run import train
@@ -178,7 +182,7 @@ def _estimate(config: Config, run: Path, gpu: str | None, watts: float | None, *
     return 0
 
 
-def as_changes(
+def _changes(
     preset: str | None, overrides: list[str] | None, training: dict[str, Any], data: dict[str, Any]
 ) -> list[str]:
     """Return overrides of the configuration: the preset's, then those given, then the options that aren't None."""
@@ -196,33 +200,54 @@ def as_changes(
 
 
 def _configuration(
-    file: Path | None, source: list[str] | None, changes: list[str], run: Path, restart: bool
+    file: Path | None,
+    source: list[str] | None,
+    changes: list[str],
+    run: Path,
+    *,
+    restart: bool,
+    student: bool,
 ) -> tuple[Config, list[str]]:
-    """Return the configuration, from a file, the run that resumes or the recipe for the corpus, and its reasons."""
-    if file is not None:
-        return Config.load(file, changes), []
+    """Return the configuration, from a file, the run that resumes or the recipe for the corpus, and its reasons.
+
+    With `student`, its model gets a student's size, before the changes.
+    """
+
+    def changed(config: Config) -> Config:
+        return config.with_overrides([*(student_changes(config.model) if student else []), *changes])
+
     run_config = run / "config.yaml"
+    if file is not None:
+        return changed(Config.load(file)) if student else Config.load(file, changes), []
     if run_config.exists() and (source is None or ((run / "latest").exists() and not restart)):
         return Config.load(run_config, changes), [f"{run}: going on with its own configuration"]
     if source is None and any(change.startswith("data.prepared=") for change in changes):
-        return Config().with_overrides(changes), [
-            "data.prepared: the default configuration; --preset and keys change it"
-        ]
+        return changed(Config()), ["data.prepared: the default configuration; --preset and keys change it"]
     if source is None:
         raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
     recipe = _choose(changes)
-    return recipe.config.with_overrides(changes), recipe.reasons
+    config = changed(recipe.config)
+    if not student:
+        return config, recipe.reasons
+    size = (
+        f"{config.model.encoder_layers}+{config.model.decoder_layers} layers of width {config.model.d_model}"
+    )
+    reason = f"model: {size}, as decoding spends most of its time in the decoder"
+    return config, [reason, *(other for other in recipe.reasons if not other.startswith("model"))]
 
 
 def _choose(changes: list[str]) -> Recipe:
-    from headwise.tasks.recipes import adapt, choose, measure
+    from headwise.tasks.recipes import adapt, choose, measure, with_subwords_of
     from headwise.tasks.start import begun_from
 
-    config = Config().with_overrides([c for c in changes if c.startswith(("data.", "training."))])
+    given = ("data.", "training.", "subwords.copy_from=")
+    config = Config().with_overrides([c for c in changes if c.startswith(given)])
     data, training = config.data, config.training
     timed = training.max_minutes is not None
     if training.initialize_from is None:
-        return choose(measure(data), data, seed=training.seed, timed=timed)
+        recipe = choose(measure(data), data, seed=training.seed, timed=timed)
+        copied = config.subwords.copy_from
+        return recipe if copied is None else with_subwords_of(recipe, Path(copied))
     return adapt(measure(data), begun_from(training.initialize_from), data, training, timed=timed)
 
 

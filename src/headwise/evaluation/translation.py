@@ -7,7 +7,6 @@ tokenized corpora it is the BLEU that papers report; elsewhere it isn't comparab
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -130,7 +129,7 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return 100.0 * same / len(references)
 
 
-def bleu_metric(tokenize: str = "13a", lowercase: bool = False, effective_order: bool = False) -> BLEU:
+def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> BLEU:
     """Create sacreBLEU's BLEU metric; raises `ConfigError` for a tokenizer that is unknown or not installed.
 
     sacreBLEU's warning about tokenized text is disabled (`force`), because `notes` of `score_translations` says the
@@ -139,28 +138,13 @@ def bleu_metric(tokenize: str = "13a", lowercase: bool = False, effective_order:
     if tokenize not in TOKENIZERS:
         raise ConfigError(f"--tokenize: expected one of {', '.join(TOKENIZERS)}, found {tokenize!r}")
     try:
-        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=effective_order)
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         if tokenize not in _NEEDS:
             raise
         raise ConfigError(
             f"--tokenize {tokenize}: this tokenizer can't be used here and needs {_NEEDS[tokenize]}"
         ) from error
-
-
-def nearest(candidates: Sequence[str], reference: str, tokenize: str = "13a") -> str:
-    """Return the first of the candidates with the highest sentence BLEU.
-
-    This is sacreBLEU's, with exponential smoothing and only the n-gram orders that the candidate has. Raises
-    `ConfigError` as `bleu_metric` does.
-    """
-    metric = _sentence_metric(tokenize)
-    return max(candidates, key=lambda candidate: metric.sentence_score(candidate, [reference]).score)
-
-
-@functools.cache
-def _sentence_metric(tokenize: str) -> BLEU:
-    return bleu_metric(tokenize, effective_order=True)
 
 
 def perplexity(total_log_probability: float, subwords: int, words: int) -> Perplexity:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headwise.config import BatchConfig, Config, DataConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from headwise.config.presets import preset
@@ -18,6 +19,7 @@ from headwise.text.reading.pairs import (
     read_pairs,
     training_files,
 )
+from headwise.text.tokens.subwords import Subwords
 
 _FILLED = 0.9  # share of `batch.tokens` in a batch that is tokens; the rest is padding or unused
 # Adaptation of a trained run, measured in benchmarks/README.md.
@@ -121,6 +123,20 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
             "training early; the rate falls to zero in the last fifth, and no checkpoints are averaged"
         )
     return Recipe(Config.from_tree(config.model_dump()), reasons)
+
+
+def with_subwords_of(recipe: Recipe, run: Path) -> Recipe:
+    """Return a recipe with the subwords of a run (`subwords.copy_from`); raises `CheckpointError` if it has none."""
+    subwords = Subwords.load(run)
+    config = recipe.config.model_copy(deep=True)
+    config.subwords.joint, config.subwords.lowercase = subwords.joint, subwords.lowercases
+    config.subwords.kind = "bpe" if subwords.numbering is None else "imported"
+    config.subwords.size = subwords.target_size
+    config.subwords.copy_from = str(run)
+    if not subwords.joint:
+        config.model.share_embeddings = "target"
+    reasons = [reason for reason in recipe.reasons if not reason.startswith("subwords")]
+    return Recipe(config, [f"subwords.copy_from={run}: its {subwords.target_size:,} subwords", *reasons])
 
 
 def subword_count(size: CorpusSize) -> int:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config import Config, DataConfig, OptimizerConfig, TrainingConfig
+from headwise.config.presets import student_changes
 from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
 from paths import CONFIGS
 
@@ -129,3 +130,14 @@ def test_wider_models_are_adapted_at_lower_rates() -> None:
         ).config.schedule.peak
         peaks.append(peak)
     assert peaks == pytest.approx([2e-3, 5e-4, 1.25e-4, 3.1e-5], rel=0.05)
+
+
+@pytest.mark.parametrize(("pairs", "width"), [(30_000, 128), (1_000_000, 256), (5_000_000, 256)])
+def test_a_student_has_a_shallow_decoder_and_is_never_wide(pairs: int, width: int) -> None:
+    usual = choose(size(pairs), DataConfig())
+    config = usual.config.with_overrides(student_changes(usual.config.model))
+    shape = {"encoder_layers": 6, "decoder_layers": 2, "d_model": width}
+    if usual.config.model.d_model > 256:
+        shape |= {"d_ff": 1024, "heads": 4}
+    assert config == usual.config.model_copy(update={"model": usual.config.model.model_copy(update=shape)})
+    assert student_changes(config.model) == student_changes(usual.config.model)[:2]

@@ -1,4 +1,4 @@
-"""Translation of files in chunks, which resumes after an interruption: `headwise translate` and `headwise distill`.
+"""Translation of files in chunks, which resumes after an interruption: `headwise translate FILE -o OUT`.
 
 After each chunk of lines its output is appended and flushed to the disk, and then the manifest is replaced, which
 records the number of complete lines and the checksum of their output. After an interruption, what lies beyond them is

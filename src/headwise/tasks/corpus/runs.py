@@ -93,19 +93,6 @@ class Runs:
             translator.batch_tokens = self.batch_tokens
         return translator
 
-    def target_language(self) -> str | None:
-        """Return the code of the language that is translated to, if it is known.
-
-        Raises `ConfigError` if the vocabulary has no such language, and as `Subwords.load`.
-        """
-        run = self.runs[0]
-        config = Config.of_run(run, "translation")
-        if self.engine.get("language") is None:
-            return config.data.languages[1]
-        numbering = self._subwords(run, config).numbering
-        assert numbering is not None
-        return numbering.language_code
-
     def _subwords(self, run: Path, config: Config) -> Subwords:
         subwords = Subwords.load(run, config.subwords)
         language = self.engine.get("language")

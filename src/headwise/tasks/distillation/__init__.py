@@ -1,1 +1,0 @@
-"""Distillation: a small translator learns from the translations of a larger one (Kim and Rush 2016)."""

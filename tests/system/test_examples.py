@@ -1,0 +1,96 @@
+"""The scripts in examples/: distillation and back-translation, each a translation of text and a training on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwise.config import Config
+from headwise.decoding.options import SearchOptions
+from headwise.decoding.translator import Translator
+from headwise.text.tokens.subwords import Subwords
+from paths import ROOT
+from program import environment, saved_step
+from toy import Toy, toy_pairs, write_toy
+
+SMALL = (
+    *("model.encoder_layers=2", "model.decoder_layers=1", "model.d_model=16", "model.d_ff=32", "model.heads=2"),
+    *("batch.tokens=400", "data.dev_pairs=10", "data.workers=1", "schedule.warmup=5"),
+    *("training.checkpoint_every=1", "training.validate_every=10", "training.average_last=1"),
+    *("training.threads=1", "training.precision=float32", "training.processes=1", "training.products=torch"),
+    *("--max-steps", "3"),
+)  # fmt: skip
+
+
+def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a script; `headwise` in it is the program of these tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [str(ROOT / "examples" / name), *map(str, arguments)]
+    return subprocess.run(command, env=environment(PATH=path), capture_output=True, text=True, check=False)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Toy:
+    """Pairs, one of which has an empty source."""
+    toy = write_toy(tmp_path, toy_pairs(60, seed=2))
+    toy.source.write_text("\n" + toy.source.read_text().partition("\n")[2])
+    return toy
+
+
+def test_a_student_learns_from_an_ensembles_translations(trained: Path, text: Toy, tmp_path: Path) -> None:
+    run = tmp_path / "student"
+    teacher = f"{trained} --with {trained} --beam 2"
+    done = script("distill.sh", run, text.source, teacher, *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "6+2 layers" not in done.stderr  # the sizes of SMALL come after the preset
+    assert "2+1 layers of width 16, as decoding spends most of its time in the decoder" in done.stderr
+    expected = Translator.load([trained, trained]).translate(lines(text.source), SearchOptions(beam=2))
+    assert lines(run / "translations.txt") == [translation.text for translation in expected]
+    assert (run / "spm.model").read_bytes() == (trained / "spm.model").read_bytes()
+    again = script("distill.sh", run, text.source, teacher, *SMALL, "--max-steps", 4)
+    assert again.returncode == 0, again.stderr
+    assert "resuming from" in again.stderr
+    assert saved_step(run) == 4
+
+
+def test_a_student_keeps_the_recipe_except_for_its_size(trained: Path, text: Toy, tmp_path: Path) -> None:
+    sizes = (
+        "model.d_model=",
+        "model.d_ff=",
+        "model.heads=",
+        "model.encoder_layers=",
+        "model.decoder_layers=",
+    )
+    given = [option for option in SMALL if not option.startswith(sizes)]
+    done = script("distill.sh", tmp_path / "student", text.source, f"{trained} --beam 1", *given)
+    assert done.returncode == 0, done.stderr
+    model = Config.of_run(tmp_path / "student").model
+    assert (model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff) == (6, 2, 128, 512)
+    assert (model.norm, model.dropout) == ("pre", 0.25)
+
+
+def test_synthetic_sources_are_tagged_translations(
+    trained: Path, toy: Toy, text: Toy, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    back = ("back_translate.sh", run, toy.target, toy.source, text.source, f"{trained} --beam 2")
+    done = script(*back, *SMALL, "subwords.size=60", "data.weights=[0.75,0.25]")
+    assert done.returncode == 0, done.stderr
+    translated = Translator.load(trained).translate(lines(text.source), SearchOptions(beam=2))
+    assert lines(run / "synthetic.txt") == [f"<bt> {t.text}" if t.text else "" for t in translated]
+    data = Config.of_run(run).data
+    assert data.source == [str(toy.target), str(run / "synthetic.txt")]
+    assert data.target == [str(toy.source), str(text.source)]
+    assert (data.dev_files, data.weights) == (1, [0.75, 0.25])
+    subwords = Subwords.load(run)
+    tagged, plain = (subwords.encode_source(text) for text in ("<bt> mo", "mo"))
+    assert len(tagged) - len(plain) in (1, 2)  # the tag, and the space before it
+    assert "<bt>" in subwords.source_pieces(tagged)

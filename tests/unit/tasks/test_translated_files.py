@@ -1,0 +1,34 @@
+"""The parts of a long translation: the identity of the runs, and the progress."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwise.tasks.corpus import progress
+from headwise.tasks.corpus.runs import Runs
+from headwise.text.tokens.numbering import Side
+from multilingual_run import make_multilingual
+
+
+@pytest.mark.parametrize("tagged", ["source", "target"])
+def test_translations_to_another_language_are_others(tagged: Side, tmp_path: Path) -> None:
+    run = make_multilingual(tmp_path, tagged)
+    french, german = Runs([run], engine={"device": "cpu"}), Runs([run], engine={"language": "deu"})
+    assert french.digest() == Runs([run], engine={"language": "fra"}).digest() != german.digest()
+    numbering = german.load().subwords.numbering
+    assert numbering is not None
+    assert numbering.language == ">>deu<<"
+
+
+def test_progress_is_printed_line_by_line_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([100.0, 102.0, 111.0, 112.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    with progress.TranslationProgress(5000, 1000) as shown:
+        shown.advance(1000)  # after 2 seconds: too soon for a line
+        shown.advance(1200)  # after 11 seconds
+        shown.advance(100)
+    assert capsys.readouterr().err == "line 3,200/5,000  200 lines/s  0:09 left\n"
