@@ -14,6 +14,7 @@ import torch
 from playwright.sync_api import expect
 
 from browser.conftest import TEXT, Visit, number
+from headwise.analysis.interventions.weights import order
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.decoding.translator import Translator
@@ -258,3 +259,11 @@ def test_silencing_equals_taking_the_heads_output_away(visit: Visit, translator:
         page.locator(".hypotheses").inner_text(),
     )
     assert after == before
+
+
+def test_the_page_states_the_order_of_a_shuffle(visit: Visit, translator: Translator) -> None:
+    page = visit.open(f"text={TEXT}&changes=shuffle:cross.1.1@7")
+    count = len(translator.subwords.encode_source(TEXT)) + 1
+    places = order(count, 7).tolist()
+    numbers, targets = (" ".join(str(i + 1) for i in each) for each in (range(count), places))
+    expect(page.locator("#interventions .chips li")).to_contain_text(f"positions {numbers} become {targets}")

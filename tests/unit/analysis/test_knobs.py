@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.interventions.sublayers import position_order
+from headwise.analysis.interventions.weights import order
 from headwise.analysis.trace import Forced
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.native.transformer import unsupported
@@ -168,13 +171,19 @@ def test_one_head_only_silences_the_others(tracer: Tracer) -> None:
     assert everywhere.log_probabilities == silenced.log_probabilities
 
 
+@given(count=st.integers(0, 300), number=st.integers(-999_999_999, 999_999_999))
+def test_an_order_is_a_permutation(count: int, number: int) -> None:
+    assert sorted(order(count, number).tolist()) == list(range(count))
+
+
 def test_shuffled_positions_are_a_sentence_in_another_order(tracer: Tracer) -> None:
     now = forced(tracer, "shuffle-positions:encoder@5")
     source = tracer.read(TEXT)[0].ids
-    order = position_order(len(source), 5).tolist()
-    assert order[-1] == len(source) - 1
-    assert sorted(order) == list(range(len(source)))
-    reordered = [source[order.index(position)] for position in range(len(source))]
+    places = position_order(len(source), 5).tolist()
+    assert places != list(range(len(source)))
+    assert places[-1] == len(source) - 1
+    assert sorted(places) == list(range(len(source)))
+    reordered = [source[places.index(position)] for position in range(len(source))]
     assert np.allclose(now.log_probabilities, gains(scratch(tracer), reordered, now), atol=1e-4)
 
 
@@ -216,8 +225,8 @@ def test_knobs_add_up_in_any_order(tracer: Tracer) -> None:
         | layers("ffn", *BOTH, number=1)
     )
     source = tracer.read(TEXT)[0].ids
-    for order in (changes, changes[::-1]):
-        now = forced(tracer, *order)
+    for each in (changes, changes[::-1]):
+        now = forced(tracer, *each)
         assert np.allclose(now.log_probabilities, gains(scratch(tracer, removed), source, now), atol=1e-4)
 
 

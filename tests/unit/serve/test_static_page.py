@@ -81,7 +81,7 @@ def requests(texts: Sequence[str]) -> list[Request]:
     changes = [
         ["silence:cross.2.1"],
         ["uniform:encoder.1.2", "shift:decoder.*.1@-1"],
-        ["shuffle:cross.1.*@7", "zero:encoder.2.1@1", "zero:decoder.1.1"],
+        ["shuffle:cross.1.*@7", "shuffle:decoder.1.1@-3", "zero:encoder.2.1@1", "zero:decoder.1.1"],
         ["prefix:Zwei Hunde"],
         ["word:1:Frau", "shuffle:encoder.*.*@123456789"],
     ]

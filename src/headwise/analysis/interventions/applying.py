@@ -60,9 +60,9 @@ def intervening(model: nn.Module, interventions: Sequence[Intervention]) -> Iter
     try:
         for intervention in interventions:
             if intervention.of_heads:
-                for layer, attention in _selected(attention_parts(model), intervention):
+                for attention in _selected(attention_parts(model), intervention):
                     saved_probes.append((attention, attention.probe))
-                    attention.probe = _probe(intervention, layer, attention)
+                    attention.probe = _probe(intervention, attention)
             elif intervention.kind in LAYERS:
                 _change_layers(model, intervention, changes)
         yield
@@ -108,8 +108,8 @@ def _refused(intervention: Intervention, expected: str, found: str) -> ConfigErr
     return ConfigError(f"intervention {str(intervention)!r}: expected {expected}, found {found}")
 
 
-def _selected(parts: dict[Part, list[Probed]], intervention: Intervention) -> list[tuple[int, Probed]]:
-    """Return the attention modules that an intervention on heads concerns, each with its layer."""
+def _selected(parts: dict[Part, list[Probed]], intervention: Intervention) -> list[Probed]:
+    """Return the attention modules that an intervention on heads concerns."""
     part, number = intervention.part, intervention.layer
     chosen = {name: found for name, found in parts.items() if found and part in (None, name)}
     if not chosen:
@@ -121,14 +121,14 @@ def _selected(parts: dict[Part, list[Probed]], intervention: Intervention) -> li
         if index is not None and index >= count:
             raise _refused(intervention, f"a {what} from 1 to {count}", str(index + 1))
     return [
-        (layer, attention)
+        attention
         for found in chosen.values()
         for layer, attention in enumerate(found)
         if number in (None, layer)
     ]
 
 
-def _probe(intervention: Intervention, layer: int, attention: Probed) -> Probe:
+def _probe(intervention: Intervention, attention: Probed) -> Probe:
     kind, head, earlier = intervention.kind, intervention.head, attention.probe
     change, amount = CHANGES[kind], None if intervention.amount is None else float(intervention.amount)
     if kind in ("no-scaling", "temperature"):
@@ -138,7 +138,7 @@ def _probe(intervention: Intervention, layer: int, attention: Probed) -> Probe:
         weights = (weights if earlier is None else earlier(weights)).clone()
         for number in range(weights.size(1)):
             if (head is None or number == head) != (kind == "only"):
-                weights[:, number] = change(weights[:, number], amount, (layer, number))
+                weights[:, number] = change(weights[:, number], amount)
         return weights
 
     return probe

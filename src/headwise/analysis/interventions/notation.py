@@ -5,7 +5,7 @@ One on heads is written `KIND:PART.LAYER.HEAD`, with layers and heads counted fr
     silence:cross.2.3      head 3 of the second layer's cross-attention outputs 0 (Michel et al. 2019, equation 2)
     uniform:encoder.1.4    equal weights on all unmasked keys
     zero:cross.*.*@3       weights on key 3 (from 0) are 0, the others are unchanged; without @3, all weights are 0
-    shuffle:decoder.1.1@7  the weights of unmasked keys are permuted, with seed 7
+    shuffle:decoder.1.1@7  the weights of unmasked keys are permuted, in order 7 (`weights.order`)
     shift:cross.2.*@-1     each weight moves to the previous unmasked key, cyclically
     only:cross.2.3         the other heads of the layer output 0
     no-scaling:*.*.*       weights softmax(QKᵀ), without the division by √d_k
@@ -18,7 +18,7 @@ Others concern whole layers, a part, or the model (`sublayers.py`):
     no-ffn:decoder.*       FFN(x) = 0
     no-mask:decoder.*      positions attend to later ones, in the decoder's self-attention
     no-positions:encoder   tokens without position encoding
-    shuffle-positions:encoder@7  tokens with each other's positions, drawn with seed 7
+    shuffle-positions:encoder@7  tokens with each other's positions, in order 7
     checkpoint:800         the model as it was after 800 steps of training; after 0, before training
 
 And on the output:
@@ -65,7 +65,7 @@ _ADDRESSES = {
 }
 _WITHOUT_AMOUNT = ("silence", "uniform", "only", "no-scaling")
 LAYERS = ("no-residual", "no-norm", "no-ffn", "no-mask", "no-positions", "shuffle-positions")
-_MOST_DIGITS = 9  # of a number: positions, seeds and layers have fewer, and PyTorch's integers have 64 bits
+_MOST_DIGITS = 9  # of a number: positions and layers have fewer, and PyTorch's integers have 64 bits
 _SHOWN = 60  # characters of an invalid intervention in its error message
 _FORMS = {
     "silence": "silence:cross.2.3",
@@ -97,8 +97,8 @@ class Intervention:
         part: the part of the model: encoder, decoder or cross; None for all.
         layer: counted from 0; None for all.
         head: counted from 0; None for all.
-        amount: key of zero (None: all keys), seed of shuffle and shuffle-positions, distance of shift, index of the
-            word, training steps of checkpoint.
+        amount: key of zero (None: all keys), number of the order of shuffle and shuffle-positions, distance of shift,
+            index of the word, training steps of checkpoint.
         text: the words of prefix, the word of word.
         temperature: the number of that kind.
     """

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from headwise.analysis.interventions.weights import order
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.models.transformer import DecoderLayer, EncoderLayer, InputEmbedding
 from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
@@ -104,14 +105,14 @@ def remove_positions(model: nn.Module, part: str, changes: Changes) -> None:
     _with_table(model, part, changes, lambda table, _: None)
 
 
-def shuffle_positions(model: nn.Module, part: str, seed: int, changes: Changes) -> None:
-    """Give the tokens of a part each other's positions, drawn with a seed; the last one, the end symbol, keeps its own.
+def shuffle_positions(model: nn.Module, part: str, number: int, changes: Changes) -> None:
+    """Give the tokens of a part each other's positions, in the order with a number; the last token keeps its own.
 
     The part's table of positions must be added to the embeddings, and its length be known at once: that of an encoder.
     """
 
     def shuffled(table: Tensor | None, length: int) -> Tensor | None:
-        return None if table is None else table[position_order(length, seed).to(table.device)]
+        return None if table is None else table[position_order(length, number).to(table.device)]
 
     _with_table(model, part, changes, shuffled)
 
@@ -121,10 +122,9 @@ def has_table(model: nn.Module) -> bool:
     return any(isinstance(module, InputEmbedding) and module.table is not None for module in model.modules())
 
 
-def position_order(length: int, seed: int) -> Tensor:
+def position_order(length: int, number: int) -> Tensor:
     """Return the position that each of `length` tokens gets when positions are shuffled; the last keeps its own."""
-    generator = torch.Generator().manual_seed(seed)
-    inner = torch.randperm(max(length - 1, 0), generator=generator)
+    inner = order(max(length - 1, 0), number)
     return torch.cat([inner, torch.arange(max(length - 1, 0), length)])
 
 

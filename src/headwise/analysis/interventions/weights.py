@@ -7,60 +7,64 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# A change maps one head's weights (batch, query, key) to new ones; it also gets the amount and (layer, head).
+# A change maps one head's weights (batch, query, key) to new ones; it also gets the amount.
 
 
-def _silence(weights: Tensor, amount: float | None, head: tuple[int, int]) -> Tensor:
+def _silence(weights: Tensor, amount: float | None) -> Tensor:
     return torch.zeros_like(weights)
 
 
-def _uniform(weights: Tensor, amount: float | None, head: tuple[int, int]) -> Tensor:
+def _uniform(weights: Tensor, amount: float | None) -> Tensor:
     unmasked = (weights > 0).to(weights.dtype)
     return unmasked / unmasked.sum(-1, keepdim=True).clamp(min=1)
 
 
-def _zero(weights: Tensor, amount: float | None, head: tuple[int, int]) -> Tensor:
+def _zero(weights: Tensor, amount: float | None) -> Tensor:
     changed = torch.zeros_like(weights) if amount is None else weights.clone()
     if amount is not None and 0 <= amount < weights.size(-1):
         changed[..., int(amount)] = 0.0
     return changed
 
 
-def _sharpen(weights: Tensor, amount: float | None, head: tuple[int, int]) -> Tensor:
+def _sharpen(weights: Tensor, amount: float | None) -> Tensor:
     """Return softmax(s / amount) for weights softmax(s); masked keys, and rows in which all are, stay 0."""
     assert amount is not None
     return (weights.log() / amount).softmax(-1).nan_to_num(0.0)
 
 
-def _shift(weights: Tensor, amount: float | None, head: tuple[int, int]) -> Tensor:
+def _shift(weights: Tensor, amount: float | None) -> Tensor:
     return _permute(weights, lambda count: torch.arange(count).roll(-int(amount or 0)))
 
 
-def _shuffle(weights: Tensor, amount: float | None, head: tuple[int, int]) -> Tensor:
-    layer, number = head
-
-    def order(count: int) -> Tensor:
-        generator = torch.Generator().manual_seed(int(amount or 0) * 1_000_003 + layer * 1009 + number)
-        return torch.randperm(count, generator=generator)
-
-    return _permute(weights, order)
+def _shuffle(weights: Tensor, amount: float | None) -> Tensor:
+    return _permute(weights, lambda count: order(count, int(amount or 0)))
 
 
-def _permute(weights: Tensor, order: Callable[[int], Tensor]) -> Tensor:
-    """Move the weight of each query's i-th unmasked key to its unmasked key number order(count)[i].
+def order(count: int, number: int) -> Tensor:
+    """Return where each of `count` positions goes in the order with a number: a permutation that is easily stated.
 
-    A key is unmasked if its weight isn't 0; the order depends only on the number of unmasked keys, so that
+    It is the order in which 1·m, 2·m, …, count·m (mod 65537) are sorted, for m = 40503·(number + 1);
+    40503 / 65536 is the golden ratio's fractional part, which spreads them.
+    """
+    factor = 40503 * (number + 1) % 65537
+    return (torch.arange(1, count + 1) * factor % 65537).argsort(stable=True)
+
+
+def _permute(weights: Tensor, places: Callable[[int], Tensor]) -> Tensor:
+    """Move the weight of each query's i-th unmasked key to its unmasked key number places(count)[i].
+
+    A key is unmasked if its weight isn't 0; they depend only on the number of unmasked keys, so that
     step-by-step decoding gives the same result as forced decoding.
     """
     moved = torch.zeros_like(weights)
     flat, target = weights.flatten(0, -2), moved.flatten(0, -2)
     for row, out in zip(flat, target, strict=True):
         unmasked = row.nonzero()[:, 0]
-        out[unmasked[order(len(unmasked)).to(unmasked.device)]] = row[unmasked]
+        out[unmasked[places(len(unmasked)).to(unmasked.device)]] = row[unmasked]
     return target.view_as(weights)
 
 
-CHANGES: dict[str, Callable[[Tensor, float | None, tuple[int, int]], Tensor]] = {
+CHANGES: dict[str, Callable[[Tensor, float | None], Tensor]] = {
     "silence": _silence,
     "only": _silence,
     "no-scaling": _sharpen,

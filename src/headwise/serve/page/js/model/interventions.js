@@ -1,12 +1,13 @@
 /** Interventions on attention weights and on the output, written as in docs/analysis.md. */
 
-import { permutation } from "./random.js";
+import { order } from "./order.js";
 import { Refusal, strip, words } from "./subwords.js";
 
 /** @typedef {import("../types.js").Part} Part */
 
 /**
- * Layers and heads count from 0, null for all; `amount` is the key of zero, the seed of shuffle, the distance of shift
+ * Layers and heads count from 0, null for all; `amount` is the key of zero, the number of
+ * shuffle's order, the distance of shift
  * or the number of the word; `text` the words of prefix or the word of word.
  * @typedef {{ kind: string, part: Part, layer: number | null, head: number | null, amount: number | null,
  *   text: string }} Intervention
@@ -121,13 +122,13 @@ export function changes(interventions, model) {
   ) => {
     for (const one of ofHeads)
       if (one.part === part && (one.layer ?? layer) === layer && (one.head ?? head) === head)
-        CHANGES[one.kind](weights, one.amount, layer, head);
+        CHANGES[one.kind](weights, one.amount);
   };
 }
 
 /**
  * Changes of one head's weights for one query, in place.
- * @type {Record<string, (weights: Float32Array, amount: number | null, layer: number, head: number) => void>}
+ * @type {Record<string, (weights: Float32Array, amount: number | null) => void>}
  */
 const CHANGES = {
   silence: (weights) => weights.fill(0),
@@ -143,21 +144,18 @@ const CHANGES = {
     permute(weights, (count) =>
       Array.from({ length: count }, (_, i) => (((i + (amount ?? 0)) % count) + count) % count),
     ),
-  shuffle: (weights, amount, layer, head) =>
-    permute(weights, (count) =>
-      permutation(count, BigInt(amount ?? 0) * 1_000_003n + BigInt(layer * 1009 + head)),
-    ),
+  shuffle: (weights, amount) => permute(weights, (count) => order(count, amount ?? 0)),
 };
 
 /**
- * Move the weight of the i-th unmasked key to the unmasked key number order(count)[i].
+ * Move the weight of the i-th unmasked key to the unmasked key number places(count)[i].
  * @param {Float32Array} weights
- * @param {(count: number) => number[]} order
+ * @param {(count: number) => number[]} places
  */
-function permute(weights, order) {
+function permute(weights, places) {
   const unmasked = [...weights.keys()].filter((key) => weights[key] !== 0);
   const values = unmasked.map((key) => weights[key]);
-  order(unmasked.length).forEach((place, i) => {
+  places(unmasked.length).forEach((place, i) => {
     weights[unmasked[place]] = values[i];
   });
 }

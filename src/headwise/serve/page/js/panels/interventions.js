@@ -2,6 +2,7 @@
 
 import { baselineOf } from "../data.js";
 import { button, field, fill, h, select } from "../dom.js";
+import { order } from "../model/order.js";
 import { panel, tableOf, watch } from "../panel.js";
 import { byRole } from "../roles.js";
 import { number, percent, signed } from "../text.js";
@@ -90,7 +91,7 @@ export function interventionsPanel(app) {
     ]);
     if (!scopes.some(([name]) => name === where)) where = "head";
     const needs = kind === "zero" || kind === "shuffle" || kind === "shift";
-    const names = { zero: "Position, from 1", shuffle: "Seed", shift: "By" };
+    const names = { zero: "Position, from 1", shuffle: "Order", shift: "By" };
     const attends = !data.run.value || hasAttention(data.run.value) || data.run.value.can.vision;
     const ofHeads = h(
       "form",
@@ -186,6 +187,7 @@ export function interventionsPanel(app) {
           "li",
           {},
           h("span", { dir: "auto" }, describe(change)),
+          stated(change, data.trace.value),
           button("×", () => store.intervene(changes.filter((one) => one !== change)), {
             "aria-label": `Remove: ${describe(change)}`,
             "data-key": `remove-${change}`,
@@ -263,6 +265,7 @@ export function interventionsPanel(app) {
     showResult();
   });
   data.evidence.on(showForms);
+  data.trace.on(showList);
   for (const slot of [data.trace, data.base, data.under, data.view, data.unchanged]) slot.on(showResult);
   showForms();
   showList();
@@ -320,6 +323,21 @@ function others(role, run) {
 }
 
 /**
+ * The order of a shuffle, for the positions of the text (of the output, if its own are shuffled).
+ * @param {string} change
+ * @param {import("../types.js").Trace | null} trace
+ */
+function stated(change, trace) {
+  const shuffled = change.match(/^shuffle(-positions)?:(\w+|\*).*@(-?\d+)$/);
+  const count = (shuffled?.[2] === "decoder" ? trace?.forced?.target : trace?.source)?.ids.length;
+  if (!shuffled || !count) return null;
+  // The end symbol keeps its position where tokens have each other's.
+  const places = order(count - (shuffled[1] ? 1 : 0), Number(shuffled[3])).map((place) => place + 1);
+  const from = places.map((_, i) => i + 1);
+  return h("span", { class: "muted" }, `positions ${from.join(" ")} become ${places.join(" ")}`);
+}
+
+/**
  * An intervention in words.
  * @param {string} change
  */
@@ -339,7 +357,7 @@ export function describe(change) {
     silence: `silence ${at}`,
     uniform: `make ${at} uniform`,
     zero: amount ? `${at} ignores position ${Number(amount) + 1}` : `zero ${at}`,
-    shuffle: `shuffle ${at} (seed ${amount})`,
+    shuffle: `shuffle ${at} (order ${amount})`,
     shift: `shift ${at} by ${amount}`,
   };
   return verbs[kind] ?? change;

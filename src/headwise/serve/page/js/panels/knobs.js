@@ -241,7 +241,7 @@ export function knobInWords(change) {
     "no-norm": `no LayerNorm${at}`,
     "no-ffn": `no FFN${at}`,
     "no-positions": `no positions${place}`,
-    "shuffle-positions": `shuffled positions${place} (seed ${amount})`,
+    "shuffle-positions": `shuffled positions${place} (order ${amount})`,
     "no-mask": `no causal mask${at}`,
     only: `only head ${head}${at}`,
     temperature: `temperature ${amount}${at}${head === "*" ? "" : `, head ${head}`}`,
