@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.systems.peer import Peer, Room, Setting
 from benchmarks.systems.workload import Workload
 from headwise.errors import HeadwiseError
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object
 from headwise.processes import child_environment, python_command
 
 Say = Callable[[str], None]

@@ -17,7 +17,7 @@ from headwise.config import CleaningConfig, Config, SubwordConfig
 from headwise.config.presets import preset
 from headwise.corpora.miniature import generate
 from headwise.errors import ConfigError, DataError
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 from headwise.processes import child_environment, python_command
 from headwise.text.reading.pairs import CleaningReport, clean_pairs, pair_files, read_pairs
 from headwise.text.tokens.subwords import EOS, Subwords

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from headwise.config import ModelConfig
 from headwise.models.recurrent import RecurrentMemory, RecurrentSeq2Seq
 from headwise.nn.multihead import recording
-from headwise.nn.recurrent.attention import AdditiveAttention, MultiplicativeAttention
+from headwise.nn.recurrent import AdditiveAttention, MultiplicativeAttention
 
 Array = NDArray[np.float64]
 VOCABULARY = 31

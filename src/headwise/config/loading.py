@@ -10,8 +10,7 @@ from typing import Any
 
 from headwise.config.base import Section
 from headwise.errors import ConfigError
-from headwise.parsing.bounds import Malformed
-from headwise.parsing.yaml_text import yaml_value
+from headwise.parsing import Malformed, yaml_value
 
 
 def find_file(path: Path) -> Path:

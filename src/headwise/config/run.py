@@ -34,7 +34,7 @@ from headwise.config.training import (
     TrainingConfig,
 )
 from headwise.errors import CheckpointError, ConfigError
-from headwise.parsing.yaml_text import read_yaml
+from headwise.parsing import read_yaml
 
 _IN_RUN = "{run}/"
 

@@ -21,8 +21,7 @@ from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
 from headwise.errors import ConfigError, DataError, TrainingError
 from headwise.files import atomic_file, write_text
-from headwise.parsing.bounds import Malformed
-from headwise.parsing.json_text import json_value
+from headwise.parsing import Malformed, json_value
 
 MANIFEST = "manifest.json"
 _GZIP = b"\x1f\x8b"

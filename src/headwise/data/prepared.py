@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 
 from headwise.errors import CheckpointError, DataError
 from headwise.files import atomic_directory, disk_errors, read_errors, remove_partial, write_text
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 
 MANIFEST = "manifest.json"
 

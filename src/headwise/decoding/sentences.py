@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from headwise.characters import check_characters
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.splitting import split_text
-from headwise.decoding.terms.automaton import Terms
-from headwise.decoding.terms.glossary import TERM_BEAM, sentence_terms
+from headwise.decoding.terms.automaton import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import DataError
 from headwise.text.reading.glossary import Glossary, Match
 from headwise.text.reading.lines import one_line

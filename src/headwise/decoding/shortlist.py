@@ -23,7 +23,7 @@ from safetensors.numpy import save
 from headwise.data.ragged import Ragged, gather
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object
 from headwise.text.tokens.subwords import EOS, UNK
 
 FILE = "shortlist.safetensors"  # in a run directory

@@ -22,7 +22,7 @@ from headwise.decoding.alignment import cross_attention
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.sentences import EncodedSentences
 from headwise.decoding.translator import Translator
-from headwise.text.markup.words import Range, piece_ranges, shares
+from headwise.text.markup.sentence import Range, piece_ranges, shares
 
 _NEAR = 4.0
 Weights = NDArray[np.float32]

@@ -29,7 +29,7 @@ from headwise.experiments.paper import TABLE_1
 from headwise.experiments.scales import Scale
 from headwise.nn.attention import attend
 from headwise.nn.memory import saved_bytes
-from headwise.nn.recurrent.layer import Recurrence
+from headwise.nn.recurrent import Recurrence
 
 _ROW = "complexity"
 _LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)

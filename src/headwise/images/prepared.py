@@ -26,7 +26,7 @@ from headwise.data.ragged import map_array, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.images.sets import Labeled, Source, find_source
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 
 FORMAT_FILE = "images.json"
 _PARTS = ("train", "dev", "test")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headwise.corpora.archives import damage, open_tar
 from headwise.errors import ConfigError, DataError
-from headwise.parsing.bounds import read_bounded
+from headwise.parsing import read_bounded
 
 DIGITS = "digits"
 _FASHION = (

@@ -20,7 +20,7 @@ from torch import Tensor
 from headwise.errors import CheckpointError
 from headwise.interop.base import Tensors
 from headwise.models.weights import Weights
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 
 _SHARD = re.compile(r"[\w.-]+")  # a file name without a folder
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")

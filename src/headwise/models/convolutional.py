@@ -9,26 +9,73 @@ z is the encoder's output, g the decoder's embeddings, m the number of source to
 residual sums; the sums inside attention are scaled in the same way, as in the authors' implementation. The gradients of
 the L attentions to the encoder are divided by L, except those to the source embeddings (section 3.4).
 
+The gated linear unit is GLU([A; B]) = A ⊗ σ(B) of a convolution [A; B]_t = Σ_k W_k x_{t+k} + b (Dauphin et al. 2017).
+Weights are normalized (Salimans & Kingma 2016): W = g v / ‖v‖, with one g for each output channel.
+
 Shape legend: batch = sentences, source/target = time, d_model = width of embeddings, channels = width of blocks,
 rows = sentences × beams.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
 
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
 from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
-from headwise.nn.convolution import GatedConvolution, NormalizedLinear, half_variance, scale_gradient
 from headwise.nn.dropout import dropout
+from headwise.nn.linear import linear
 from headwise.nn.positions import Positions
-from headwise.nn.recurrent.attention import DotAttention
+from headwise.nn.recurrent import DotAttention
+
+
+class NormalizedLinear(nn.Linear):
+    """x Wᵀ + b with weight normalization, initialized from N(0, gain / inputs) (Gehring et al. 2017, section 3.5)."""
+
+    def __init__(self, inputs: int, outputs: int, gain: float = 1.0) -> None:
+        super().__init__(inputs, outputs)
+        nn.init.normal_(self.weight, std=math.sqrt(gain / inputs))
+        nn.init.zeros_(self.bias)
+        weight_norm(self)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: D102
+        return linear(input, self.weight.to(input.dtype), self.bias.to(input.dtype))
+
+
+class GatedConvolution(nn.Module):
+    """Convolution with a gated linear unit, (batch, time, channels) to (batch, time - kernel + 1, channels).
+
+    The caller pads the input: on both sides in an encoder, before the first position in a decoder.
+    `keep` is the probability with which dropout keeps an input; half of the outputs are gates, hence the 4.
+    """
+
+    def __init__(self, channels: int, kernel: int, keep: float) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.map = NormalizedLinear(kernel * channels, 2 * channels, gain=4 * keep)  # tap by tap
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        positions = x.size(1) - self.kernel + 1
+        taps = [x[:, tap : tap + positions] for tap in range(self.kernel)]
+        return functional.glu(self.map(torch.cat(taps, dim=-1)), dim=-1)
+
+
+def half_variance(x: Tensor, y: Tensor) -> Tensor:
+    """(x + y) √0.5: keeps the variance of two terms of equal variance (Gehring et al. 2017, section 3.4)."""
+    return (x + y) * math.sqrt(0.5)
+
+
+def scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """Return x bit for bit, with its gradient multiplied by `factor`."""
+    constant = x.detach()
+    return constant + (x - constant) * factor
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.base import Seq2Seq
 from headwise.nn.dropout import dropout
-from headwise.nn.embedding import look_up
+from headwise.nn.layers import look_up
 
 # Keys that have an effect on the Transformer only. (The other models ignore d_ff and heads, too, but these belong to
 # the sizes that presets set.)

@@ -29,8 +29,7 @@ from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
 from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
 from headwise.nn.linear import Linear
-from headwise.nn.recurrent.attention import SCORES, SourceAttention, beams_as_queries
-from headwise.nn.recurrent.layer import Parts, Recurrence, reverse
+from headwise.nn.recurrent import SCORES, Parts, Recurrence, SourceAttention, beams_as_queries, reverse
 
 _FIRST_RESIDUAL = 2  # the third layer (Wu et al. 2016, figure 1)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.base import Projecting
 from headwise.models.transformer import InputEmbedding
-from headwise.nn.embedding import look_up
+from headwise.nn.layers import look_up
 
 
 class SingleText(Projecting):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object
 
 _SCALE = ".scale"
 _LONGEST_NAME = 300  # characters

@@ -1,4 +1,4 @@
-"""The layers around attention: feed-forward networks, normalization, residual connections."""
+"""The layers around attention: feed-forward networks, normalization, residual connections, embedding lookup."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headwise.errors import DataError
 from headwise.nn.dropout import dropout, dropout_add
 from headwise.nn.linear import Linear
 
@@ -98,3 +99,18 @@ class Residual(nn.Module):
     def post_norm(self, x: Tensor) -> Tensor:
         """Return the input of the next sub-layer: normalized x with post-norm, x itself with pre-norm."""
         return x if self.pre else self.norm(x)
+
+
+def look_up(ids: Tensor, table: Tensor) -> Tensor:
+    """Return the embeddings (…, d_model) of ids (…) from a table (size, d_model).
+
+    Raises `DataError` for an id outside the table. On a GPU, a device-side assertion ends the process instead, because
+    checking the ids would need a synchronization.
+    """
+    try:
+        return functional.embedding(ids, table)
+    except IndexError:
+        low, high = torch.stack(ids.aminmax()).tolist()
+        raise DataError(
+            f"expected ids from 0 to {len(table) - 1}, found {low if low < 0 else high}"
+        ) from None

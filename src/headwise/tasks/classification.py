@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.evaluation.classification import accuracy, by_class, class_table, macro_f1
+from headwise.evaluation.labels import accuracy, by_class, class_table, macro_f1
 from headwise.models.output_heads import ClassificationHead, HeadedEncoder
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools

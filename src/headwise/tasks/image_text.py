@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.evaluation.retrieval import accuracy_at
+from headwise.evaluation.labels import accuracy_at
 from headwise.images.batches import RowDraws
 from headwise.images.captions import PHRASINGS, CaptionWords, Facts, draw_picture
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images

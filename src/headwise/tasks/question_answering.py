@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.evaluation.answers import exact_match, word_f1
+from headwise.evaluation.labels import exact_match, word_f1
 from headwise.models.output_heads import HeadedEncoder, SpanHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools

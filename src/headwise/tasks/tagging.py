@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.evaluation.classification import accuracy, by_class, class_table
-from headwise.evaluation.spans import score_spans, spans
+from headwise.evaluation.labels import accuracy, by_class, class_table, score_spans, spans
 from headwise.models.output_heads import HeadedEncoder, TaggingHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.encoder import EncoderKind, Tools

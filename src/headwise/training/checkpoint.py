@@ -51,8 +51,7 @@ from headwise.files import (
     write_text,
 )
 from headwise.nn.linear import merged_parameters, unmerged_parameters
-from headwise.parsing.bounds import Malformed, read_bounded
-from headwise.parsing.json_text import MOST_BYTES, json_value
+from headwise.parsing import MOST_JSON_BYTES, Malformed, json_value, read_bounded
 from headwise.training.optimizer import state_keys
 from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments
 from headwise.training.randomness import restore_random
@@ -337,7 +336,7 @@ def read_state(path: Path) -> dict[str, Any]:
     if not file.exists():
         raise CheckpointError(f"{file}: there is no such file, so {path} is not a Headwise checkpoint")
     try:
-        record = json_value(read_bounded(file, MOST_BYTES, CheckpointError, "JSON"), finite=False)
+        record = json_value(read_bounded(file, MOST_JSON_BYTES, CheckpointError, "JSON"), finite=False)
     except Malformed as problem:
         raise CheckpointError(
             f"{file}: expected JSON, found a damaged file (line {problem.line}: {problem.reason})"

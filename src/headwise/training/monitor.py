@@ -15,8 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import atomic_file, disk_errors, write_text
 from headwise.nn.device import describe_hardware
-from headwise.parsing.bounds import Malformed, read_bounded
-from headwise.parsing.json_text import MOST_BYTES, json_value, read_json
+from headwise.parsing import MOST_JSON_BYTES, Malformed, json_value, read_bounded, read_json
 
 MEASURED = "measured.json"  # with what the scores of a trained run were measured
 _PARTS = ("hardware", "signatures")
@@ -30,7 +29,7 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     records = []
-    for line in read_bounded(file, MOST_BYTES, CheckpointError, "records").split(b"\n"):
+    for line in read_bounded(file, MOST_JSON_BYTES, CheckpointError, "records").split(b"\n"):
         try:
             record = json_value(line, finite=False)
         except Malformed:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headwise.decoding.options import SearchOptions
-from headwise.decoding.terms.glossary import TERM_BEAM, sentence_terms
+from headwise.decoding.terms.automaton import TERM_BEAM, sentence_terms
 from headwise.decoding.translator import Translator
 from headwise.text.reading.glossary import Entry, Glossary, Match
 from headwise.text.tokens.subwords import Subwords

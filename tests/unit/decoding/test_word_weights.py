@@ -11,7 +11,7 @@ from headwise.analysis.attention import Sentence, cross_attention
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.translator import Translator
 from headwise.decoding.word_weights import Pair, sharpened, word_weights
-from headwise.text.markup.words import piece_ranges, words
+from headwise.text.markup.sentence import piece_ranges, words
 from translator_run import make_run
 
 SOURCES = ["Two dogs are playing in the snow .", "A girl jumps over the rope , and her cat sleeps !"]

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.evaluation.answers import exact_match, normalize, word_f1
-from headwise.evaluation.classification import accuracy, by_class, macro_f1
-from headwise.evaluation.spans import score_spans, spans
+from headwise.evaluation.labels import (
+    accuracy,
+    by_class,
+    exact_match,
+    macro_f1,
+    normalize,
+    score_spans,
+    spans,
+    word_f1,
+)
 
 LABELS = ["a", "b", "c"]
 TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]

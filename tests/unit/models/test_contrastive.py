@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from headwise.analysis.patches import rollout
 from headwise.config import ModelConfig
-from headwise.evaluation.retrieval import accuracy_at
+from headwise.evaluation.labels import accuracy_at
 from headwise.images.captions import PHRASINGS, PLACES, CaptionWords, Facts, draw_picture, paint
 from headwise.models.contrastive import ImageText, contrastive_loss
 from headwise.text.tokens.subwords import EOS, UNK

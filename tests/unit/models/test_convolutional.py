@@ -14,9 +14,13 @@ from torch.testing import assert_close
 
 from headwise.config import Config, ConvolutionalConfig, ModelConfig
 from headwise.errors import ConfigError
-from headwise.models.convolutional import ConvolutionalSeq2Seq
+from headwise.models.convolutional import (
+    ConvolutionalSeq2Seq,
+    GatedConvolution,
+    NormalizedLinear,
+    scale_gradient,
+)
 from headwise.models.counting import parameter_count
-from headwise.nn.convolution import GatedConvolution, NormalizedLinear, scale_gradient
 from headwise.nn.multihead import recording
 
 V, E, C = 19, 8, 12  # vocabulary, width of embeddings, width of blocks

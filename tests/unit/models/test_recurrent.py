@@ -12,7 +12,7 @@ from headwise.config import Config, ModelConfig, RecurrentConfig
 from headwise.errors import ConfigError
 from headwise.models.build import build_model
 from headwise.models.counting import parameter_count
-from headwise.nn.recurrent.layer import Recurrence, reverse
+from headwise.nn.recurrent import Recurrence, reverse
 
 V, E, H = 50, 16, 24  # vocabulary, width of embeddings, width of states
 

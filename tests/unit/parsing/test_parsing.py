@@ -17,9 +17,16 @@ from hypothesis import strategies as st
 
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
-from headwise.parsing.bounds import MOST_DEPTH, MOST_DIGITS
-from headwise.parsing.json_text import parse_json, parse_object, read_json
-from headwise.parsing.yaml_text import MOST_BYTES, parse_yaml, read_yaml
+from headwise.parsing import (
+    MOST_DEPTH,
+    MOST_DIGITS,
+    MOST_YAML_BYTES,
+    parse_json,
+    parse_object,
+    parse_yaml,
+    read_json,
+    read_yaml,
+)
 from headwise.text.reading.records import read_records
 from headwise.training.monitor import read_metrics
 from paths import CONFIGS
@@ -176,7 +183,7 @@ def test_a_date_is_named_with_its_key(tmp_path: Path) -> None:
 
 def test_a_file_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_bytes(b"#" * (MOST_BYTES + 1))
+    path.write_bytes(b"#" * (MOST_YAML_BYTES + 1))
     with pytest.raises(ConfigError, match=r"a YAML file of at most 1,048,576 bytes, found a larger file$"):
         read_yaml(path)
     with pytest.raises(CheckpointError, match=r"JSON of at most 10 bytes, found a larger file$"):

@@ -25,9 +25,8 @@ from headwise.text.markup.files import read_file
 from headwise.text.markup.placement import placed, source_words, target_words
 from headwise.text.markup.protected import locate
 from headwise.text.markup.rules import TagRules
-from headwise.text.markup.sentence import Sentence
+from headwise.text.markup.sentence import Sentence, words
 from headwise.text.markup.word import without_empty_runs
-from headwise.text.markup.words import words
 
 HTML, XML = TagRules(), TagRules("xml")
 

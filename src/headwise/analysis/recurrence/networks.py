@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from headwise.nn.multihead import MultiHeadAttention
-from headwise.nn.recurrent.layer import Recurrence
+from headwise.nn.recurrent import Recurrence
 
 INPUT = 0.1  # size of U x, so that states begin in the nearly linear part of tanh
 REMEMBERED = 64  # positions that the gates are initialized for

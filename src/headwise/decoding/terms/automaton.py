@@ -8,6 +8,8 @@ exactly if a form of it occurs anywhere, also where forms overlap or a first att
 
 A form must be followed by the end of a word: the pieces `▁Haus` `tür` are another word than `▁Haus`. So what ends at a
 node is counted when the next token doesn't continue a word, and provisionally until then.
+
+`sentence_terms` makes the terms from a glossary.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.characters import UNSPACED
 from headwise.errors import DataError
+from headwise.text.reading.glossary import Match
+from headwise.text.tokens.subwords import SPECIAL, Subwords
 
 MOST_TERMS = 64  # of a sentence, repetitions included: a bit each
 MOST_NODES = 256  # so that the edges of a hostile glossary stay small: at most about 16,000
@@ -196,3 +201,40 @@ class Terms:
 
 def _offsets(counts: Sequence[int]) -> NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+TERM_BEAM = 10  # smallest beam of a sentence with terms, as in Post and Vilar 2018: its banks share the beam
+_SPACE = "▁"
+
+
+def sentence_terms(matches: Sequence[Match], subwords: Subwords, room: int) -> Terms | None:
+    """Return the terms of a sentence whose glossary matches are given; None without any.
+
+    `room` bounds the tokens of all terms together. A form with a character that the vocabulary lacks can't be written;
+    an entry without another form is left out, and so are entries beyond the bounds of an automaton.
+    """
+    terms: list[Term] = []
+    copies = nodes = 0
+    for match in matches:
+        forms = [form for target in match.entry.targets for form in _forms(target, subwords)]
+        if not forms:
+            continue
+        term = Term(tuple(dict.fromkeys(forms)), match.count)
+        copies += term.count
+        nodes += sum(map(len, term.forms))
+        if copies > MOST_TERMS or nodes >= MOST_NODES or sum(each.length for each in [*terms, term]) > room:
+            break
+        terms.append(term)
+    return Terms(terms) if terms else None
+
+
+def _forms(target: str, subwords: Subwords) -> list[tuple[int, ...]]:
+    """Return the ids of a translation; in scripts without spaces also as they are inside a sentence."""
+    ids = subwords.encode_target(target)
+    if ids and ids[0] in subwords.given:
+        ids = ids[1:]
+    if not ids or not {*SPECIAL, *subwords.given}.isdisjoint(ids):
+        return []
+    if len(ids) > 1 and UNSPACED.match(target) and subwords.target_pieces(ids[:1]) == [_SPACE]:
+        return [tuple(ids), tuple(ids[1:])]
+    return [tuple(ids)]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.errors import DataError
 from headwise.files import write_text
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 
 if TYPE_CHECKING:
     from headwise.experiments.harness.rows import Row

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.experiments.harness.records import digest
-from headwise.parsing.json_text import parse_json
+from headwise.parsing import parse_json
 from headwise.processes import child_environment, python_command
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headwise.errors import CheckpointError
-from headwise.parsing.bounds import read_bounded
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object, read_bounded
 
 SUFFIX = ".argosmodel"
 METADATA, SUBWORDS, MODEL = "metadata.json", "sentencepiece.model", "model"

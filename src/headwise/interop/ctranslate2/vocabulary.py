@@ -13,8 +13,7 @@ from headwise.config.base import Epsilon
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.parsing.bounds import Malformed, decode, read_bounded
-from headwise.parsing.json_text import parse_object, read_json
+from headwise.parsing import Malformed, decode, parse_object, read_bounded, read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES
 from headwise.text.tokens.subwords import Subwords, read_file
 

@@ -12,8 +12,7 @@ from headwise.config import DecodingConfig
 from headwise.config.base import Heads, Layers, Length, Natural, Probability, Section, Width
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.names import ACTIVATIONS
-from headwise.parsing.bounds import read_bounded
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object, read_bounded
 
 MOST_BYTES = 64 << 20  # of a JSON file
 

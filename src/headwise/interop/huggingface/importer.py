@@ -9,7 +9,7 @@ from headwise.errors import CheckpointError
 from headwise.interop import base
 from headwise.interop.base import Imported
 from headwise.interop.huggingface.fields import MOST_BYTES
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 
 # A further kind of model is a module with a function `read` from a directory to `Imported`, and a line here.
 MODEL_TYPES = {

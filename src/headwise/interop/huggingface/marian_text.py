@@ -9,7 +9,7 @@ from typing import Any
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES, Fields, SymbolKeys
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 

@@ -11,8 +11,7 @@ from typing import Any
 from headwise.errors import CheckpointError
 from headwise.interop.huggingface.fields import MOST_BYTES
 from headwise.interop.pieces import Rows
-from headwise.parsing.bounds import read_bounded
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_bounded, read_json
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.tokenizer_json import (

@@ -14,8 +14,7 @@ from headwise.errors import CheckpointError
 from headwise.interop.marian.names import OPTIONS
 from headwise.interop.npz import Array
 from headwise.interop.reading import checked
-from headwise.parsing.bounds import Malformed, decode
-from headwise.parsing.yaml_text import MOST_BYTES, read_yaml, yaml_value
+from headwise.parsing import MOST_YAML_BYTES, Malformed, decode, read_yaml, yaml_value
 
 _NORMALIZES_KEYS = (1, 11)  # version
 
@@ -92,9 +91,9 @@ def model_options(arrays: dict[str, Array], path: Path) -> ModelOptions:
     """Read the options of a model; raises `CheckpointError` naming the one that can't be used."""
     place = f"{path}: {OPTIONS}"
     stored = arrays.get(OPTIONS)
-    if stored is None or stored.kind != "int8" or len(stored.shape) != 1 or stored.shape[0] > MOST_BYTES:
+    if stored is None or stored.kind != "int8" or len(stored.shape) != 1 or stored.shape[0] > MOST_YAML_BYTES:
         raise CheckpointError(
-            f"{place}: expected the model's options, at most {MOST_BYTES:,} characters, found none"
+            f"{place}: expected the model's options, at most {MOST_YAML_BYTES:,} characters, found none"
         )
     content = stored.read().numpy().tobytes().split(b"\0")[0]
     try:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import CheckpointError
-from headwise.parsing.bounds import MOST_DIGITS, Malformed, decode, read_bounded
-from headwise.parsing.yaml_text import yaml_value
+from headwise.parsing import MOST_DIGITS, Malformed, decode, read_bounded, yaml_value
 from headwise.text.tokens.splitting import open_processor
 
 _MOST_BYTES = 64 << 20

@@ -10,8 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from headwise.parsing.bounds import Malformed
-from headwise.parsing.json_text import json_value
+from headwise.parsing import Malformed, json_value
 
 
 class CheckedRequest(Request):

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from headwise.serve.translation.segments import Mode, Segments, segment
 from headwise.text.markup.blocks import Block, Run, parse
-from headwise.text.markup.icu import MOST_DEPTH, Argument, find_arguments
-from headwise.text.markup.protected import find_pieces, separates
+from headwise.text.markup.protected import MOST_DEPTH, Argument, find_arguments, find_pieces, separates
 from headwise.text.markup.rules import TagRules
-from headwise.text.markup.sentence import Mark, Piece, Sentence
+from headwise.text.markup.sentence import Mark, Piece, Range, Sentence
 from headwise.text.markup.word import parse_word
-from headwise.text.markup.words import Range
 
 _STANDS = re.compile("\0[0-9a-f]{16}\0")  # for an ICU argument
 _MASK = "x"  # a letter, which ends no sentence

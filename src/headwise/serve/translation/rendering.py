@@ -17,8 +17,7 @@ from headwise.decoding.word_weights import Pair, Weights, word_weights
 from headwise.serve.translation.searching import Searched
 from headwise.text.markup.placement import Found, placed, source_words, target_words
 from headwise.text.markup.protected import locate
-from headwise.text.markup.sentence import Piece, Sentence
-from headwise.text.markup.words import words
+from headwise.text.markup.sentence import Piece, Sentence, words
 
 _MOST_WEIGHTS = 1_000_000  # words of a sentence times words of its translation
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headwise.errors import CheckpointError, DataError
 from headwise.files import read_errors, write_text
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 
 _BLOCK = 1 << 20  # bytes
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from headwise.errors import ConfigError, DataError
 from headwise.files import read_errors
-from headwise.parsing.bounds import Malformed
-from headwise.parsing.json_text import json_value
+from headwise.parsing import Malformed, json_value
 from headwise.text.reading.compression import open_binary, plain_name
 from headwise.text.reading.lines import MOST_BYTES, one_line
 from headwise.text.reading.parquet import ParquetText

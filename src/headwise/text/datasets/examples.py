@@ -30,7 +30,7 @@ from headwise.data.prepared import (
 from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
-from headwise.parsing.json_text import parse_object, read_json
+from headwise.parsing import parse_object, read_json
 from headwise.text.reading.plain import text_request
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import UNK

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headwise.text.markup.html import VOID, html_tokens
 from headwise.text.markup.rules import BLOCKS, TagRules
-from headwise.text.markup.sentence import Item, Mark, Piece, Sentence
-from headwise.text.markup.subtitles import subtitle_tokens
-from headwise.text.markup.tokens import Token, check_depth, decoded
-from headwise.text.markup.words import Range
-from headwise.text.markup.xml import xml_tokens
+from headwise.text.markup.sentence import Item, Mark, Piece, Range, Sentence
+from headwise.text.markup.tokens import (
+    VOID,
+    Token,
+    check_depth,
+    decoded,
+    html_tokens,
+    subtitle_tokens,
+    xml_tokens,
+)
 
 _TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens}
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it

@@ -1,4 +1,10 @@
-"""Tokens of a document: consecutive parts of its source that together are the source, character by character."""
+"""Tokens of a document: consecutive parts of its source that together are the source, character by character.
+
+Tags are found in the source and copied from it, as a parser that builds a tree and writes it again changes quotes,
+references, white space in tags and what the source leaves out. HTML's are found as browsers do
+(https://html.spec.whatwg.org/multipage/parsing.html#tokenization), in time linear in the length of the source; XML's by
+expat, the parser of Python's standard library, in a document or a fragment; and the few of subtitles by their letters.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,9 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html.entities import html5
 from typing import Literal
+from xml.parsers import expat
 
 from headwise.errors import DataError
 
@@ -62,3 +70,214 @@ def check_depth(depth: int, what: str) -> None:
     """Raise `DataError` for elements that are nested too deeply."""
     if depth > MOST_DEPTH:
         raise DataError(f"{what}: expected elements nested at most {MOST_DEPTH} deep, found more")
+
+
+_VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
+_RAW_NAMES = "script style xmp iframe noembed noframes textarea title"
+VOID = frozenset(_VOID_NAMES.split())
+_RAW = frozenset(_RAW_NAMES.split())  # no tags inside
+_SPACE = r"[ \t\n\f\r]"
+_ATTRIBUTE = re.compile(
+    rf"(?:{_SPACE}|/)*+(?:(=?[^ \t\n\f\r/>=]*+)(?:{_SPACE}*+={_SPACE}*+"
+    r"""(?:(["'])|([^ \t\n\f\r>]++)|(?=>)))?)"""
+)
+_NAME = re.compile(r"[a-zA-Z][^ \t\n\f\r/>]*+")
+
+
+def html_tokens(source: str) -> list[Token]:
+    """Return the tokens of an HTML document or fragment; every source has some."""
+    tokens: list[Token] = []
+    position = text_start = 0
+    while (start := source.find("<", position)) >= 0:
+        token, end = _markup(source, start)
+        if token is None:  # `<` as text
+            position = start + 1
+            continue
+        if start > text_start:
+            tokens.append(Token("text", source[text_start:start]))
+        tokens.append(token)
+        position = text_start = end
+        if token.kind == "open" and token.name in _RAW:
+            end = _end_of_raw(source, end, token.name)
+            if end > position:
+                kind = "text" if token.name == "title" else "point"
+                tokens.append(Token(kind, source[position:end]))
+            position = text_start = end
+        elif token.name == "plaintext" and token.kind == "open":
+            tokens.append(Token("point", source[end:]))
+            return tokens
+    if text_start < len(source):
+        tokens.append(Token("text", source[text_start:]))
+    return tokens
+
+
+def _markup(source: str, start: int) -> tuple[Token | None, int]:
+    """Return the token that begins with `<` at a position, and its end; None where `<` is text."""
+    following = source[start + 1 : start + 2]
+    closing = following == "/"
+    name = _NAME.match(source, start + 1 + closing)
+    if name is not None:
+        return _tag(source, start, name, closing)
+    if source.startswith("<!--", start):
+        return _comment(source, start)
+    if following in ("!", "?") or (closing and start + 2 < len(source)):
+        end = source.find(">", start + 2)
+        end = len(source) if end < 0 else end + 1
+        return Token("point", source[start:end]), end
+    return None, start + 1
+
+
+def _comment(source: str, start: int) -> tuple[Token, int]:
+    for short in ("<!-->", "<!--->"):
+        if source.startswith(short, start):
+            return Token("point", short), start + len(short)
+    ends = [end + len(mark) for mark in ("-->", "--!>") if (end := source.find(mark, start + 4)) >= 0]
+    end = min(ends, default=len(source))
+    return Token("point", source[start:end]), end
+
+
+def _tag(source: str, start: int, name: re.Match[str], closing: bool) -> tuple[Token, int]:
+    """Return a tag and its end; one that doesn't end before the source is a point."""
+    attributes: dict[str, str] = {}
+    position = name.end()
+    while position < len(source) and source[position] != ">":
+        match = _ATTRIBUTE.match(source, position)
+        assert match is not None
+        position = match.end()
+        value = match[3] or ""
+        if match[2]:
+            end = source.find(match[2], position)
+            if end < 0:
+                position = len(source)
+                break
+            value, position = source[position:end], end + 1
+        if match[1]:
+            attributes.setdefault(match[1].lower(), html.unescape(value))
+    if position >= len(source):
+        return Token("point", source[start:]), len(source)
+    end = position + 1
+    lower = name[0].lower()
+    kind = "close" if closing else "point" if lower in VOID else "open"
+    return Token(kind, source[start:end], lower, {} if closing else attributes), end
+
+
+def _end_of_raw(source: str, start: int, name: str) -> int:
+    match = re.compile(rf"</{name}(?=[ \t\n\f\r/>])", re.IGNORECASE | re.ASCII).search(source, start)
+    return len(source) if match is None else match.start()
+
+
+SUBTITLE_TAG = re.compile(r"<(/?)([a-zA-Z]{1,10})((?:\s[^<>\n]{0,200})?)>|\{\\[^{}\n]{1,100}\}")
+_BEGINNING = re.compile(r"\ufeff?\s*<(?:\?xml\s|!DOCTYPE)")
+_ROOT = "<r>", "</r>"
+
+
+def xml_tokens(source: str) -> list[Token]:
+    """Return the tokens of an XML document, or of a fragment: text and elements without one around them.
+
+    Raises `DataError` for what isn't well-formed, for entities that the document declares, and for elements nested too
+    deeply. External entities aren't read; references to undeclared ones are points.
+    """
+    whole = _BEGINNING.match(source) is not None
+    before, after = ("", "") if whole else _ROOT
+    found = [
+        token for token in _Events(len(before)).parse(before + source + after) if token.raw or token.name
+    ]
+    tokens = found if whole else found[1:-1]
+    return _merged(tokens)
+
+
+class _Events:
+    """Where the parts of a document begin, as expat reports them."""
+
+    def __init__(self, shift: int) -> None:
+        self._parser = parser = expat.ParserCreate("utf-8")
+        self._events: list[tuple[int, Kind, str, dict[str, str]]] = []
+        self._depth, self._shift, self._cdata = 0, shift, False
+        parser.UseForeignDTD(True)
+        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+        parser.StartElementHandler = self._open
+        parser.EndElementHandler = self._close
+        parser.CharacterDataHandler = lambda text: self._add("point" if self._cdata else "text")
+        parser.StartCdataSectionHandler = self._start_cdata
+        parser.EndCdataSectionHandler = self._end_cdata
+        parser.EntityDeclHandler = self._entity
+        parser.SkippedEntityHandler = self._reference
+        parser.StartDoctypeDeclHandler = lambda *names: self._add("point")
+        parser.DefaultHandler = lambda text: self._add("point")
+
+    def parse(self, source: str) -> list[Token]:
+        """Return the tokens, text in pieces."""
+        content = source.encode()
+        try:
+            self._parser.Parse(content, True)
+        except expat.ExpatError as error:
+            raise DataError(self._sentence(error)) from None
+        events = [(0, "point", "", {}), *self._events]
+        ends = [start for start, *_ in events[1:]] + [len(content)]
+        return [
+            Token(kind, content[start:end].decode(), name, attributes)
+            for (start, kind, name, attributes), end in zip(events, ends, strict=True)
+        ]
+
+    def _sentence(self, error: expat.ExpatError) -> str:
+        column = error.offset + 1 - (self._shift if error.lineno == 1 else 0)
+        reason = expat.ErrorString(error.code)
+        return f"xml: expected well-formed XML, found at line {error.lineno}, column {column}: {reason}"
+
+    def _add(self, kind: Kind, name: str = "", attributes: dict[str, str] | None = None) -> None:
+        self._events.append((self._parser.CurrentByteIndex, kind, name, attributes or {}))
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        check_depth(self._depth, "xml")
+        self._add("open", name, attributes)
+
+    def _close(self, name: str) -> None:
+        self._depth -= 1
+        self._add("close", name)
+
+    def _reference(self, name: str, parameter: bool) -> None:
+        """HTML's names for characters are known, in documents that don't declare them, too."""
+        self._add("text" if f"{name};" in html5 else "point")
+
+    def _start_cdata(self) -> None:
+        self._cdata = True
+        self._add("point")
+
+    def _end_cdata(self) -> None:
+        self._cdata = False
+        self._add("point")
+
+    def _entity(self, name: str, *rest: object) -> None:
+        raise DataError("xml: expected a document without entity declarations, found one")
+
+
+def _merged(tokens: list[Token]) -> list[Token]:
+    """Join the pieces of text, and the two tags of an empty element."""
+    merged: list[Token] = []
+    for token in tokens:
+        last = merged[-1] if merged else None
+        if last is not None and token.kind == "close" and not token.raw and last.kind == "open":
+            merged[-1] = Token("point", last.raw, last.name, last.attributes)
+        elif not token.raw:
+            continue
+        elif last is not None and not token.name and not last.name and token.kind == last.kind:
+            merged[-1] = Token(token.kind, last.raw + token.raw)
+        else:
+            merged.append(token)
+    return merged
+
+
+def subtitle_tokens(source: str) -> list[Token]:
+    """Return the tokens of a cue's text: tags, positions in braces, and text without references."""
+    tokens: list[Token] = []
+    position = 0
+    for match in SUBTITLE_TAG.finditer(source):
+        if match.start() > position:
+            tokens.append(Token("text", source[position : match.start()]))
+        kind = "point" if match[2] is None else "close" if match[1] else "open"
+        tokens.append(Token(kind, match[0], (match[2] or "").lower()))
+        position = match.end()
+    if position < len(source):
+        tokens.append(Token("text", source[position:]))
+    return tokens

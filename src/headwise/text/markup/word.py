@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from headwise.text.markup.blocks import Block, Run
 from headwise.text.markup.sentence import Mark
-from headwise.text.markup.tokens import Token, decoded
-from headwise.text.markup.xml import xml_tokens
+from headwise.text.markup.tokens import Token, decoded, xml_tokens
 
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})

@@ -31,7 +31,7 @@ from headwise.data.prepared import MANIFEST
 from headwise.data.ragged import MOST_FILES, Ragged, RaggedWriter, map_array, save_array
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import disk_errors, hold, write_text
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 from headwise.text.preparation.cleaning import Rules, load_filter
 from headwise.text.preparation.duplicates import BANDS
 from headwise.text.preparation.engines import ENGINES, Task, ray_cluster, run_tasks

@@ -19,7 +19,7 @@ from typing import Any
 
 from headwise.errors import ConfigError, DataError, HeadwiseError, TrainingError
 from headwise.files import write_text
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 from headwise.processes import child_environment, python_command
 from headwise.text.reading.compression import extra_module
 

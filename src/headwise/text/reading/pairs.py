@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from headwise.config import CleaningConfig, DataConfig
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
-from headwise.parsing.bounds import Malformed
-from headwise.parsing.json_text import json_value
+from headwise.parsing import Malformed, json_value
 from headwise.text.reading.compression import plain_name
 from headwise.text.reading.lines import one_line, open_text, text_lines
 from headwise.text.reading.parquet import ParquetText

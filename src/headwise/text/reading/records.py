@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import DataError
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object
 from headwise.text.reading.compression import plain_name
 from headwise.text.reading.lines import one_line, one_line_each, open_text, text_lines
 

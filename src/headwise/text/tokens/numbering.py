@@ -16,7 +16,7 @@ from typing import Any, Literal, overload
 from headwise.bounds import VOCABULARY
 from headwise.config.languages import is_code, short_code
 from headwise.errors import CheckpointError, ConfigError
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object
 from headwise.text.tokens.splitting import SPLITS, Split, make_splitter
 
 FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models

@@ -12,7 +12,7 @@ from typing import Any
 
 from headwise import bounds
 from headwise.errors import CheckpointError
-from headwise.parsing.json_text import parse_object
+from headwise.parsing import parse_object
 
 MOST_BYTES = 64 << 20  # of a file; the largest in use have 33 MB
 MOST_UNUSED = 1 << 16  # rows of a matrix without a piece, which make its size a round number

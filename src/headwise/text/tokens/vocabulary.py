@@ -20,7 +20,7 @@ from headwise.characters import check_characters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
-from headwise.parsing.json_text import read_json
+from headwise.parsing import read_json
 from headwise.text.tokens.subwords import (
     EOS,
     JOINT_FILE,

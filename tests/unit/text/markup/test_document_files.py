@@ -11,9 +11,7 @@ import polib
 import pytest
 
 from headwise.errors import DataError
-from headwise.text.markup.catalogue import parse_catalogue
-from headwise.text.markup.files import read_file
-from headwise.text.markup.subtitles import parse_subtitles, wrapped
+from headwise.text.markup.files import parse_catalogue, parse_subtitles, read_file, wrapped
 
 PO = r"""# A translator
 msgid ""

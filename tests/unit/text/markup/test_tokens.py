@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from headwise.errors import DataError
-from headwise.text.markup.html import VOID, html_tokens
-from headwise.text.markup.tokens import decoded
-from headwise.text.markup.xml import xml_tokens
+from headwise.text.markup.tokens import VOID, decoded, html_tokens, xml_tokens
 
 PAGES = [
     "<!DOCTYPE html><p class=\"a\" x=1 y = 'b' disabled>Hi <b>you</b><br/>a < b &amp; c<!-- <i> --></p>",

@@ -1,1 +1,0 @@
-"""Parsers of untrusted JSON and YAML, with limits on size and nesting, and errors of one sentence."""
