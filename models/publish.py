@@ -37,7 +37,8 @@ def publish(options: argparse.Namespace) -> None:
     out: Path = options.out
     with tempfile.TemporaryDirectory() as scratch, atomic_directory(out) as folder:
         stored = Path(scratch) / "run"
-        if headwise(["quantize", str(options.run), "-o", str(stored), "--precision", options.precision]):
+        export = ["export", str(options.run), "--to", "run", "-o", str(stored)]
+        if headwise([*export, "--precision", options.precision]):
             raise CheckpointError(f"{options.run}: expected a trained run, found none that can be quantized")
         shutil.copytree(stored, folder, dirs_exist_ok=True)
         for name in CURVES:

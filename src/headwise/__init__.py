@@ -29,7 +29,7 @@ def load(
     `demo` is the model in the package, which `headwise demo` has trained.
     `precision` is float32, bfloat16, int8, auto for the fastest, or None for the precision the run is stored in;
     `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
-    `shortlist` enables the lexical shortlist learned by `headwise shortlist`; `language` is a target language of an
+    `shortlist` enables the lexical shortlist of `headwise export --shortlist`; `language` is a target language of an
     imported model for several.
 
     Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded

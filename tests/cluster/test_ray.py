@@ -32,7 +32,7 @@ def test_killed_workers_change_nothing(kills: int, tmp_path: Path) -> None:
     run, draw = make_run(tmp_path / "run"), random.Random(kills)
     source, alone, out = tmp_path / "text.en", tmp_path / "alone.de.gz", tmp_path / "out.de.gz"
     source.write_text("".join(f"{' '.join(draw.choices(ENGLISH, k=1))}\n" for _ in range(400 + 100 * kills)))
-    command = ("translate", run, source, "--chunk", 8, "--max-length", 30)
+    command = ("translate", run, source, "--chunk", 8, "-s", "max_length=30")
     assert headwise(*command, "-o", alone).code == 0
     process = start(*command, "-o", out, "--engine", "ray", **ALONE)
     progress = out.with_name("out.de.gz.progress")

@@ -111,7 +111,10 @@ def test_lines_before_an_invalid_one_are_processed(
     good.write_text("".join(sources[:before]))
     bad.write_bytes(good.read_bytes() + b"b\xff\n" + b"ba\n")
     target.write_text("".join(targets[: before + 2]))
-    for arguments in (["translate", run, bad], ["score", run, "--source", bad, "--target", target]):
+    for arguments in (
+        ["translate", run, bad],
+        ["evaluate", run, "--per-line", "--source", bad, "--reference", target],
+    ):
         outcome = program(*arguments)
         assert outcome.error == f"{bad}: line {before + 1}: expected UTF-8 text, found other bytes"
         assert len(outcome.out.splitlines()) == before
@@ -124,7 +127,7 @@ def test_the_pairs_before_one_that_is_too_long_are_scored(
     target = tmp_path / "target"
     lines = toy.target.read_text().splitlines(keepends=True)
     target.write_text("".join([*lines[:5], "mo " * 70 + "\n", *lines[6:]]))
-    outcome = program("score", run, "--source", toy.source, "--target", target)
+    outcome = program("evaluate", run, "--per-line", "--source", toy.source, "--reference", target)
     assert outcome.error.startswith("line 6: expected a target of at most ")
     assert len(outcome.out.splitlines()) == 5
 
@@ -229,7 +232,7 @@ def test_invalid_numbers_are_refused(number: str, program: Call, toy: Toy, run: 
     error = program(*explain, "-o", picture, "--head", f"1.{number}").error
     assert error.startswith("head: expected LAYER.HEAD from 1.1 to 1.2, found ")
     files = ("--source", toy.source, "--target", toy.target)
-    assert program("align", run, *files, "--rule", number).error.startswith(
+    assert program("analyze", "align", run, *files, "--rule", number).error.startswith(
         "rule: expected mean, a layer such as 3"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -310,13 +311,16 @@ def test_translating_needs_three_files(program: Call, plain: Path, toy: Toy, tmp
 def test_the_average_command_gives_the_average_of_training(
     program: Call, toy: Toy, plain: Path, tmp_path: Path
 ) -> None:
-    run, file = tmp_path / "run", tmp_path / "other.safetensors"
+    run, other = tmp_path / "run", tmp_path / "other"
     train(program, toy, run)
-    outcome = program("average", run, "--last=2", "-o", file)
+    outcome = program("export", run, "--to", "run", "--average=2", "-o", other)
     assert outcome.code == 0
-    assert outcome.err == f"averaged steps 4, 6 into {file}\n"
-    assert file.read_bytes() == (plain / "model.safetensors").read_bytes()
-    assert program("average", run, "--last=3").error == (
+    assert re.fullmatch(f"headwise: {other}: .* MB; the average of steps 4, 6\n", outcome.err)
+    assert (other / "model.safetensors").read_bytes() == (plain / "model.safetensors").read_bytes()
+    more = tmp_path / "more"
+    assert program("export", run, "--to", "run", "--average=3", "-o", more).error == (
         f"{run}: expected at least 3 checkpoints to average, found 2"
     )
-    assert program("average", tmp_path).error.startswith(f"{tmp_path}/config.yaml: there is no such")
+    error = program("export", tmp_path, "--to", "run", "--average=3", "-o", more).error
+    assert error == f"{tmp_path}: expected a run directory, found none"
+    assert not more.exists()

@@ -103,10 +103,10 @@ def test_plotted_attention_is_that_of_a_plain_forward_pass(
     assert_close(torch.from_numpy(looked.heads[0]), expected, rtol=1e-4, atol=1e-5)
 
     picture = tmp_path / "p.png"
-    assert "(it is " in program("patches", learned, "--row", 5, "-o", picture).out
+    assert "(it is " in program("explain", learned, "--row", 5, "-o", picture).out
     assert imread(picture).shape[2] == 4
     imsave(tmp_path / "digit.png", test.images[4, 0] / 16, cmap="gray", vmin=0, vmax=1)
-    out = program("patches", learned, "--image", tmp_path / "digit.png", "-o", picture).out
+    out = program("explain", learned, "--image", tmp_path / "digit.png", "-o", picture).out
     assert f": {int(looked.probabilities.argmax())}, probability" in out
 
 
@@ -146,11 +146,11 @@ def test_captions_retrieve_their_images(program: Call, tmp_path: Path) -> None:
         for direction in ("text_to_image", "image_to_text"):
             assert scores[f"{direction}_at_5"] >= scores[f"{direction}_at_1"]
             assert scores[f"{direction}_at_5"] > 4 * 500 / scores["pictures"]  # four times chance
-    out = program("patches", run, "--row", 2, "-o", picture).out
+    out = program("explain", run, "--row", 2, "-o", picture).out
     assert "similarity" in out
     assert picture.exists()
     assert "never seen together" in program("evaluate", run).out
-    error = program("patches", run, "--row", 2, "--text", "a purple seven", "-o", picture).error
+    error = program("explain", run, "--row", 2, "--text", "a purple seven", "-o", picture).error
     assert error == "caption: expected words that captions have, found 'purple'"
 
 
@@ -158,11 +158,11 @@ def test_captions_retrieve_their_images(program: Call, tmp_path: Path) -> None:
     ("command", "sentence"),
     [
         ("evaluate RUN some.png", "evaluate: expected no file, as a run of task image_classification is scored on"),
-        ("patches RUN -o p.png", "patches: expected either --row or --image, found neither"),
-        ("patches RUN --row 600 -o p.png", "--row: expected a number from 1 to 599 of the held-out images, found 600"),
-        ("patches RUN --row 6 -o p.jpg", "p.jpg: expected a file that ends in .png"),
-        ("patches RUN --image none.png -o p.png", "none.png: there is no such file"),
-        ("patches RUN --row 6 --text seven -o p.png", "--text: expected none, as RUN is a run of task"),
+        ("explain RUN -o p.png", "explain: expected --text, or --image or --row for a model of images, found none"),
+        ("explain RUN --row 600 -o p.png", "--row: expected a number from 1 to 599 of the held-out images, found 600"),
+        ("explain RUN --row 6 -o p.jpg", "p.jpg: expected a file that ends in .png"),
+        ("explain RUN --image none.png -o p.png", "none.png: there is no such file"),
+        ("explain RUN --row 6 --text seven -o p.png", "--text: expected none, as RUN is a run of task"),
         ("translate RUN", "RUN: expected a run of task translation, found one of image_classification"),
         ("train -c CONFIG -o NEW data.text=[a]", "data: expected nothing here, as task image_cla"),
         ("train -c CONFIG -o NEW model.decoder_layers=2", "model.decoder_layers: expected nothing here, as"),

@@ -29,7 +29,7 @@ def work(run: Path, toy: Toy) -> list[object]:
     assert config.model.positions == "sinusoidal"  # so that the weights fit any length
     longer = config.with_overrides([f"model.max_length={2**18}"])
     (run / "config.yaml").write_text(longer.to_yaml(), encoding="utf-8")
-    return ["translate", run, toy.source, "--min-length", 100_000, "--engine", "native"]
+    return ["translate", run, toy.source, "-s", "min_length=100000", "--engine", "native"]
 
 
 @contextmanager

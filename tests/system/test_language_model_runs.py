@@ -15,7 +15,8 @@ from torch.testing import assert_close
 
 from headwise.cli.main import run as run_program
 from headwise.config import Config
-from headwise.decoding.generation import GenerationOptions, Generator, generate_ids
+from headwise.decoding.generation import Generator, generate_ids
+from headwise.decoding.options import GenerationOptions
 from paths import CONFIGS
 from program import Call, headwise, metrics, result, saved_step
 
@@ -63,7 +64,7 @@ def test_the_loss_reaches_the_entropy_of_the_text(learned: Path, program: Call) 
     assert report["bits_per_character"] == pytest.approx(report["nats_per_character"] / math.log(2))
     (averaged,) = metrics(learned, "averaged")
     assert report["loss"] == pytest.approx(averaged["loss"], rel=1e-5)
-    out = program("generate", learned, "--prompt", "the c", "--temperature", "0", "--max-tokens", 80).out
+    out = program("predict", learned, "--prompt", "the c", "-s", "temperature=0", "-s", "max_tokens=80").out
     assert out.startswith(SENTENCE)
 
 
@@ -107,7 +108,7 @@ def test_other_ways_to_train(change: list[str], program: Call, tmp_path: Path) -
     assert program("train", "-c", write(tmp_path), *change, lines, "-o", run).code == 0
     losses = [record["loss"] for record in metrics(run, "dev")]
     assert losses[-1] < losses[0]
-    out = program("generate", run, "-n", 3, "--jsonl", "--prompt", "the", "--max-tokens", 30).out
+    out = program("predict", run, "-n", 3, "--json", "--prompt", "the", "-s", "max_tokens=30").out
     texts = [json.loads(line)["text"] for line in out.splitlines()]
     assert len(texts) == 3
     assert all(text.startswith("the") and "\n" not in text for text in texts)
@@ -158,7 +159,7 @@ def test_a_recurrent_model_generates_beyond_its_maximum_length(program: Call, tm
 
 
 def test_several_texts_are_numbered(learned: Path, program: Call) -> None:
-    out = program("generate", learned, "--prompt", "the", "-n", 2, "--max-tokens", 40).out
+    out = program("predict", learned, "--prompt", "the", "-n", 2, "-s", "max_tokens=40").out
     assert out.startswith("--- 1 ---\nthe")
     assert "\n--- 2 ---\nthe" in out
     assert out.endswith("\n")
@@ -167,14 +168,14 @@ def test_several_texts_are_numbered(learned: Path, program: Call) -> None:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("generate RUN --prompt Ω", "prompt: expected characters of the training text, found 'Ω'"),
-        ("generate RUN --temperature -1", "temperature: expected a number of at least 0, found -1.0"),
-        ("generate RUN --top-p 0", "top_p: expected a number above 0, at most 1, found 0.0"),
-        ("generate RUN --max-tokens 0", "max_tokens: expected a whole number of at least 1, found 0"),
-        ("generate nowhere", "nowhere: expected a run directory, found none"),
+        ("predict RUN --prompt Ω", "prompt: expected characters of the training text, found 'Ω'"),
+        ("predict RUN -s temperature=-1", "-s temperature: expected a finite number of at least 0, found -1"),
+        ("predict RUN -s top_p=0", "-s top_p: expected a probability above 0 and up to 1, found 0"),
+        ("predict RUN -s max_tokens=0", "-s max_tokens: expected a whole number of at least 1, found 0"),
+        ("predict nowhere", "nowhere: expected a run directory, found none"),
         ("translate RUN", "RUN: expected a run of task translation, found one of language_model"),
-        ("score RUN --source RUN --target RUN", "RUN: expected a run of task translation, found one of language_model"),
-        ("evaluate RUN --beam 4", "evaluate: --beam is for translation, and RUN is a run of task language_model"),
+        ("evaluate RUN --per-line --source RUN --reference RUN", "--source is for translation, and RUN is of task"),
+        ("evaluate RUN --beam 4", "evaluate: --beam is for translation, and RUN is of task language_model"),
         ("evaluate RUN missing.txt", "missing.txt: there is no such file"),
         ("evaluate RUN --set language_model.stride=99", "language_model.stride: expected at most the window of 24"),
         ("train -c CONFIG -o NEW task=music", "task: expected one of "),
@@ -197,8 +198,8 @@ def test_a_mistake_gets_a_sentence(
 
 
 def test_a_translator_does_not_generate(trained: Path, program: Call) -> None:
-    error = program("generate", trained).error
-    assert error == f"{trained}: expected a run of task language_model, found one of translation"
+    error = program("predict", trained, "--prompt", "a").error
+    assert error == "--prompt: expected a run of task language_model, found one of translation"
     assert program("evaluate", trained, "file.txt").error.startswith(
         "evaluate: expected --source and --reference"
     )

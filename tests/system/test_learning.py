@@ -49,7 +49,7 @@ def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.Captur
     assert right > 0.95 * len(unseen)
 
     # For the same subwords, forced decoding gives the scores of the search. A text has several segmentations, and an
-    # output may have another one than encoding gives: then `headwise score`, which reads text, scores other subwords.
+    # output may have another one than encoding gives: then `evaluate --per-line`, which reads text, scores others.
     jsonl = tmp_path / "test.jsonl"
     assert call(capsys, "translate", run, text, "--jsonl", "-o", jsonl).code == 0
     outputs = [json.loads(line)["outputs"][0] for line in jsonl.read_text().splitlines()]
@@ -63,7 +63,9 @@ def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.Captur
         each = pytest.approx(output["token_log_probabilities"], abs=1e-5)
         assert list(forced.token_log_probabilities) == each
     translated.write_text("".join(f"{line[1]}\n" for line in lines))
-    scored = call(capsys, "score", run, "--source", text, "--target", translated, "--jsonl")
+    scored = call(
+        capsys, "evaluate", run, "--per-line", "--source", text, "--reference", translated, "--jsonl"
+    )
     records = [json.loads(line) for line in scored.out.splitlines()]
     alike = 0
     for output, record in zip(outputs, records, strict=True):
@@ -74,7 +76,7 @@ def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.Captur
     assert alike > 0.5 * len(unseen)
     forwards = tmp_path / "test.wrong"
     forwards.write_text("".join(f"{' '.join(reversed(target.split()))}\n" for _, target in unseen))
-    wrong = call(capsys, "score", run, "--source", text, "--target", forwards)
+    wrong = call(capsys, "evaluate", run, "--per-line", "--source", text, "--reference", forwards)
     totals = [float(line.split("\t")[0]) for line in wrong.out.splitlines()]
     palindromes = sum(target.split() == target.split()[::-1] for _, target in unseen)
     less = sum(total < output["log_probability"] - 1 for total, output in zip(totals, outputs, strict=True))

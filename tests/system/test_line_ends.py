@@ -32,5 +32,5 @@ def test_two_lines_in_are_two_lines_out(program: Call, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_bytes("one\u2028two\r\none\x85two\n".encode())
     for options in ((), ("--jsonl",), ("--n-best", "1", "--scores", "--alignments")):
-        out = program("translate", run, text, "--max-length", "8", *options).out
+        out = program("translate", run, text, "-s", "max_length=8", *options).out
         assert out.count("\n") == len(out.splitlines()) == 2

@@ -140,9 +140,10 @@ def test_checkpoints_of_an_earlier_start_are_not_averaged(
     train(Config.load(toy.config, [*SHORT, "training.max_steps=1"]), run, quiet=True)
     for step in (3, 4):
         shutil.copytree(Checkpoints(before).path(step), Checkpoints(run).path(step))
-    assert call(capsys, "average", run, "--last", 1, "-o", tmp_path / "model.safetensors").code == 0
-    assert read_recipe(tmp_path / "model.safetensors")["steps"] == [1]
-    error = call(capsys, "average", run, "--last", 2).error
+    average = ("export", run, "--to", "run", "--average")
+    assert call(capsys, *average, 1, "-o", tmp_path / "one").code == 0
+    assert read_recipe(tmp_path / "one" / "model.safetensors")["steps"] == [1]
+    error = call(capsys, *average, 2, "-o", tmp_path / "two").error
     assert error == f"{run}: expected at least 2 checkpoints to average, found 1"
 
 

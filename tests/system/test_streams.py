@@ -89,7 +89,15 @@ PRINTING: dict[str, Callable[[Path, Toy], list[object]]] = {
     "data list --json": lambda run, toy: ["data", "list", "--json"],
     "reproduce list": lambda run, toy: ["reproduce", "list"],
     "translate": lambda run, toy: ["translate", run, toy.source],
-    "score": lambda run, toy: ["score", run, "--source", toy.source, "--target", toy.target],
+    "evaluate --per-line": lambda run, toy: [
+        "evaluate",
+        run,
+        "--per-line",
+        "--source",
+        toy.source,
+        "--reference",
+        toy.target,
+    ],
     "explain": lambda run, toy: ["explain", run, "--text", "ba be di"],
     "train --json": lambda run, toy: ["train", "-o", run, "--json"],
 }

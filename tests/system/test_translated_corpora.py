@@ -17,7 +17,7 @@ from program import Call, finish, headwise, press_ctrl_c, start, wait_for
 from translator_run import ENGLISH, make_run
 
 zstandard = pytest.importorskip("zstandard", reason="zstandard isn't installed (the extra zstd)")
-CHUNK = ("--chunk", "16", "--beam", "1", "--max-length", "8")
+CHUNK = ("--chunk", "16", "--beam", "1", "-s", "max_length=8")
 
 
 @pytest.fixture(scope="module")

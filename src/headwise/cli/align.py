@@ -1,4 +1,4 @@
-"""`headwise align`: word alignments from cross-attention, and their error rate."""
+"""`headwise analyze align`: word alignments from cross-attention, and their error rate."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def command(
 ) -> None:
     """Align each target word with the source word it attends to most; write Pharaoh lines, score against gold ones.
 
-    Example: headwise align runs/de --source test.en --target test.de --rule 3 -o test.align
+    Example: headwise analyze align runs/de --source test.en --target test.de --rule 3 -o test.align
 
-    Example: headwise align runs/demo --miniature --rule best --json
+    Example: headwise analyze align runs/demo --miniature --rule best --json
     """
     from headwise.analysis.alignment import SYMMETRIZATIONS
     from headwise.analysis.alignment import symmetrize as symmetrize_links

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
+from headwise.errors import ConfigError
 from headwise.shipped.runs import find_run
 
 
@@ -19,16 +20,14 @@ def named(value: Any) -> Any:
     return None if value is None else find_run(value)
 
 
-TrainedRun = Annotated[
-    Path, typer.Argument(callback=named, help="A trained run directory, or demo: the model in the package.")
-]
+TrainedRun = Annotated[Path, typer.Argument(callback=named, help="A trained run directory, or demo.")]
 MoreRuns = Annotated[
     list[Path] | None,
     typer.Option(
         "--with",
         metavar="RUN",
         callback=named,
-        help="Another run for an ensemble, with the same subwords; may be repeated.",
+        help="Another run, for an ensemble; repeatable.",
     ),
 ]
 Languages = Annotated[
@@ -40,27 +39,19 @@ Languages = Annotated[
 OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Engine = Annotated[str, typer.Option(help="native, pytorch, or auto for the faster of the two.")]
-CorpusEngine = Annotated[
-    str,
-    typer.Option(help="native, pytorch, auto for the faster of the two, or ray for a cluster."),
-]
+Engine = Annotated[str, typer.Option(help="native, pytorch, or auto: the faster.")]
+CorpusEngine = Annotated[str, typer.Option(help="native, pytorch, auto, or ray: a cluster.")]
 TargetLanguage = Annotated[
     str | None,
-    typer.Option(
-        "--target-language",
-        help="Translate to this language: a code of an imported vocabulary, such as deu for >>deu<<.",
-        show_default="the run's, if it has codes",
-    ),
+    typer.Option("--target-language", help="Code in an imported vocabulary: deu for >>deu<<."),
 ]
 # For models that only PyTorch computes.
-Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto for what is fastest.")]
+Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto: the faster.")]
 # For models that the native engine computes, too; a run may be stored in its own precision.
 EnginePrecision = Annotated[
     str | None,
     typer.Option(
-        help="float32, bfloat16, int8, or auto for what is fastest.",
-        show_default="what the run is stored in",
+        help="float32, bfloat16, int8 or auto; else as stored.",
     ),
 ]
 
@@ -74,30 +65,48 @@ def finite(value: float | None) -> float | None:
 
 def searchable(option: typer.CallbackParam, value: float | None) -> float | None:
     """Check the range of a search option before anything is loaded; raises `ConfigError`."""
-    from headwise.decoding.options import check_option
+    from headwise.decoding.options import SearchOptions
 
-    if option.name is not None:
-        check_option(option.name, value)
+    if option.name is not None and value is not None:
+        SearchOptions.check(option.name, value)
     return value
 
 
-def drawable(option: typer.CallbackParam, value: float) -> float:
-    """Check the range of an option of text generation before anything is loaded; raises `ConfigError`."""
-    from headwise.decoding.generation import GenerationOptions
+def search_settings(settings: list[str] | None, **options: Any) -> dict[str, Any]:
+    """Return the search options that `-s` sets, and those with an option of their own that isn't None.
 
-    if option.name is not None:
-        GenerationOptions(**{option.name: value})  # type: ignore[arg-type]
-    return value
+    Raises `ConfigError` that names the key for one that is unknown, out of its range, given twice, or that doesn't go
+    with the others.
+    """
+    from headwise.decoding.options import SearchOptions
+
+    found = SearchOptions.parse(settings or [])
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in found.keys() & given.keys():
+        raise ConfigError(f"-s {name}: expected it once, found --{name.replace('_', '-')} beside it")
+    both = found | given
+    known: dict[str, Any] = both if {"beam", "n_best"} <= both.keys() else both | {"n_best": 1}
+    try:  # without a beam, the run tells how many hypotheses there may be
+        SearchOptions(**known)
+    except ConfigError as error:
+        raise ConfigError(f"{'-s ' * (str(error).partition(':')[0] in found)}{error}") from None
+    return both
 
 
-Beam = Annotated[int | None, typer.Option(callback=searchable, help="Beam size.", show_default="the run's")]
+SearchSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-s",
+        metavar="KEY=VALUE",
+        help="Of the search: patience=2, guard=true, …",
+    ),
+]
+Beam = Annotated[
+    int | None, typer.Option(callback=searchable, help="Beam size, if not the run's; 1: greedy.")
+]
 Alpha = Annotated[
     float | None,
-    typer.Option(
-        callback=searchable,
-        help="Exponent of the length penalty.",
-        show_default="the run's",
-    ),
+    typer.Option(callback=searchable, help="Length penalty, if not the run's; 0: none."),
 ]
 
 # Options of the commands that train. Each has a key of the configuration with the same meaning.
@@ -130,7 +139,8 @@ Workers = Annotated[
     typer.Option(
         min=0,
         max=bounds.PROCESSES,
-        help="Threads that search; 0: one per processor, or one per Ray worker.",
+        help="Threads that search; 0: all processors.",
+        show_default=False,
     ),
 ]
 Anew = Annotated[

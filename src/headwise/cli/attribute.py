@@ -1,4 +1,4 @@
-"""`headwise attribute`: rank correlations of attention with attributions of the output."""
+"""`headwise analyze attribute`: rank correlations of attention with attributions of the output."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def command(
 ) -> None:
     """Compare attention with rollout, gradient × input, and the drop in log-probability when a word is deleted.
 
-    Example: headwise attribute runs/de --text "A man rides a horse."
+    Example: headwise analyze attribute runs/de --text "A man rides a horse."
 
-    Example: headwise attribute runs/de --source test.en --target test.de --limit 100
+    Example: headwise analyze attribute runs/de --source test.en --target test.de --limit 100
     """
     from headwise.analysis.attribution import attribute
     from headwise.analysis.tracer import Tracer

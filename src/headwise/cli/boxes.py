@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headwise.analysis.single_stack import StackTracer
     from headwise.analysis.trace import Trace
     from headwise.analysis.tracer import Tracer
+    from headwise.cli.patches import Picture
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,17 @@ def show(
 
 
 def show_image(
-    run: Path, row: int, interventions: Sequence[Intervention], options: BoxOptions, out: Path | None
+    run: Path, picture: Picture, interventions: Sequence[Intervention], options: BoxOptions, out: Path | None
 ) -> None:
-    """Print one box or all of a held-out image, from 0, of a run of task image_classification, or write it."""
+    """Print one box or all of an image of a run of task image_classification, or write it."""
     from headwise.analysis.boxes.recording import record_image
     from headwise.analysis.viewer import ClassifierViewer
     from headwise.config import Config
 
     viewer = ClassifierViewer(run, Config.of_run(run, "image_classification"))
-    if not 0 <= row < max(1, len(viewer)):  # without images, `held_out` raises its own error
-        raise ConfigError(f"--image: expected a number from 1 to {len(viewer)}, found {row + 1}")
-    example = viewer.held_out(row)
-    recorded = record_image(viewer, example.pixels, interventions)
-    heading = [f"image   held-out image {row + 1}: {example.truth}"]
+    pixels, truth, title = picture.read(viewer)
+    recorded = record_image(viewer, pixels, interventions)
+    heading = [f"image   {title}" + (f": {truth}" if truth is not None else "")]
     heading += [f"output  {recorded.outcome.chosen.text}", ""]
     _write(recorded, options, out, heading)
 

@@ -1,4 +1,4 @@
-"""`headwise calibration`: calibration of token probabilities, for one or several runs."""
+"""`headwise analyze calibration`: calibration of token probabilities, for one or several runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(
 
     Several runs, for instance with and without label smoothing, are compared in one table.
 
-    Example: headwise calibration runs/smooth runs/plain --source test.en --reference test.de -o calibration.png
+    Example: headwise analyze calibration runs/smooth runs/plain --source test.en --reference test.de -o calibration.png
     """
     from headwise.analysis.confidence import free_running, teacher_forced
     from headwise.cli.lines import read_lines

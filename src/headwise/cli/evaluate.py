@@ -16,9 +16,12 @@ from headwise.cli.arguments import (
     Device,
     Engine,
     EnginePrecision,
+    MoreRuns,
+    SearchSettings,
     TargetLanguage,
     TrainedRun,
     named,
+    search_settings,
 )
 from headwise.errors import ConfigError
 
@@ -27,99 +30,77 @@ def command(
     run: TrainedRun,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            callback=named,
-            help="Test files, by default the run's development data; for translation, more runs to score.",
-        ),
+        typer.Argument(callback=named, help="More translation runs; other tasks: test files."),
     ] = None,
-    source: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Source text, plain or .gz; repeatable, for a table.", show_default="needed for translation"
-        ),
-    ] = None,
+    source: Annotated[list[Path] | None, typer.Option(help="Source text, plain or .gz; repeatable.")] = None,
     reference: Annotated[
-        list[Path] | None,
-        typer.Option(help="Its reference translation, line by line.", show_default="needed for translation"),
+        list[Path] | None, typer.Option(help="Its reference translation, line by line.")
     ] = None,
+    per_line: Annotated[
+        bool, typer.Option("--per-line", help="Score the reference itself, line by line.")
+    ] = False,
+    also: MoreRuns = None,
     compare: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN2", callback=named, help="Another run: test whether the difference is significant."
-        ),
+        typer.Option(metavar="RUN2", callback=named, help="Test whether this run differs from it."),
     ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="Of the comparison: bleu or chrf.", show_default="bleu")
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            help="bootstrap (Koehn 2004) or randomization (Riezler & Maxwell 2005).", show_default="bootstrap"
-        ),
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=bounds.RESAMPLES, help="Resamples of the comparison.", show_default="by test"
-        ),
-    ] = None,
+    metric: Annotated[str | None, typer.Option(help="Of the comparison: bleu, or chrf.")] = None,
+    test: Annotated[str | None, typer.Option(help="Of the comparison: bootstrap, or randomization.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, max=bounds.RESAMPLES, help="Resamples.")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
+    settings: SearchSettings = None,
     shortlist: Annotated[
-        bool,
-        typer.Option(
-            "--shortlist",
-            help="Let RUN, not RUN2, search as `headwise translate --shortlist` does.",
-        ),
+        bool, typer.Option("--shortlist", help="Let RUN, not RUN2, search with its shortlist.")
     ] = False,
     language: TargetLanguage = None,
-    tokenize: Annotated[
-        str | None,
-        typer.Option(help="sacreBLEU's tokenizer: 13a, zh, ja-mecab, char, …", show_default="13a"),
-    ] = None,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a unless given, zh, char, …")] = None,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")
     ] = False,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY.SUB=VALUE", help="Change the run's configuration; not for translation."
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration of other tasks."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write the translations (or other outputs) here, too.")
+        Path | None, typer.Option("-o", "--out", help="Write the translations (or outputs) here, too.")
     ] = None,
     device: Device = "auto",
     engine: Engine = "auto",
     precision: EnginePrecision = None,
     as_json: AsJson = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="With --per-line: a JSON object a line.")] = False,
 ) -> None:
-    """Score a run: translations with sacreBLEU, chrF2, tokenized BLEU and perplexity; other tasks with their metrics.
+    """Score a run: translations by sacreBLEU, chrF2, tokenized BLEU and perplexity; other tasks by their metrics.
+
+    With --per-line nothing is translated: each line has the log-probability of the reference, a tab, and those of its
+    subwords and end symbol, by forced decoding. --jsonl adds the subwords, and the score with the length penalty.
 
     Example: headwise evaluate runs/de --source test.en --reference test.de
-
-    Example: headwise evaluate runs/de --source test.en --reference test.de --compare runs/de2 --json
-
-    Example: headwise evaluate runs/de runs/de-new --source old.en --reference old.de --source new.en --reference new.de
 
     Example: headwise evaluate runs/shakespeare test.txt
     """
     from headwise.config import Config
 
     config = Config.of_run(run)
+    search = search_settings(settings, beam=beam, alpha=alpha)
     translation_options: dict[str, Any] = {
         "source": source,
         "reference": reference,
+        "with": also,
         "compare": compare,
         "metric": metric,
         "test": test,
         "samples": samples,
+        "s": settings,
         "beam": beam,
         "alpha": alpha,
         "shortlist": shortlist,
         "language": language,
         "tokenize": tokenize,
         "lowercase": lowercase,
+        "per-line": per_line,
+        "jsonl": jsonl,
     }
     selected = {
         name: value for name, value in translation_options.items() if value is not None and value is not False
@@ -130,16 +111,24 @@ def command(
             raise ConfigError(
                 f"evaluate: expected --source and --reference for a translation run, found {other}"
             )
+        if per_line:
+            _per_line(
+                runs[1:], [run, *(also or [])], selected, out, search, device, precision, as_json=as_json
+            )
+            return
+        if jsonl:
+            raise ConfigError("--jsonl: expected it together with --per-line, found it alone")
         for other in runs[1:]:
             Config.of_run(other, "translation")
-        settings = {"device": device, "precision": precision, "engine": engine, **selected}
-        source, reference = settings.pop("source", None), settings.pop("reference", None)
-        record, lines, notes, outputs = _translation(runs, source, reference, out, settings)
+        settings_of_sets = {"device": device, "precision": precision, "engine": engine, "also": also or []}
+        names = ("compare", "metric", "test", "samples", "shortlist", "language", "tokenize", "lowercase")
+        settings_of_sets |= {name: selected[name] for name in names if name in selected}
+        record, lines, notes, outputs = _translation(runs, source, reference, out, settings_of_sets, search)
         inputs = [*(source or []), *(reference or [])]
     else:
         if selected:
             raise ConfigError(
-                f"evaluate: --{next(iter(selected))} is for translation, and {run} is a run of task {config.task}: "
+                f"evaluate: {_option(next(iter(selected)))} is for translation, and {run} is of task {config.task}: "
                 "expected files, or none for its development data"
             )
         from headwise.tasks.base import EvaluationRequest
@@ -162,20 +151,66 @@ def command(
     typer.echo(json.dumps(record) if as_json else "\n".join(lines))
 
 
+def _per_line(
+    others: list[Path],
+    runs: list[Path],
+    selected: dict[str, Any],
+    out: Path | None,
+    search: dict[str, Any],
+    device: str,
+    precision: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Write the log-probabilities of one test set's references; raises `ConfigError` for options without effect."""
+    from headwise.cli.score import score_lines
+
+    _both_sides(selected.get("source"), selected.get("reference"))
+    used = {"source", "reference", "with", "alpha", "s", "language", "per-line", "jsonl"}
+    unused = [
+        *(_option(name) for name in selected if name not in used),
+        *(f"-s {name}" for name in search if name not in ("alpha",)),
+        *(["--json"] if as_json else []),
+        *map(str, others),
+        *(f"--{name} {selected[name][1]}" for name in ("source", "reference") if len(selected[name]) > 1),
+    ]
+    for one in unused:
+        raise ConfigError(f"--per-line: expected one run, one test set and no search beside it, found {one}")
+    score_lines(
+        runs,
+        selected["source"][0],
+        selected["reference"][0],
+        out,
+        alpha=search.get("alpha"),
+        language=selected.get("language"),
+        jsonl="jsonl" in selected,
+        device=device,
+        precision=precision or "float32",
+    )
+
+
+def _option(name: str) -> str:
+    return {"s": "-s", "language": "--target-language"}.get(name, f"--{name}")
+
+
+def _both_sides(source: list[Path] | None, reference: list[Path] | None) -> None:
+    for name, given in (("source", source), ("reference", reference)):
+        if not given:
+            raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
+
+
 def _translation(
     runs: list[Path],
     source: list[Path] | None,
     reference: list[Path] | None,
     out: Path | None,
     settings: dict[str, Any],
+    search: dict[str, Any],
 ) -> tuple[dict[str, Any], list[str], list[str], list[str]]:
     """Score translation runs on test sets; return the JSON record, the printed lines, notes, and the translations."""
-    for name, given in (("source", source), ("reference", reference)):
-        if not given:
-            raise ConfigError(f"evaluate: missing option '--{name}' (see headwise evaluate --help)")
+    _both_sides(source, reference)
     from headwise.cli.test_sets import Settings, full_table, read_test_sets, score_runs, table
 
-    search = {name: settings.pop(name) for name in ("beam", "alpha") if name in settings}
     test_sets = read_test_sets(source or [], reference or [])
     several = len(runs) > 1 or len(test_sets) > 1
     if several and out is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, Beam, Device, TrainedRun
+from headwise.cli.arguments import Alpha, Beam, Device, SearchSettings, TrainedRun, search_settings
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,106 +21,73 @@ if TYPE_CHECKING:
 
 def command(
     run: TrainedRun,
-    text: Annotated[
-        str | None, typer.Option(help="The sentence to translate, to continue, or with <mask> to fill.")
-    ] = None,
-    image: Annotated[
+    text: Annotated[str | None, typer.Option(help="To translate, to continue, or with <mask>.")] = None,
+    image: Annotated[Path | None, typer.Option(help="A PNG file, for a model of images.")] = None,
+    row: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=bounds.COUNT, help="For --box and --boxes of a classifier: a held-out image, from 1."
-        ),
+        typer.Option(metavar="N", min=1, max=bounds.COUNT, help="A held-out image instead, from 1."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", help="Write a .png, .html or .json file instead of printing."),
-    ] = None,
-    word: Annotated[
-        str | None, typer.Option(help="Of the output, or its number from 1: show what it attended to.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png, .html or .json file.")] = None,
+    word: Annotated[str | None, typer.Option(help="Of the output, or its number: what it looked at.")] = None,
     words: Annotated[bool, typer.Option("--words", help="Join subwords to words.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Print the beam tree, too.")] = False,
-    steps: Annotated[
-        bool,
-        typer.Option("--steps", help="Print how it was written, token by token, and with teacher forcing."),
-    ] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Print how it was written, token by token.")] = False,
     do: Annotated[
         list[str] | None,
         typer.Option(
-            help="Intervene: silence:cross.2.3, no-residual:encoder.*, temperature:*.*.*@0.5, checkpoint:0, "
-            "prefix:Ein, …; repeatable."
+            metavar="CHANGE", help="Intervene: silence:cross.2.3, prefix:Ein, no-residual:encoder.*, …"
         ),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Look at this translation, by forced decoding, and not at the best one."),
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="Look at this translation, not at the best.")] = None,
     hypothesis: Annotated[
-        int | None,
-        typer.Option(min=1, max=bounds.BEAM, help="Look at the hypothesis of this rank.", show_default="1"),
+        int | None, typer.Option(metavar="N", min=1, max=bounds.BEAM, help="Or at that of this rank.")
     ] = None,
     part: Annotated[
-        Literal["encoder", "decoder", "cross"], typer.Option(help="Of the model, in a .png.")
+        Literal["encoder", "decoder", "cross"],
+        typer.Option(metavar="PART", help="In a .png: encoder, decoder, cross."),
     ] = "cross",
-    head: Annotated[
-        str | None, typer.Option(help="One head for a .png, as LAYER.HEAD from 1.", show_default="all")
-    ] = None,
-    boxes: Annotated[
-        bool, typer.Option("--boxes", help="List the model's boxes, with their parameters and operations.")
-    ] = False,
-    box: Annotated[
-        str | None,
-        typer.Option(help="Print the steps inside a box of the model, such as encoder.feed-forward."),
-    ] = None,
+    head: Annotated[str | None, typer.Option(help="In a .png: LAYER.HEAD, from 1, alone.")] = None,
+    boxes: Annotated[bool, typer.Option("--boxes", help="List the model's boxes.")] = False,
+    box: Annotated[str | None, typer.Option(help="Print the steps inside a box.")] = None,
     layer: Annotated[
-        int | None,
-        typer.Option(min=1, max=bounds.LAYERS, help="Of the box, from 1.", show_default="1"),
+        int | None, typer.Option(metavar="N", min=1, max=bounds.LAYERS, help="Of the box, from 1.")
     ] = None,
     position: Annotated[
-        int | None,
-        typer.Option(min=1, max=bounds.LENGTH, help="The box's token, from 1.", show_default="1"),
+        int | None, typer.Option(metavar="N", min=1, max=bounds.LENGTH, help="The box's token, from 1.")
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option(
-            min=bounds.COLDEST,
-            max=bounds.HOTTEST,
-            help="Of --box softmax: divides the logits.",
-            show_default="1",
-        ),
+        typer.Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax."),
     ] = None,
     recurrence: Annotated[
-        bool,
-        typer.Option(
-            "--recurrence",
-            help="Compare recurrent networks with attention: states, gradient against distance, time against length.",
-        ),
+        bool, typer.Option("--recurrence", help="Compare recurrent networks with attention.")
     ] = False,
     radius: Annotated[
         float | None,
         typer.Option(
+            metavar="R",
             min=bounds.LEAST_RADIUS,
             max=bounds.MOST_RADIUS,
-            help="Of --recurrence: spectral radius of a recurrent network without gates.",
-            show_default="2",
+            help="Of --recurrence: the spectral radius.",
         ),
     ] = None,
     beam: Beam = None,
     alpha: Alpha = None,
+    settings: SearchSettings = None,
     device: Device = "auto",
 ) -> None:
-    """Show what every head attended to in one sentence that is translated, continued, or filled at its masks.
+    """Show what every head attended to in a sentence (translated, continued, or filled at its masks) or an image.
 
-    Example: headwise explain runs/de --text "A man rides a horse." --word 3 --words
+    Example: headwise explain runs/de --text "A man rides a horse." --word 3
 
-    Example: headwise explain runs/de --text "A man rides a horse." -o attention.html
+    Example: headwise explain runs/de --text "A man." --box encoder.feed-forward
 
-    Example: headwise explain runs/de --text "A man rides a horse." --box encoder.feed-forward --layer 2 --position 3
-
-    Example: headwise explain runs/digits --image 1 --box encoder.patches --position 7
+    Example: headwise explain runs/digits --row 1 -o patches.png
     """
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.single_stack import open_tracer
     from headwise.cli.boxes import BoxOptions, check_json, check_unused, show, show_image
+    from headwise.cli.patches import Picture, draw
 
     if out is not None and out.suffix not in (".png", ".html", ".json"):
         raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
@@ -129,6 +96,7 @@ def command(
         raise ConfigError("--radius: expected --recurrence with it, found none")
     if recurrence and (boxes or box is not None):
         raise ConfigError("--recurrence: expected it without --box and --boxes, found both")
+    search = search_settings(settings, beam=beam, alpha=alpha)
     interventions = parse_interventions(do or [])
     options = BoxOptions(box, layer, position or 1, temperature or 1.0)
     looks_inside = boxes or box is not None
@@ -136,29 +104,53 @@ def command(
         check_json(out, "boxes are")
     if recurrence:
         check_json(out, "the comparison is")
-    if image is not None:
-        if text is not None or not looks_inside:
-            found = "--text" if text is not None else "neither; headwise patches draws attention"
-            raise ConfigError(f"--image: expected it with --box or --boxes and without --text, found {found}")
-        show_image(run, image - 1, interventions, options, out)
+    if image is not None or row is not None:
+        picture = Picture(image, row)
+        _of_text(
+            word=word,
+            words=words,
+            tree=tree,
+            steps=steps,
+            target=target,
+            hypothesis=hypothesis,
+            head=head,
+            recurrence=recurrence,
+            beam=beam,
+            alpha=alpha,
+            s=settings,
+        )
+        if looks_inside:
+            _of_text(text=text)
+            show_image(run, picture, interventions, options, out)
+        else:
+            _of_text(do=do)
+            draw(run, picture, text, out, device)
         return
     if text is None:
-        raise ConfigError("expected --text, or --image with --box for a classifier of images, found neither")
+        raise ConfigError("explain: expected --text, or --image or --row for a model of images, found none")
     tracer = open_tracer(run, device)
     if recurrence:
         from headwise.cli.recurrence import show as show_recurrence
 
         show_recurrence(tracer, text, radius, interventions, out)
         return
-    chosen = {"beam": beam, "alpha": alpha, "target": target, "hypothesis": hypothesis}
+    chosen = {"target": target, "hypothesis": hypothesis, **search}
     overrides = _of_translator(tracer, {key: value for key, value in chosen.items() if value is not None})
     trace = tracer.trace(text, interventions, **overrides)
     if looks_inside:
         show(tracer, text, trace, options, out)
     elif out is None:
-        _print(tracer, text, trace, word, words=words, steps=steps, tree=tree)
+        _print(tracer, text, trace, search, word, words=words, steps=steps, tree=tree)
     else:
         _write(trace, out, part, words, head)
+
+
+def _of_text(**options: Any) -> None:
+    """Raise `ConfigError` for an option that has no effect on an image."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            option = "-s" if name == "s" else f"--{name}"
+            raise ConfigError(f"{option}: expected it for a text, found it beside an image")
 
 
 def _of_translator(tracer: Tracer | StackTracer, options: dict[str, Any]) -> dict[str, Any]:
@@ -176,6 +168,7 @@ def _print(
     tracer: Tracer | StackTracer,
     text: str,
     trace: Trace,
+    search: dict[str, Any],
     word: str | None,
     *,
     words: bool,
@@ -190,7 +183,7 @@ def _print(
 
     lines = describe(trace, word=word, words=words)
     if trace.interventions and trace.hypotheses:
-        plain = tracer.trace(text, beam=trace.beam, alpha=trace.alpha)
+        plain = tracer.trace(text, **search)
         lines += ["", *difference_lines(difference(tracer, plain, trace, text=text))]
     if (steps or tree) and isinstance(tracer, StackTracer):
         raise ConfigError(f"--{'steps' if steps else 'tree'}: expected a translation run, found another")

@@ -1,4 +1,4 @@
-"""`headwise export`: a run's model in another toolkit's format, or as a page without a server."""
+"""`headwise export`: a run's model in another toolkit's format, as a page without a server, or as another run."""
 
 from __future__ import annotations
 
@@ -7,43 +7,69 @@ from typing import Annotated
 
 import typer
 
+from headwise import bounds
 from headwise.cli.arguments import TrainedRun
+from headwise.errors import ConfigError
 
 # Exporters of layers above `headwise.interop`.
 _MORE_EXPORTERS = {"page": "headwise.serve.static_page"}
+_RUN = "run"
 
 
 def command(
     run: TrainedRun,
     to: Annotated[
-        str, typer.Option("--to", help="The format, such as huggingface, ctranslate2, onnx or page.")
+        str, typer.Option("--to", help="run, page, huggingface, ctranslate2, argos, onnx, marian.")
     ],
     out: Annotated[
         Path, typer.Option("-o", "--out", help="A new directory; for argos a new .argosmodel file.")
     ],
     precision: Annotated[
         str | None,
-        typer.Option(help="Of the matrices: float32, float16 or int8, where the format has it."),
+        typer.Option(help="Of the matrices: float32, float16, bfloat16 or int8, where --to has it."),
     ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--average",
+            metavar="N",
+            min=1,
+            max=bounds.CHECKPOINTS,
+            help="To run: average the last N checkpoints.",
+        ),
+    ] = None,
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="To run: learn a shortlist of target subwords, too.")
+    ] = False,
     from_language: Annotated[
-        str | None,
-        typer.Option(
-            help="Code of the source language, such as en.", show_default="the training files' extension"
-        ),
+        str | None, typer.Option(help="Code of the source language, such as en.")
     ] = None,
-    to_language: Annotated[
-        str | None,
-        typer.Option(
-            help="Code of the target language, such as de.", show_default="the training files' extension"
-        ),
-    ] = None,
+    to_language: Annotated[str | None, typer.Option(help="Code of the target language, such as de.")] = None,
 ) -> None:
-    """Write a run's model for another toolkit, or as a web page that needs no server (page).
+    """Write a run's model for another toolkit, as a web page that needs no server (page), or as another run (run).
 
-    A model that the toolkit can't express is refused, with the keys of the configuration that it lacks.
+    A model that the toolkit can't express is refused, with the keys of the configuration that it lacks. A run in int8
+    has a quarter of the size and translates in int8; its translations may differ a little. --average is that of
+    section 6.1 of the paper (5 checkpoints for base, 20 for big), which training does at its end. `translate
+    --shortlist` restricts the search to the subwords that a source can need.
 
     Example: headwise export runs/de --to huggingface -o exported/de
+
+    Example: headwise export runs/de --to run --precision int8 --shortlist -o runs/de-int8
     """
+    if to == _RUN:
+        from headwise.cli.another_run import write_another
+
+        for option, value in (("--from-language", from_language), ("--to-language", to_language)):
+            if value is not None:
+                raise ConfigError(
+                    f"{option}: expected it without --to run, which keeps the languages, found both"
+                )
+        typer.echo(f"headwise: {write_another(run, out, precision, last, shortlist=shortlist)}", err=True)
+        return
+    for option, given in (("--average", last is not None), ("--shortlist", shortlist)):
+        if given:
+            raise ConfigError(f"{option}: expected it together with --to run, found --to {to}")
     from headwise.interop.formats import EXPORTERS, find_exporter
     from headwise.interop.runs import export_run
 

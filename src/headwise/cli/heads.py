@@ -1,4 +1,4 @@
-"""`headwise heads`: measurements of every head's role and importance, pruning and hard-concrete gates."""
+"""`headwise analyze heads`: measurements of every head's role and importance, pruning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, TrainedRun, finite
+from headwise.cli.arguments import AsJson, Device, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,24 +52,7 @@ def command(
     points: Annotated[
         int, typer.Option(min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed.")
     ] = 8,
-    retune: Annotated[
-        int, typer.Option(min=0, max=bounds.COUNT, help="Steps of training after each removal.")
-    ] = 0,
-    gates: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=bounds.WEIGHT,
-            callback=finite,
-            help="Train hard-concrete gates with this cost of an open head.",
-        ),
-    ] = None,
-    gate_steps: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Steps of training with gates.")
-    ] = 300,
-    train_source: Annotated[
-        Path | None, typer.Option(help="Training text, to count rare words in, and for --retune and --gates.")
-    ] = None,
+    train_source: Annotated[Path | None, typer.Option(help="Training text, to count rare words in.")] = None,
     train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,
     device: Device = "auto",
@@ -79,9 +62,9 @@ def command(
 
     A model of single texts, such as a language model, reads --source alone.
 
-    Example: headwise heads runs/demo --miniature -o heads.png
+    Example: headwise analyze heads runs/demo --miniature -o heads.png
 
-    Example: headwise heads runs/de --source en.conllu.gz --target de.conllu.gz --importance --prune gradient
+    Example: headwise analyze heads runs/de --source en.conllu.gz --target de.conllu.gz --importance --prune gradient
     """
     from headwise.analysis.heads.measuring import Annotated as Sentence
     from headwise.analysis.heads.measuring import measure_heads
@@ -94,15 +77,13 @@ def command(
 
     if out is not None and out.suffix != ".png":
         raise ConfigError(f"{out}: expected a file that ends in .png")
-    if (retune or gates is not None) and (train_source is None or train_target is None):
-        raise ConfigError("--retune and --gates: expected --train-source and --train-target to train on")
     subset = "test" if miniature else None
     sentences = read_sentences(
         source, target, miniature=subset, seed=seed, tokenized=tokenized, lowercase=lowercase, limit=limit
     )
     config = Config.of_run(run, "translation", *SINGLE)
     if config.task != "translation":
-        options = {"--target": target, "--prune": prune, "--gates": gates, "--importance": importance or None}
+        options = {"--target": target, "--prune": prune, "--importance": importance or None}
         given = [name for name, value in options.items() if value is not None]
         if given or train_source or train_target:
             raise ConfigError(
@@ -130,11 +111,7 @@ def command(
     lines = [line for report in reports for line in heads_table(report, importances)]
     lines += [line for report in reports for line in relations_table(report)]
     if prune is not None:
-        lines += _pruned(
-            translator, record, importances, prune, sources, texts, points, retune, training, seed
-        )
-    if gates is not None and training is not None:
-        lines += _gated(translator, record, gates, gate_steps, sources, texts, training, seed)
+        lines += _pruned(translator, record, importances, prune, sources, texts, points, seed)
     if out is not None:
         from headwise.analysis.heads.summary import draw_heads
 
@@ -196,62 +173,27 @@ def _pruned(
     sources: list[str],
     references: list[str],
     points: int,
-    retune: int,
-    training: Pairs | None,
     seed: int,
 ) -> list[str]:
     """Add the pruning curves to the record; return the lines of their table."""
     from dataclasses import asdict
 
-    from headwise.analysis.heads.pruning import Tuning, pruning_curve, random_order, removal_order
+    from headwise.analysis.heads.pruning import pruning_curve, random_order, removal_order
 
     chosen = random_order(translator.model, seed) if order == "random" else removal_order(importances[order])
-    tuning = (Tuning(steps=retune, seed=seed), training) if retune and training is not None else None
     orders = {order: chosen} | ({} if order == "random" else {"random": random_order(translator.model, seed)})
     curves = {
-        name: pruning_curve(translator, places, sources, references, points=points, tuning=tuning)
+        name: pruning_curve(translator, places, sources, references, points=points)
         for name, places in orders.items()
     }
     record["pruning"] = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
     record["removed_first"] = [str(place) for place in chosen]
     names = "".join(f"{name:>12}" for name in curves)
-    note = f", trained on for {retune} steps each" if retune else ""
-    lines = ["", f"BLEU of {len(sources)} sentences by heads removed{note}", f"  removed   share{names}"]
+    lines = ["", f"BLEU of {len(sources)} sentences by heads removed", f"  removed   share{names}"]
     for row in zip(*curves.values(), strict=True):
         scores = "".join(f"{point.bleu:12.2f}" for point in row)
         lines.append(f"  {row[0].removed:7d}  {row[0].share:6.0%}{scores}")
     return lines
-
-
-def _gated(
-    translator: Translator,
-    record: dict[str, Any],
-    weight: float,
-    steps: int,
-    sources: list[str],
-    references: list[str],
-    training: Pairs,
-    seed: int,
-) -> list[str]:
-    """Train hard-concrete gates and add the result to the record; return the lines that describe it."""
-    from headwise.analysis.heads.pruning import Tuning, learn_gates
-
-    tuning = Tuning(steps=steps, seed=seed)
-    result = learn_gates(translator, training, sources, references, weight=weight, tuning=tuning)
-    open_heads = Counter(place.part for place in result.open)
-    record["gates"] = {
-        "weight": weight,
-        "bleu": result.bleu,
-        "bleu_before": result.bleu_before,
-        "gates": {str(place): gate for place, gate in result.gates.items()},
-    }
-    kept = ", ".join(f"{count} {part}" for part, count in open_heads.items()) or "none"
-    return [
-        "",
-        f"hard-concrete gates, cost {weight:g} a head, {steps} steps: {len(result.open)} of {len(result.gates)} heads "
-        f"stay open ({kept}); BLEU {result.bleu:.2f}, before {result.bleu_before:.2f}",
-        f"  open: {' '.join(map(str, result.open))}",
-    ]
 
 
 def _part_json(report: PartReport) -> dict[str, Any]:

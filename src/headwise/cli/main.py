@@ -16,50 +16,50 @@ from typing import Any
 from headwise.cli.streams import ReaderGoneError, standard_streams
 from headwise.errors import ConfigError, HeadwiseError
 
-# Subcommand -> (module, one line of help).
-COMMANDS = {
-    "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in minutes and look inside."),
-    "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
-    "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
-    "evaluate": ("headwise.cli.evaluate", "Score a run on a test set; compare two runs."),
-    "predict": (
-        "headwise.cli.predict",
-        "Label texts, tag words, answer questions, fill masks, line by line.",
-    ),
-    "generate": ("headwise.cli.generate", "Generate text with a language model, token by token."),
-    "patches": ("headwise.cli.patches", "Draw a vision model's attention over the image's patches."),
-    "score": ("headwise.cli.score", "Give the log-probability of given translations."),
-    "serve": (
-        "headwise.cli.serve",
-        "Open a page that shows every head, and translate for other programs.",
-    ),
-    "learn": ("headwise.cli.learn", "Open the way through the paper, beside a live model."),
-    "keys": ("headwise.cli.keys", "Make and remove the API keys of `headwise serve`."),
-    "explain": ("headwise.cli.explain", "Show what every head attended to in one translation."),
-    "heads": (
-        "headwise.cli.heads",
-        "Measure what each head does and how much it matters; prune heads.",
-    ),
-    "align": ("headwise.cli.align", "Align words by attention; alignment error rate."),
-    "attribute": ("headwise.cli.attribute", "Compare attention with attributions of the output."),
-    "calibration": (
-        "headwise.cli.calibration",
-        "Measure how well token probabilities are calibrated.",
-    ),
-    "average": ("headwise.cli.average", "Average the last checkpoints of a run into its model."),
-    "quantize": (
-        "headwise.cli.quantize",
-        "Store a run's model in 8 bits: a quarter of the size, and faster.",
-    ),
-    "shortlist": (
-        "headwise.cli.shortlist",
-        "Learn which target subwords a source can need; decode faster.",
-    ),
-    "import": ("headwise.cli.import_", "Make a run directory of another toolkit's model."),
-    "export": ("headwise.cli.export", "Write a run's model for another toolkit."),
-    "data": ("headwise.cli.data", "List and download public corpora; generate others."),
-    "paper": ("headwise.cli.paper", "Print the paper's own tables, and Headwise's beside them."),
-    "reproduce": ("headwise.cli.reproduce", "Run the paper's tables, figures and claims again."),
+# Group -> subcommand -> (module, one line of help).
+GROUPS = {
+    "Make": {
+        "demo": ("headwise.cli.demo", "Learn the built-in miniature corpus in minutes and look inside."),
+        "train": ("headwise.cli.train", "Turn two text files, or a configuration, into a translator."),
+        "data": ("headwise.cli.data", "List and download public corpora; prepare large ones."),
+    },
+    "Use": {
+        "translate": ("headwise.cli.translate", "Translate a file or standard input, line by line."),
+        "predict": ("headwise.cli.predict", "Label, tag, answer, fill masks, or write text, line by line."),
+        "evaluate": ("headwise.cli.evaluate", "Score a run, or given translations; compare runs."),
+        "serve": ("headwise.cli.serve", "Open a page that shows every head, and translate for programs."),
+        "keys": ("headwise.cli.keys", "Make and remove the API keys of `headwise serve`."),
+    },
+    "Look": {
+        "explain": ("headwise.cli.explain", "Show what every head attended to in a sentence or an image."),
+        "analyze": ("headwise.cli.analyze", "Measure heads, alignments, attributions and calibration."),
+        "learn": ("headwise.cli.learn", "Open the way through the paper, beside a live model."),
+        "reproduce": ("headwise.cli.reproduce", "Run the paper's tables and claims again, or show them."),
+    },
+    "Exchange": {
+        "import": ("headwise.cli.import_", "Make a run directory of another toolkit's model."),
+        "export": ("headwise.cli.export", "Write a run's model for another toolkit, or smaller."),
+    },
+}
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+
+# Command of earlier versions -> what serves instead.
+GONE = {
+    "generate": "headwise predict RUN --prompt TEXT",
+    "score": "headwise evaluate RUN --source FILE --reference FILE --per-line",
+    "patches": "headwise explain RUN --image FILE -o FILE.png, or --row N for a held-out image",
+    "paper": "headwise reproduce table2 --show",
+    "quantize": "headwise export RUN --to run --precision int8 -o DIR",
+    "average": "headwise export RUN --to run --average N -o DIR",
+    "shortlist": "headwise export RUN --to run --shortlist -o DIR",
+    "heads": "headwise analyze heads",
+    "align": "headwise analyze align",
+    "attribute": "headwise analyze attribute",
+    "calibration": "headwise analyze calibration",
+    "bench": "python -m benchmarks in a clone of the repository, or headwise reproduce complexity",
+    "distill": "headwise translate with the teacher, then headwise train, as examples/distill.sh does",
+    "back-translate": "headwise translate, then headwise train, as examples/back_translate.sh does",
+    "data generate": "headwise data get NAME",
 }
 
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -68,8 +68,6 @@ USAGE = """Usage: headwise COMMAND [OPTIONS]
   Two text files in, a translator out, and every head in it open to view.
 
   Example: headwise train --source train.en --target train.de -o runs/de
-
-Commands:
 """
 
 
@@ -103,7 +101,11 @@ def _run(arguments: Sequence[str]) -> int:
     """Run the subcommand or option that the first argument names; return the exit code."""
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
     if name in {"-h", "--help"}:
-        print(USAGE + "\n".join(f"  {command:<14} {text}" for command, (_, text) in COMMANDS.items()))
+        print(USAGE, end="")
+        for group, commands in GROUPS.items():
+            print(f"\n{group}:")
+            for command, (_, text) in commands.items():
+                print(f"  {command:<11} {text}")
         return 0
     if name == "--version":
         from headwise import __version__
@@ -111,10 +113,19 @@ def _run(arguments: Sequence[str]) -> int:
         print(f"headwise {__version__}")
         return 0
     if name not in COMMANDS:
+        _refuse_gone(name)
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(COMMANDS)}"
         raise ConfigError(f"expected a command, found {name!r} ({hint})")
     return _call(name, rest)
+
+
+def _refuse_gone(name: str) -> None:
+    """Raise `ConfigError` for a command of an earlier version, with what serves instead."""
+    if name in GONE:
+        raise ConfigError(
+            f"{name}: expected a command, found one of an earlier version; now it is {GONE[name]}"
+        )
 
 
 def _call(name: str, arguments: list[str]) -> int:
@@ -135,6 +146,8 @@ def _call(name: str, arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except usage_error as error:
+        if type(error).__name__ == "UsageError" and arguments:
+            _refuse_gone(f"{name} {arguments[0]}")
         raise ConfigError(
             f"{name}: {_sentence(error.format_message())} (see headwise {name} --help)"
         ) from None

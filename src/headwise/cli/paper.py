@@ -1,9 +1,9 @@
-"""`headwise paper`: the paper's own tables, with Headwise's beside them."""
+"""`headwise reproduce --show`: the paper's own tables, with Headwise's beside them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,29 +13,15 @@ if TYPE_CHECKING:
     from headwise.experiments.harness.outcome import Table
 
 
-def command(
-    name: Annotated[str, typer.Argument(help="table1, table2, table3, table4 or parameters.")],
-    scale: Annotated[
-        str, typer.Option(help="Scale of Headwise's own results: tiny, multi30k or wmt14.")
-    ] = "multi30k",
-    results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the paper's table as one JSON object.")
-    ] = False,
-) -> None:
+def show_table(name: str, scale: str, results: Path, *, as_json: bool) -> None:
     """Print a table of "Attention Is All You Need" as the paper has it, and Headwise's results where there are some.
 
-    The paper's numbers are those of arXiv:1706.03762v7; notes say where the proceedings differ. `parameters` counts the
-    parameters of base and big by part.
-
-    Example: headwise paper table2
-
-    Example: headwise paper table3 --scale tiny
+    The paper's numbers are those of arXiv:1706.03762v7; notes say where the proceedings differ.
     """
     from headwise.experiments.paper import TABLES
 
     if name not in TABLES:
-        raise ConfigError(f"paper: expected one of {', '.join(TABLES)}, found {name!r}")
+        raise ConfigError(f"--show: expected one of {', '.join(TABLES)}, found {name!r}")
     table = TABLES[name]()
     if as_json:
         import json

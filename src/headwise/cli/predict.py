@@ -1,16 +1,23 @@
-"""`headwise predict`: labels, tags, answers or filled masks for each line."""
+"""`headwise predict`: labels, tags, answers, filled masks or text for each line."""
 
 from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise import bounds
 from headwise.cli.arguments import Device, OutputFile, Precision, TrainedRun
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.decoding.generation import Generator
+    from headwise.decoding.options import GenerationOptions
+    from headwise.tasks.base import Prediction, Predictor
 
 
 def command(
@@ -22,6 +29,18 @@ def command(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write a JSON object for each line, with everything.")
     ] = False,
+    prompt: Annotated[
+        str | None, typer.Option(help="Of a language model: the text to continue, token by token.")
+    ] = None,
+    n: Annotated[
+        int, typer.Option("-n", min=1, max=bounds.SAMPLES, help="Texts that continue the prompt.")
+    ] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-s", metavar="KEY=VALUE", help="temperature (0: the likeliest), top_k, top_p, max_tokens, seed."
+        ),
+    ] = None,
     device: Device = "auto",
     precision: Precision = "float32",
     chunk: Annotated[
@@ -35,19 +54,46 @@ def command(
     tagging                words             -> a tag for each
     question_answering     question TAB text -> the answer (or a JSON object with question and context)
     masked_language_model  text with <mask>  -> the text with the likeliest token there
+    language_model         a text            -> the text, continued; --prompt shows it as it is written
 
     Example: echo "a moving and funny film" | headwise predict runs/mr-polarity
 
-    Example: headwise predict runs/ud-ewt-upos sentences.txt --json -o tags.jsonl
+    Example: headwise predict runs/tiny-shakespeare --prompt "ROMEO:" -s temperature=0.8 -s max_tokens=300
     """
+    from headwise.config import Config
+    from headwise.decoding.options import GenerationOptions
+    from headwise.tasks.registry import find_task
+
+    options = GenerationOptions(**GenerationOptions.parse(settings or []))
+    config = Config.of_run(run)
+    if config.task != "language_model":
+        given = {"--prompt": prompt is not None, "-n": n > 1, "-s": bool(settings)}
+        for option in (name for name, value in given.items() if value):
+            raise ConfigError(f"{option}: expected a run of task language_model, found one of {config.task}")
+        predict = find_task(config.task).predictor(run, config, device=device, precision=precision)
+        _predict_lines(predict, file, out, as_json, chunk)
+        return
+    from headwise.decoding.generation import Generator
+
+    if prompt is not None and (file is not None or out is not None):
+        found = file if file is not None else f"-o {out}"
+        raise ConfigError(f"--prompt: expected it without FILE and -o, found {found}")
+    if prompt is None and n > 1:
+        raise ConfigError(f"-n: expected it together with --prompt, found {n} texts of each line")
+    generator = Generator.load(run, device=device, precision=precision)
+    if prompt is None:
+        _predict_lines(_continuing(generator, options), file, out, as_json, 1)
+    else:
+        _stream(generator, prompt, options, n, as_json=as_json)
+
+
+def _predict_lines(
+    predict: Predictor, file: Path | None, out: Path | None, as_json: bool, chunk: int
+) -> None:
     from headwise.chunks import chunks, results
     from headwise.cli.lines import line_writer, read_lines, watched
-    from headwise.config import Config
-    from headwise.tasks.registry import find_task
     from headwise.text.reading.lines import json_line
 
-    config = Config.of_run(run)
-    predict = find_task(config.task).predictor(run, config, device=device, precision=precision)
     name = str(file) if file is not None else "standard input"
     lines = read_lines(file)
     if file is not None and (out is not None or not sys.stdout.isatty()):
@@ -65,3 +111,40 @@ def command(
                 prediction = next(predictions)
                 record = {"line": number, **prediction.record}
                 write(json_line(record) if as_json else prediction.text)
+
+
+def _continuing(
+    generator: Generator, options: GenerationOptions
+) -> Callable[[Sequence[tuple[str, str]]], list[Prediction]]:
+    """Return a predictor that continues each line."""
+    from headwise.tasks.base import Prediction
+
+    def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
+        texts = [
+            (prompt, prompt + generator.generate(prompt, options, origin=place)[0]) for prompt, place in lines
+        ]
+        return [Prediction(text, {"prompt": prompt, "text": text}) for prompt, text in texts]
+
+    return predict
+
+
+def _stream(generator: Generator, prompt: str, options: GenerationOptions, n: int, *, as_json: bool) -> None:
+    """Print the first text as it is written, then the others after a line `--- 2 ---`; or all as JSON objects."""
+    from headwise.cli.streams import show
+    from headwise.text.reading.lines import json_line
+
+    texts = [prompt] * n
+    stream = generator.stream(prompt, options, samples=n)
+    if not as_json:
+        show(f"--- 1 ---\n{prompt}" if n > 1 else prompt)
+    for parts in stream:
+        texts = [text + part for text, part in zip(texts, parts, strict=True)]
+        if not as_json and parts[0]:
+            show(parts[0])
+    if as_json:
+        for text in texts:
+            show(json_line({"prompt": prompt, "text": text}) + "\n")
+        return
+    show("" if texts[0].endswith("\n") else "\n")
+    for number, text in enumerate(texts[1:], start=2):
+        show(f"--- {number} ---\n{text}" + ("" if text.endswith("\n") else "\n"))

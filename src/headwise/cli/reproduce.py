@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise import bounds
+from headwise.cli.paper import show_table
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,12 +21,16 @@ def command(
     name: Annotated[
         str,
         typer.Argument(
-            help="table1, table2, table3, ablation, figures, a claim such as sqrt-dk, report, or list."
+            help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, report, or list."
         ),
     ],
     scale: Annotated[
-        str, typer.Option(help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).")
-    ] = "tiny",
+        str | None,
+        typer.Option(
+            help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).",
+            show_default="tiny; multi30k with --show",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = Path("runs/reproduce"),
     results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
     rows: Annotated[
@@ -51,6 +56,15 @@ def command(
             show_default="one per GPU",
         ),
     ] = None,
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--show", help="Print the paper's own table, and recorded results beside it; run nothing."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --show: the paper's table as one JSON object.")
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing."),
@@ -59,14 +73,20 @@ def command(
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 
     Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
-    finished row is never run again. `report` writes docs/reproduction.md and an HTML page from the recorded results.
+    finished row is never run again. `report` writes the documents of the reproduction from the recorded results.
+    --show prints table1 to table4, or parameters (of base and big, by part), as arXiv:1706.03762v7 has them.
 
-    Example: headwise reproduce sqrt-dk
+    Example: headwise reproduce table2 --show
 
     Example: headwise reproduce table3 --scale multi30k --rows 'table3-a-*' --seeds 1,2
 
     Example: headwise reproduce table2 --scale wmt14 --dry-run
     """
+    if show:
+        show_table(name, scale or "multi30k", results, as_json=as_json)
+        return
+    if as_json:
+        raise ConfigError("--json: expected it together with --show, found it alone")
     if name == "list":
         _list()
         return
@@ -80,7 +100,7 @@ def command(
     from headwise.experiments.harness.runner import collect, find_experiment, plan, run
     from headwise.experiments.scales import find_scale
 
-    experiment, chosen = find_experiment(name), find_scale(scale)
+    experiment, chosen = find_experiment(name), find_scale(scale or "tiny")
     jobs = plan(experiment, chosen, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard))
     place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
     if dry_run:

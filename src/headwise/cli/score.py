@@ -1,23 +1,12 @@
-"""`headwise score`: log-probabilities of given translations, by forced decoding."""
+"""`headwise evaluate --per-line`: log-probabilities of given translations, by forced decoding."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from headwise.cli.arguments import (
-    Device,
-    MoreRuns,
-    OutputFile,
-    Precision,
-    TargetLanguage,
-    TrainedRun,
-    searchable,
-)
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,32 +15,19 @@ if TYPE_CHECKING:
 _CHUNK = 1024  # pairs scored together
 
 
-def command(
-    run: TrainedRun,
-    source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
-    target: Annotated[Path, typer.Option(help="Its translations, line by line.")],
-    out: OutputFile = None,
-    also: MoreRuns = None,
-    language: TargetLanguage = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            callback=searchable,
-            help="Exponent of the score's length penalty.",
-            show_default="the run's",
-        ),
-    ] = None,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Write a JSON object for each pair.")] = False,
-    device: Device = "auto",
-    precision: Precision = "float32",
+def score_lines(
+    runs: Sequence[Path],
+    source: Path,
+    target: Path,
+    out: Path | None,
+    *,
+    alpha: float | None,
+    language: str | None,
+    jsonl: bool,
+    device: str,
+    precision: str,
 ) -> None:
-    """Print the log-probability (natural logarithm) of each translation, by forced decoding.
-
-    Each output line holds the total, a tab, and the log-probabilities of the subwords and of the end symbol, which
-    add up to it. --jsonl adds the subwords, and the score with the length penalty.
-
-    Example: headwise score runs/de --source test.en --target test.de
-    """
+    """Write a line for each pair: the total, a tab, and the log-probabilities that add up to it; or a JSON object."""
     from headwise.chunks import chunks, results
     from headwise.cli.lines import line_writer
     from headwise.cli.unknown import UnknownWords
@@ -59,7 +35,7 @@ def command(
     from headwise.text.reading.lines import json_line
 
     translator = Translator.load(
-        [run, *(also or [])], device=device, precision=precision, engine="pytorch", language=language
+        list(runs), device=device, precision=precision, engine="pytorch", language=language
     )
     unknown = UnknownWords(), UnknownWords()
     line = 0

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, finite, named
+from headwise.cli.arguments import Device, finite, named, search_settings
 from headwise.errors import ConfigError
 from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
 
@@ -19,31 +19,26 @@ LIMITS = ServiceLimits()
 def command(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN…", callback=named, help="Run directories, also in training, or demo."),
+        typer.Argument(metavar="RUN…", callback=named, help="Runs, also in training, or demo."),
     ],
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="Also accept this host name, as a proxy or another machine uses it; repeatable."),
+        typer.Option(help="Another name of this host; repeatable."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     source: Annotated[
         Path | None,
         typer.Option(
-            help="Sentences to measure the heads on, or a .conllu file with trees; plain or .gz.",
-            show_default="the run's development data",
+            help="To measure the heads on; .conllu, too; .gz.",
         ),
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, likewise.")] = None,
-    gold: Annotated[
-        Path | None, typer.Option(help="Their gold word alignments (0-0 1-2), for the alignment error rate.")
-    ] = None,
-    miniature: Annotated[
-        bool, typer.Option("--miniature", help="Measure on the built-in corpus's test set.")
-    ] = False,
+    gold: Annotated[Path | None, typer.Option(help="Their word alignments (0-0 1-2).")] = None,
+    miniature: Annotated[bool, typer.Option("--miniature", help="Measure on the built-in test set.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus.")] = 1,
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
+        bool, typer.Option("--tokenized", help="Separate all words of a .conllu file.")
     ] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
     device: Device = "auto",
@@ -51,24 +46,22 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="[RUN=]FROM-TO",
-            help="Languages of a run whose configuration lacks them, such as en-de; repeatable.",
+            help="Such as en-de, where a run doesn't tell.",
         ),
     ] = None,
     api_keys: Annotated[
         Path | None, typer.Option("--api-keys", help="Ask clients for a key of `headwise keys`.")
     ] = None,
-    glossaries: Annotated[
-        Path | None, typer.Option(help="Keep clients' glossaries in this SQLite file, made if there is none.")
-    ] = None,
-    guard: Annotated[
-        bool,
+    glossaries: Annotated[Path | None, typer.Option(help="Keep clients' glossaries in this file.")] = None,
+    settings: Annotated[
+        list[str] | None,
         typer.Option(
-            help="Search again for outputs that repeat themselves or are far longer than their input."
+            "-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."
         ),
-    ] = True,
+    ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(help="Let this site's pages translate, as in https://lab.example; repeatable."),
+        typer.Option(help="Let pages of this site translate; repeatable."),
     ] = None,
     limit_characters: Annotated[
         int, typer.Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")
@@ -83,11 +76,11 @@ def command(
         int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")
     ] = LIMITS.queue,
     workers: Annotated[
-        int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models' memory.")
+        int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")
     ] = 1,
     log: Annotated[
         bool,
-        typer.Option("--log", help="Write a JSON line for each request on standard error, without texts."),
+        typer.Option("--log", help="Log each request as JSON, without texts."),
     ] = False,
 ) -> None:
     """Serve a page that shows what a model does, and translate for clients of LibreTranslate and DeepL.
@@ -96,6 +89,10 @@ def command(
 
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
+    search = search_settings(settings)
+    if "n_best" in search:
+        raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
+    search = {"guard": not search.get("sample", False), **search}  # sampling has no second search
     try:
         from headwise.serve.server import listening, serve
     except ImportError as error:
@@ -165,7 +162,7 @@ def command(
             origins=origins,
             log=log_line if log else None,
             glossaries=None if glossaries is None else GlossaryStore(glossaries),
-            guard=guard,
+            search=search,
             shared=shared,
         )
 

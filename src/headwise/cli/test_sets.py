@@ -49,6 +49,7 @@ class Settings:
     lowercase: bool = False
     shortlist: bool = False
     language: str | None = None
+    also: Sequence[Path] = ()  # the ensemble of which the first run is one
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,17 @@ def score_runs(
     runs: Sequence[Path], test_sets: Sequence[TestSet], settings: Settings, search: dict[str, Any]
 ) -> list[Result]:
     """Translate and score every test set with every run; the results are in the order of the runs."""
+    if settings.also and len(runs) > 1:
+        raise ConfigError(f"--with: expected one run beside the ensemble's others, found {len(runs)}")
     bleu_metric(
         settings.tokenize, settings.lowercase
     )  # raises for an unknown tokenizer before the translation
     other = None
     if settings.compare is not None:
-        other = _load(settings.compare, settings)
+        other = _load([settings.compare], settings)
     results = []
     for run in runs:
-        translator = _load(run, settings, shortlist=settings.shortlist)
+        translator = _load([run, *settings.also], settings, shortlist=settings.shortlist)
         typer.echo(f"headwise: {translator.engine}", err=True)
         results += [_score(run, translator, test_set, settings, search, other) for test_set in test_sets]
     return results
@@ -140,9 +143,9 @@ def table(results: Sequence[Result]) -> list[str]:
     return lines + [f"{r.test_set.source}: {r.sentence}" for r in results if r.sentence]
 
 
-def _load(run: Path, settings: Settings, *, shortlist: bool = False) -> Translator:
+def _load(runs: Sequence[Path], settings: Settings, *, shortlist: bool = False) -> Translator:
     return Translator.load(
-        run,
+        runs,
         device=settings.device,
         precision=settings.precision,
         engine=settings.engine,

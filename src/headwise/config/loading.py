@@ -26,16 +26,7 @@ def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str,
     """
     result = copy.deepcopy(tree)
     for override in overrides:
-        key, equals, text = override.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"command line: expected key.sub=value, found {override!r}")
-        try:
-            value = yaml_value(text)
-        except Malformed as problem:
-            problem.line = None
-            if problem.kind == "grammar":
-                problem.reason = repr(text[:60])
-            raise ConfigError(problem.sentence(f"command line: {key}", "a YAML value")) from None
+        key, value = parse_setting(override, "command line:", "key.sub=value")
         node = result
         *parents, last = key.split(".")
         for parent in parents:
@@ -44,6 +35,23 @@ def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str,
                 raise ConfigError(f"command line: {key}: {parent} is a value and has no keys inside")
         node[last] = value
     return result
+
+
+def parse_setting(setting: str, place: str, form: str) -> tuple[str, Any]:
+    """Return the key and the value of a setting `key=value`, whose value is YAML.
+
+    Raises `ConfigError`, which begins with `place` and names the key, for one that hasn't this form.
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"{place.removesuffix(':')}: expected {form}, found {setting!r}")
+    try:
+        return key, yaml_value(text)
+    except Malformed as problem:
+        problem.line = None
+        if problem.kind == "grammar":
+            problem.reason = repr(text[:60])
+        raise ConfigError(problem.sentence(f"{place} {key}", "a YAML value")) from None
 
 
 def describe_problem(problem: Any, root: type[Section]) -> str:

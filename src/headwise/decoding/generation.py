@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from headwise import bounds
 from headwise.config import Config
+from headwise.decoding.options import GenerationOptions
 from headwise.decoding.sampling import draw, shaped, uniforms
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError
 from headwise.models.build import build_decoder_only, load_filled
 from headwise.models.decoder_only import DecoderOnly, DecoderState
 from headwise.models.weights import read_recipe
@@ -21,39 +21,6 @@ from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, load_vocabulary, refuse_unknown
 
 _NUMBERS = 256  # random numbers drawn in advance
-
-
-@dataclass(frozen=True)
-class GenerationOptions:
-    """Sampling options: temperature 0 is greedy decoding; `top_k` 0 and `top_p` 1 disable the filters.
-
-    Raises `ConfigError` for a value out of range.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    max_tokens: int = 500
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        for name, valid, expected in (
-            ("temperature", 0 <= self.temperature < float("inf"), "a number of at least 0"),
-            (
-                "temperature",
-                self.temperature == 0 or bounds.COLDEST <= self.temperature <= bounds.HOTTEST,
-                f"0, or a number from {bounds.COLDEST:g} to {bounds.HOTTEST:g}",
-            ),
-            ("top_k", self.top_k >= 0, "a whole number of at least 0"),
-            ("top_k", self.top_k <= bounds.VOCABULARY, f"a whole number of at most {bounds.VOCABULARY:,}"),
-            ("top_p", 0 < self.top_p <= 1, "a number above 0, at most 1"),
-            ("max_tokens", self.max_tokens >= 1, "a whole number of at least 1"),
-            ("max_tokens", self.max_tokens <= bounds.COUNT, f"a whole number of at most {bounds.COUNT:,}"),
-            ("seed", self.seed >= 0, "a whole number of at least 0"),
-            ("seed", self.seed <= bounds.SEED, f"a whole number of at most {bounds.SEED:,}"),
-        ):
-            if not valid:
-                raise ConfigError(f"{name}: expected {expected}, found {getattr(self, name)}")
 
 
 def first_token(config: Config, vocabulary: Vocabulary) -> int:
@@ -168,15 +135,20 @@ class Generator:
         return cls(*load_language_model(Path(run), config, device=device, precision=precision), config)
 
     def stream(
-        self, prompt: str = "", options: GenerationOptions | None = None, *, samples: int = 1
+        self,
+        prompt: str = "",
+        options: GenerationOptions | None = None,
+        *,
+        samples: int = 1,
+        origin: str = "prompt",
     ) -> Iterator[list[str]]:
         """Yield the text that each step appends to each sample: whole characters, or an empty string.
 
-        Where lines are documents, a sample ends with its document. Raises `DataError` for a prompt with characters
-        that aren't in the vocabulary.
+        Where lines are documents, a sample ends with its document. Raises `DataError`, which names the prompt's
+        `origin`, for a prompt with characters that aren't in the vocabulary.
         """
         documents = self.config.language_model.lines_are_documents
-        ids = read_prompt(self.config, self.vocabulary, prompt, "prompt")
+        ids = read_prompt(self.config, self.vocabulary, prompt, origin)
         decoders = [TextDecoder(self.vocabulary) for _ in range(samples)]
         steps = generate_ids(
             self.model,
@@ -192,10 +164,10 @@ class Generator:
         yield [decoder.end() for decoder in decoders]
 
     def generate(
-        self, prompt: str = "", options: GenerationOptions | None = None, *, samples: int = 1
+        self, prompt: str = "", options: GenerationOptions | None = None, **arguments: Any
     ) -> list[str]:
-        """Return the complete samples, without the prompt; raises the same errors as `stream`."""
-        texts = [""] * samples
-        for parts in self.stream(prompt, options, samples=samples):
+        """Return the complete samples, without the prompt; keyword arguments and errors as for `stream`."""
+        texts = [""] * arguments.get("samples", 1)
+        for parts in self.stream(prompt, options, **arguments):
             texts = [text + part for text, part in zip(texts, parts, strict=True)]
         return texts

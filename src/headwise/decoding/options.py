@@ -1,4 +1,4 @@
-"""Search options, validated on construction; the defaults are the paper's."""
+"""Options of the search and of text generation, validated on construction; the search's defaults are the paper's."""
 
 from __future__ import annotations
 
@@ -6,19 +6,114 @@ import dataclasses
 import difflib
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from headwise import bounds
 from headwise.config import DecodingConfig
+from headwise.config.loading import parse_setting
 from headwise.errors import ConfigError
 
 _DEFAULTS = DecodingConfig()
+_Checks = tuple[tuple[Callable[[float], bool], str], ...]
+_RANGES = {
+    "beam": (1, bounds.BEAM),
+    "n_best": (1, bounds.SAMPLES),
+    "min_length": (0, bounds.LENGTH),
+    "max_length": (1, bounds.LENGTH),
+    "max_tokens": (1, bounds.COUNT),
+    "extra_length": (0, bounds.LENGTH),
+    "no_repeat_ngram": (0, bounds.LENGTH),
+    "top_k": (0, bounds.VOCABULARY),
+    "seed": (0, bounds.SEED),
+}
+_HEAT = f"a number from {bounds.COLDEST:g} to {bounds.HOTTEST:,.0f}"
+_REALS: dict[str, _Checks] = {
+    "alpha": (
+        (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
+        (lambda x: x <= bounds.ALPHA, f"a number of at most {bounds.ALPHA:g}"),
+    ),
+    "length_factor": ((lambda x: 0 < x <= bounds.RATIO, f"a number above 0 and at most {bounds.RATIO:g}"),),
+    "patience": (
+        (lambda x: x >= 1, "a number of at least 1"),
+        (
+            lambda x: x <= bounds.PATIENCE or x == math.inf,
+            f"a number of at most {bounds.PATIENCE:,.0f}, or infinity (.inf)",
+        ),
+    ),
+    "temperature": (
+        (lambda x: 0 < x < math.inf, "a finite number above 0"),
+        (lambda x: bounds.COLDEST <= x <= bounds.HOTTEST, _HEAT),
+    ),
+    "top_p": ((lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),),
+}
+
+
+class _Options:
+    """Values that are validated on construction: whole numbers, real numbers and switches."""
+
+    reals: ClassVar[Mapping[str, _Checks]] = _REALS
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Return the options' names with their defaults."""
+        return {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def check(cls, name: str, value: Any) -> None:
+        """Raise `ConfigError` where a value is none of its option's, whatever the other options are."""
+        default = getattr(cls, name)
+        if value is None and default is None:
+            return
+        if isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise ConfigError(f"{name}: expected true or false, found {value!r}")
+        elif name in _RANGES:
+            minimum, maximum = _RANGES[name]
+            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+                raise ConfigError(f"{name}: expected a whole number of at least {minimum}, found {value!r}")
+            if value > maximum:
+                raise ConfigError(f"{name}: expected a whole number of at most {maximum:,}, found {value}")
+        else:
+            for is_valid, expected in cls.reals[name]:
+                if isinstance(value, bool) or not isinstance(value, int | float) or not is_valid(value):
+                    raise ConfigError(f"{name}: expected {expected}, found {value!r}")
+
+    @classmethod
+    def known(cls, name: str, place: str = "") -> str:
+        """Return the name of an option; raises `ConfigError` for an unknown one, with the nearest known."""
+        names = list(cls.defaults())
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(names)}"
+            raise ConfigError(f"{place}{name}: unknown option ({hint})")
+        return name
+
+    @classmethod
+    def parse(cls, settings: Iterable[str]) -> dict[str, Any]:
+        """Return the values of settings `KEY=VALUE`, as `-s` takes them; values are parsed as YAML.
+
+        Raises `ConfigError` that names the key for one that is unknown, or whose value is out of its range.
+        """
+        values: dict[str, Any] = {}
+        for setting in settings:
+            name, value = parse_setting(setting, "-s", "KEY=VALUE")
+            cls.known(name, "-s ")
+            try:
+                cls.check(name, value)
+            except ConfigError as error:
+                raise ConfigError(f"-s {error}") from None
+            values[name] = float(value) if name in cls.reals else value
+        return values
+
+    def _check_all(self) -> None:
+        for name in self.defaults():
+            self.check(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(_Options):
     """Options of `headwise.decoding.search.search`; lengths are in subwords.
 
     Attributes:
@@ -62,8 +157,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         """Validate every value; raises `ConfigError` with the option, the expected range and the value."""
-        for name in (*_RANGES, *_REALS):
-            check_option(name, getattr(self, name))
+        self._check_all()
         if self.sample and self.guard:
             raise ConfigError("guard: expected it together with beam search, found sampling")
         if not self.sample:
@@ -110,12 +204,8 @@ def changed_options(options: SearchOptions, changes: Mapping[str, Any]) -> Searc
     """Return options with some of them changed; raises `ConfigError` for an unknown one, with the nearest known."""
     if not changes:
         return options
-    known = [field.name for field in dataclasses.fields(SearchOptions)]
     for name in changes:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(known)}"
-            raise ConfigError(f"{name}: unknown search option ({hint})")
+        SearchOptions.known(name)
     try:
         return _replaced(options, **changes)
     except TypeError:  # a value without a hash, which is invalid
@@ -128,48 +218,31 @@ def _replaced(options: SearchOptions, **changes: Any) -> SearchOptions:
     return dataclasses.replace(options, **changes)
 
 
-def check_option(name: str, value: float | None) -> None:
-    """Raise `ConfigError` where a value is out of its option's range, which doesn't depend on other options."""
-    if name in _RANGES and value is not None:
-        minimum, maximum = _RANGES[name]
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ConfigError(f"{name}: expected a whole number of at least {minimum}, found {value!r}")
-        if value > maximum:
-            raise ConfigError(f"{name}: expected a whole number of at most {maximum:,}, found {value}")
-    for is_valid, expected in _REALS.get(name, ()):
-        if value is not None and not is_valid(value):
-            raise ConfigError(f"{name}: expected {expected}, found {value}")
+@dataclass(frozen=True)
+class GenerationOptions(_Options):
+    """Options of text generation with a language model; temperature 0 is greedy decoding.
 
+    Attributes:
+        temperature: divisor of the log-probabilities before drawing; 0 takes the likeliest token.
+        top_k: draw from the k likeliest tokens only; 0: from all.
+        top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this.
+        max_tokens: tokens added to the prompt, at most.
+        seed: seed of the random draws.
+    """
 
-_RANGES = {
-    "beam": (1, bounds.BEAM),
-    "n_best": (1, bounds.SAMPLES),
-    "min_length": (0, bounds.LENGTH),
-    "max_length": (1, bounds.LENGTH),
-    "extra_length": (0, bounds.LENGTH),
-    "no_repeat_ngram": (0, bounds.LENGTH),
-    "top_k": (0, bounds.VOCABULARY),
-    "seed": (0, bounds.SEED),
-}
-_REALS: dict[str, tuple[tuple[Callable[[float], bool], str], ...]] = {
-    "alpha": (
-        (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
-        (lambda x: x <= bounds.ALPHA, f"a number of at most {bounds.ALPHA:g}"),
-    ),
-    "length_factor": ((lambda x: 0 < x <= bounds.RATIO, f"a number above 0 and at most {bounds.RATIO:g}"),),
-    "patience": (
-        (lambda x: x >= 1, "a number of at least 1"),
-        (
-            lambda x: x <= bounds.PATIENCE or x == math.inf,
-            f"a number of at most {bounds.PATIENCE:,.0f}, or infinity",
-        ),
-    ),
-    "temperature": (
-        (lambda x: 0 < x < math.inf, "a finite number above 0"),
-        (
-            lambda x: bounds.COLDEST <= x <= bounds.HOTTEST,
-            f"a number from {bounds.COLDEST:g} to {bounds.HOTTEST:,.0f}",
-        ),
-    ),
-    "top_p": ((lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),),
-}
+    reals: ClassVar[Mapping[str, _Checks]] = _REALS | {
+        "temperature": (
+            (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
+            (lambda x: x == 0 or bounds.COLDEST <= x <= bounds.HOTTEST, f"0, or {_HEAT}"),
+        )
+    }
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_tokens: int = 500
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Validate every value; raises `ConfigError` with the option, the expected range and the value."""
+        self._check_all()

@@ -85,7 +85,8 @@ class Shortlist:
                 tables = {name: _read_ids(path, file, name) for name in ("candidates", "common")}
         except FileNotFoundError:
             raise CheckpointError(
-                f"{path}: expected a shortlist, found no such file; `headwise shortlist {path.parent}` learns it"
+                f"{path}: expected a shortlist, found no such file; "
+                f"`headwise export {path.parent} --to run --shortlist -o DIR` learns it"
             ) from None
         except CheckpointError:
             raise

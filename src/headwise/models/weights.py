@@ -1,4 +1,4 @@
-"""A model's parameters on disk, read one at a time; `headwise quantize` stores them in 8 or 16 bits.
+"""A model's parameters on disk, read one at a time; `headwise export --to run` stores them in 8 or 16 bits.
 
 An int8 tensor W is stored with one scale per row in `NAME.scale`: row n is W[n] · scale[n], and scale[n] is the maximum
 absolute value of the row divided by 127 (symmetric, as in Jacob et al. 2018, section 2). Vectors stay in float32,

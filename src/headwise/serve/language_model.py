@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from headwise.decoding.generation import GenerationOptions, Generator, read_prompt
+from headwise.decoding.generation import Generator, read_prompt
+from headwise.decoding.options import GenerationOptions
 from headwise.decoding.sampling import shaped
 from headwise.serve.requests import ContinueRequest, TextRequest
 
@@ -19,7 +20,7 @@ def next_json(generator: Generator, request: TextRequest) -> dict[str, Any]:
     """Return the most probable next tokens, each with the model's probability and the one it is sampled with.
 
     `kept` counts the tokens that can be sampled. `entropy` is that of the model's distribution, in bits. Special
-    symbols never occur within a text and are left out, as in `headwise generate`. Raises `DataError` for unknown
+    symbols never occur within a text and are left out, as in `headwise predict`. Raises `DataError` for unknown
     characters.
     """
     model, vocabulary = generator.model, generator.vocabulary

@@ -162,14 +162,17 @@ def open_production(
     origins: Sequence[str] = (),
     log: Log | None = None,
     glossaries: GlossaryStore | None = None,
-    guard: bool = False,
+    search: Mapping[str, Any] | None = None,
     shared: Shared | None = None,
 ) -> Production:
-    """Return the service for the runs; raises `ConfigError` as `given_languages`."""
+    """Return the service for the runs; raises `ConfigError` as `given_languages`.
+
+    `search` are the search options that differ from the runs', where a request has no others.
+    """
     shared = shared or Shared()
     given = given_languages(languages, runs)
     models = [model for run in runs.values() if (model := find_model(run, given, say)) is not None]
     if models:
         threading.Thread(target=preload, name="language detection", daemon=True).start()
-    service = Service(Models(models), limits, guard=guard, load=shared.load)
+    service = Service(Models(models), limits, search=search, load=shared.load)
     return Production(service, given, say, keys, origins, log, glossaries, shared)

@@ -58,7 +58,7 @@ class TraceRequest(RunRequest):
 
 
 class TextRequest(BaseModel):
-    """Return a language model's next-token distribution after a text; sampling as in `headwise generate`."""
+    """Return a language model's next-token distribution after a text; sampling as in `headwise predict`."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -98,7 +98,7 @@ class ImageClassification(TaskKind):
     unused = NO_TEXT
     may_change = ("image_classification.source",)
     scores = ("accuracy",)
-    after = "try `headwise evaluate {run}` and `headwise patches {run} --row 1 -o patches.png`"
+    after = "try `headwise evaluate {run}` and `headwise explain {run} --row 1 -o patches.png`"
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]

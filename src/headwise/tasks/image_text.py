@@ -109,7 +109,7 @@ class ImageTextLearning(TaskKind):
     unused = (*NO_TEXT, "batch.tokens", "training.label_smoothing")
     scores = ("text_to_image_at_1", "image_to_text_at_1")
     shares_batches = False  # because the negatives of a pair are the others of its batch
-    after = "try `headwise evaluate {run}` and `headwise patches {run} --row 1 -o patches.png`"
+    after = "try `headwise evaluate {run}` and `headwise explain {run} --row 1 -o patches.png`"
 
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)

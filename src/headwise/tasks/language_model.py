@@ -145,7 +145,7 @@ class LanguageModeling(TaskKind):
         "training.initialize_from",
     )
     may_change = ("data.text", "data.dev_text", "language_model.stride")
-    after = "try `headwise generate {run}`"
+    after = "try `headwise predict {run} --prompt TEXT`"
 
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)

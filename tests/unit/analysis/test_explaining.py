@@ -320,22 +320,19 @@ def test_explain_says_what_is_wrong(run: Path, call: Call, arguments: list[str],
 
 def test_heads_prints_and_writes(run: Path, files: tuple[Path, Path], tmp_path: Path, call: Call) -> None:
     source, target = files
-    common = ["heads", run, "--source", source, "--target", target]
+    common = ["analyze", "heads", run, "--source", source, "--target", target]
     code, out, err = call(*common, "--prune", "masking", "--points", 2, "-o", tmp_path / "heads.png")
     assert code == 0, err
     assert "Cross-attention" in out
     assert "removed" in out
-    train = ["--train-source", source, "--train-target", target]
-    code, out, err = call(*common, "--gates", 1.0, "--gate-steps", 2, *train, "--json")
+    code, out, err = call(*common, "--train-source", source, "--train-target", target, "--json")
     assert code == 0, err
-    record = json.loads(out)
-    assert [part["part"] for part in record["parts"]] == ["encoder", "decoder", "cross"]
-    assert len(record["gates"]["gates"]) == 12
-    code, out, err = call("heads", run, "--miniature", "--limit", 8, "--json")
+    assert [part["part"] for part in json.loads(out)["parts"]] == ["encoder", "decoder", "cross"]
+    code, out, err = call("analyze", "heads", run, "--miniature", "--limit", 8, "--json")
     assert code == 0, err
     assert 0 < json.loads(out)["parts"][0]["sentences"] <= 8  # the model's maximum length is 40 subwords
-    for wrong, message in [([], "either --source"), (["--source", source, "--retune", 3], "--train-source")]:
-        code, _, err = call("heads", run, *wrong)
+    for wrong, message in [([], "either --source"), (["--source", source, "-o", "heads.svg"], ".png")]:
+        code, _, err = call("analyze", "heads", run, *wrong)
         assert code == 2
         assert message in err
 
@@ -346,7 +343,7 @@ def test_align_writes_pharaoh_and_scores(
     source, target = files
     gold = tmp_path / "gold.align"
     gold.write_text("0-0 1?1\n" * len(ENGLISH))
-    common = ["align", run, "--source", source, "--target", target]
+    common = ["analyze", "align", run, "--source", source, "--target", target]
     code, out, err = call(*common, "--rule", "1.2+1")
     assert code == 0, err
     assert [len(line.split()) for line in out.splitlines()] == [len(line.split()) for line in GERMAN]
@@ -366,13 +363,16 @@ def test_attribute_and_calibration_print(
     run: Path, files: tuple[Path, Path], tmp_path: Path, call: Call
 ) -> None:
     source, target = files
-    code, out, err = call("attribute", run, "--text", TEXT)
+    code, out, err = call("analyze", "attribute", run, "--text", TEXT)
     assert code == 0, err
     assert "deletion" in out
-    code, out, _ = call("attribute", run, "--source", source, "--target", target, "--limit", 2, "--json")
+    code, out, _ = call(
+        "analyze", "attribute", run, "--source", source, "--target", target, "--limit", 2, "--json"
+    )
     assert code == 0
     assert json.loads(out)["sentences"] == 2
     code, out, err = call(
+        "analyze",
         "calibration",
         run,
         run,

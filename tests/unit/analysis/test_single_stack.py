@@ -13,7 +13,8 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.products import products
 from headwise.analysis.single_stack import CONTINUED, LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.config import Config
-from headwise.decoding.generation import GenerationOptions, Generator
+from headwise.decoding.generation import Generator
+from headwise.decoding.options import GenerationOptions
 from headwise.errors import ConfigError
 from headwise.nn.multihead import MultiHeadAttention, recording
 from language_model_run import make_language_model_run, make_masked_model_run

@@ -1,4 +1,4 @@
-"""`headwise evaluate` and `headwise average` against sacreBLEU, PyTorch and the library."""
+"""`headwise evaluate` and `headwise export --average` against sacreBLEU, PyTorch and the library."""
 
 from __future__ import annotations
 
@@ -96,16 +96,17 @@ def test_average_is_the_mean_of_the_last_checkpoints(
 ) -> None:
     config = Config().with_overrides(["training.checkpoint_every=100"])
     (tmp_path / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    average, out = ("export", str(tmp_path), "--to", "run", "--average"), tmp_path / "average"
     weights = {}
     for step in (100, 200, 300):
         model = torch.nn.Linear(3, 2, bias=False)
         tensors = checkpointed(model, {}, [random_state()])
         Checkpoints(tmp_path).save(tensors, Progress(step=step), {})
         weights[step] = model.weight.detach()
-    assert run_program(["average", str(tmp_path), "--last", "2"]) == 0
-    averaged = load_file(tmp_path / "model.safetensors")["weight"]
+    assert run_program([*average, "2", "-o", str(out)]) == 0
+    averaged = load_file(out / "model.safetensors")["weight"]
     assert torch.allclose(averaged, (weights[200] + weights[300]) / 2)
-    assert run_program(["average", str(tmp_path), "--last", "4"]) == 2
+    assert run_program([*average, "4", "-o", str(tmp_path / "other")]) == 2
     assert "expected at least 4 checkpoints to average, found 3" in capsys.readouterr().err
 
 

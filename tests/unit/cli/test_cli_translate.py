@@ -106,12 +106,7 @@ def test_search_options_reach_the_search(run, english, translator, tmp_path, cap
     prefixes = tmp_path / "prefixes.de"
     prefixes.write_text("Ein\n" * 7, encoding="utf-8")
     options = [
-        "--min-length",
-        "3",
-        "--max-length",
-        "6",
-        "--no-repeat-ngram",
-        "1",
+        *("-s", "min_length=3", "-s", "max_length=6", "-s", "no_repeat_ngram=1"),
         "--prefix-file",
         str(prefixes),
     ]
@@ -122,7 +117,8 @@ def test_search_options_reach_the_search(run, english, translator, tmp_path, cap
     )
     assert outputs == [t.text for t in expected]
     assert all(text.startswith("Ein") for text in outputs[:-1])
-    options = ["--sample", "--temperature", "0.8", "--top-k", "9", "--top-p", "0.9", "--seed", "7"]
+    settings = ["sample=true", "temperature=0.8", "top_k=9", "top_p=0.9", "seed=7"]
+    options = [word for setting in settings for word in ("-s", setting)]
     assert headwise(["translate", str(run), str(english), *options]) == 0
     expected = translator.translate([*ENGLISH, ""], sample=True, temperature=0.8, top_k=9, top_p=0.9, seed=7)
     assert lines(capsysbinary.readouterr().out) == [t.text for t in expected]
@@ -139,7 +135,7 @@ def test_score_gives_what_the_search_reported(run, translator, tmp_path, capsysb
     source, target = tmp_path / "a.en", tmp_path / "a.de"
     source.write_text("\n".join(ENGLISH), encoding="utf-8")
     target.write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
-    arguments = ["score", str(run), "--source", str(source), "--target", str(target)]
+    arguments = ["evaluate", str(run), "--per-line", "--source", str(source), "--reference", str(target)]
     assert headwise(arguments) == 0
     plain = [line.split("\t") for line in lines(capsysbinary.readouterr().out)]
     assert headwise([*arguments, "--jsonl", "--alpha", "0"]) == 0
@@ -181,8 +177,8 @@ def bad_calls(run: Path, tmp_path: Path) -> dict[str, list[str]]:
             "translate",
             str(run),
             str(text),
-            "--top-k",
-            "5",
+            "-s",
+            "top_k=5",
         ],
         "prefixes: expected one for each line, found none for line 2": [
             *("translate", str(run), str(text), "--prefix-file", str(short)),
@@ -194,7 +190,7 @@ def bad_calls(run: Path, tmp_path: Path) -> dict[str, list[str]]:
             *("translate", str(run), str(short), "-o", str(text / "out")),
         ],
         "s.en: expected as many lines as in ": [
-            *("score", str(run), "--source", str(text), "--target", str(short)),
+            *("evaluate", str(run), "--per-line", "--source", str(text), "--reference", str(short)),
         ],
     }
 
@@ -214,7 +210,7 @@ def test_a_long_line_is_warned_of_on_standard_error(run, tmp_path) -> None:
     text = tmp_path / "long.en"
     text.write_text("A dog.\n" + " ".join(ENGLISH) + "\n", encoding="utf-8")
     cut = subprocess.run([*PROGRAM, "translate", run, text], capture_output=True, text=True, check=True)
-    engine, warning = cut.stderr.splitlines()
+    engine, warning, spelled = cut.stderr.splitlines()
     assert "engine (" in engine
     assert warning.startswith("headwise: warning: line 2: ")
     assert warning.endswith("subwords, the model reads the first 39 of them")
@@ -222,7 +218,7 @@ def test_a_long_line_is_warned_of_on_standard_error(run, tmp_path) -> None:
     whole = subprocess.run(
         [*PROGRAM, "translate", run, text, "--split"], capture_output=True, text=True, check=True
     )
-    assert whole.stderr.splitlines() == [engine]
+    assert whole.stderr.splitlines() == [engine, spelled]
     assert len(whole.stdout.splitlines()) == 2
 
 
@@ -258,17 +254,17 @@ def test_lines_come_out_before_the_input_ends(run) -> None:
 
 
 def test_quantize_makes_a_smaller_run(run, tmp_path, capsys) -> None:
-    small = tmp_path / "small"
-    assert headwise(["quantize", str(run), "-o", str(small)]) == 0
+    small, quantize = tmp_path / "small", ("export", "--to", "run", "--precision", "int8")
+    assert headwise([*quantize, str(run), "-o", str(small)]) == 0
     assert f"{small}: 0.0 MB in int8, from 0.1 MB" in capsys.readouterr().err
     assert {file.name for file in small.iterdir()} == {"config.yaml", "spm.model", "model.safetensors"}
     for arguments, sentence in (
         ([str(run), "-o", str(small)], "expected a new directory's name, found something there"),
         (
             [str(run), "-o", str(tmp_path / "x"), "--precision", "int4"],
-            "expected int8 or bfloat16, found 'int4'",
+            "expected int8 or bfloat16 for --to run, found 'int4'",
         ),
         ([str(tmp_path), "-o", str(tmp_path / "x")], "expected a run directory, found none"),
     ):
-        assert headwise(["quantize", *arguments]) == 2
+        assert headwise([*quantize, *arguments]) == 2
         assert sentence in capsys.readouterr().err

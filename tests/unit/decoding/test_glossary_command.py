@@ -100,9 +100,15 @@ def test_the_command(run: Path, files: tuple[Path, Path], capsys: pytest.Capture
     [
         (["--ignore-case"], "--ignore-case: expected it together with --glossary, found it alone"),
         (["--glossary", "none.tsv"], "none.tsv"),
-        (["--glossary", "TERMS", "--sample"], "glossary: expected beam search with it, found sampling"),
+        (
+            ["--glossary", "TERMS", "-s", "sample=true"],
+            "glossary: expected beam search with it, found sampling",
+        ),
         (["--glossary", "TERMS", "-o", "TERMS"], "expected an output file that is not an input file"),
-        (["--guard", "--sample"], "guard: expected it together with beam search, found sampling"),
+        (
+            ["-s", "guard=true", "-s", "sample=true"],
+            "-s guard: expected it together with beam search, found sampling",
+        ),
     ],
 )
 def test_what_the_command_refuses(

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from headwise.cli import another_run
 from headwise.cli.main import run as headwise
 from headwise.config import DataConfig, SubwordConfig
 from headwise.data.ragged import Ragged, RaggedWriter
@@ -166,6 +167,9 @@ def test_a_file_that_holds_anything_else_is_refused(
     assert str(raised.value).startswith(f"{tmp_path / FILE}: ")
 
 
+EXPORT = ("export", "--to", "run")
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run directory with its prepared training text."""
@@ -177,8 +181,18 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
-def test_a_run_learns_it_and_translates_with_it(run: Path, capsys) -> None:
-    assert headwise(["shortlist", str(run), "--candidates", "2", "--common", "5"]) == 0
+def learn(run: Path) -> int:
+    """Put a shortlist of the run's text into it; return the exit code."""
+    code = headwise(["export", str(run), "--to", "run", "--shortlist", "-o", str(run / "with")])
+    if code == 0:
+        (run / "with" / FILE).rename(run / FILE)
+    return code
+
+
+def test_a_run_learns_it_and_translates_with_it(run: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(another_run, "_CANDIDATES", 2)
+    monkeypatch.setattr(another_run, "_COMMON", 5)
+    assert learn(run) == 0
     assert (
         "up to 3 target subwords for each source subword, 7 for all, from 5 pairs" in capsys.readouterr().err
     )
@@ -199,8 +213,8 @@ def test_a_run_learns_it_and_translates_with_it(run: Path, capsys) -> None:
 
 
 def test_a_quantized_run_brings_it_along(run: Path, tmp_path: Path, capsys) -> None:
-    assert headwise(["shortlist", str(run)]) == 0
-    assert headwise(["quantize", str(run), "-o", str(tmp_path / "small"), "--precision", "bfloat16"]) == 0
+    assert learn(run) == 0
+    assert headwise([*EXPORT, str(run), "-o", str(tmp_path / "small"), "--precision", "bfloat16"]) == 0
     assert Translator.load(tmp_path / "small", shortlist=True).shortlist is not None
 
 
@@ -208,7 +222,7 @@ def test_a_quantized_run_brings_it_along(run: Path, tmp_path: Path, capsys) -> N
 def test_a_damaged_one_is_said_before_anything_is_translated(
     run: Path, tmp_path: Path, engine: str, capsys
 ) -> None:
-    assert headwise(["shortlist", str(run)]) == 0
+    assert learn(run) == 0
     tables = load_file(run / FILE)
     record = {"subwords": Subwords.load(run).digest(), "target_size": 150}
     save_file(
@@ -225,15 +239,16 @@ def test_a_damaged_one_is_said_before_anything_is_translated(
 def test_what_is_missing_is_said(run: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "text").write_text("Two dogs.\n")
     assert headwise(["translate", str(run), str(tmp_path / "text"), "--shortlist"]) == 2
-    assert f"{FILE}: expected a shortlist, found no such file; `headwise shortlist {run}` learns it" in (
-        capsys.readouterr().err
+    assert (
+        f"{FILE}: expected a shortlist, found no such file; "
+        f"`headwise export {run} --to run --shortlist -o DIR` learns it" in (capsys.readouterr().err)
     )
     bare = make_run(tmp_path / "bare")
-    assert headwise(["shortlist", str(bare)]) == 2
+    assert learn(bare) == 2
     assert f"{bare}/prepared: expected the text that the run was trained with, found none" in (
         capsys.readouterr().err
     )
     (run / "prepared").rename(bare / "prepared")
     make_other = make_run(bare, size=140)
-    assert headwise(["shortlist", str(make_other)]) == 2
+    assert learn(make_other) == 2
     assert "expected text in the run's subwords" in capsys.readouterr().err

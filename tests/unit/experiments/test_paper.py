@@ -124,7 +124,7 @@ def test_our_parameter_counts_are_the_papers(row: object) -> None:
     assert abs(ours - row.parameters) <= 0.01 * row.parameters + 0.5
 
 
-# ------------------------------------------------------------------------------------------ headwise paper
+# ------------------------------------------------------------------------------------------ headwise reproduce --show
 
 
 @pytest.mark.parametrize(("name", "shares"), [("base", (30, 30, 40, 0)), ("big", (18, 35, 47, 0))])
@@ -160,14 +160,14 @@ def test_the_printed_tables_are_complete() -> None:
 def test_headwise_prints_the_papers_table_and_its_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    done = call(capsys, "paper", "table2", "--results", ROOT / "results")
+    done = call(capsys, "reproduce", "table2", "--show", "--results", ROOT / "results")
     assert done.code == 0
     assert "Transformer (big)           " in done.out
     assert "7.0 times base" in done.out
     assert "Bahdanau" in done.out
-    alone = call(capsys, "paper", "table2", "--results", tmp_path)  # installed without records
+    alone = call(capsys, "reproduce", "table2", "--show", "--results", tmp_path)  # installed without records
     assert alone.code == 0
     assert done.out.startswith(alone.out)
-    as_json = json.loads(call(capsys, "paper", "table3", "--json").out)
+    as_json = json.loads(call(capsys, "reproduce", "table3", "--show", "--json").out)
     assert len(as_json["rows"]) == 20
-    assert call(capsys, "paper", "table9").code == 2
+    assert call(capsys, "reproduce", "table9", "--show").code == 2

@@ -1,4 +1,4 @@
-"""`headwise heads` on imported encoder-only and decoder-only models, against the attention of `transformers`."""
+"""`headwise analyze heads` on imported encoder-only and decoder-only models, against `transformers`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from transformers_models import imported  # noqa: E402
 
 def heads(run: Path, text: Path, capsys: Any) -> list[dict[str, Any]]:
     capsys.readouterr()
-    assert headwise(["heads", str(run), "--source", str(text), "--json"]) == 0
+    assert headwise(["analyze", "heads", str(run), "--source", str(text), "--json"]) == 0
     (part,) = json.loads(capsys.readouterr().out)["parts"]
     return part["heads"]
 
@@ -100,8 +100,8 @@ def test_options_of_translations_are_refused(
 ) -> None:
     imported(write_gpt2(tmp_path / "model"), tmp_path / "run")
     for options, name in ((["--target", str(text)], "--target"), (["--importance"], "--importance")):
-        assert headwise(["heads", str(tmp_path / "run"), "--source", str(text), *options]) == 2
+        assert headwise(["analyze", "heads", str(tmp_path / "run"), "--source", str(text), *options]) == 2
         assert f"{name}: expected nothing here" in capsys.readouterr().err
     (tmp_path / "long").write_text("word " * 500)
-    assert headwise(["heads", str(tmp_path / "run"), "--source", str(tmp_path / "long")]) == 2
+    assert headwise(["analyze", "heads", str(tmp_path / "run"), "--source", str(tmp_path / "long")]) == 2
     assert "expected a sentence of at most model.max_length=160 tokens" in capsys.readouterr().err

@@ -15,7 +15,8 @@ from torch.testing import assert_close
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.generation import GenerationOptions, Generator, read_prompt
+from headwise.decoding.generation import Generator, read_prompt
+from headwise.decoding.options import GenerationOptions
 from headwise.decoding.translator import Translator
 from headwise.images.prepared import ImageFormat
 from headwise.interop.single import encoder_builder

@@ -14,7 +14,8 @@ from torch.testing import assert_close
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.generation import GenerationOptions, Generator, generate_ids, read_prompt
+from headwise.decoding.generation import Generator, generate_ids, read_prompt
+from headwise.decoding.options import GenerationOptions
 from headwise.serve.language_model import next_json
 from headwise.serve.requests import TextRequest
 from headwise.tasks.base import EvaluationRequest
@@ -178,14 +179,14 @@ def test_greedy_generation_is_theirs_token_for_token(
             assert (prompt + found).removeprefix(" ") == expected.removeprefix(" ")
     capsys.readouterr()
     command = [
-        "generate",
+        "predict",
         str(tmp_path / "run"),
         "--prompt",
         "Two dogs",
-        "--temperature",
-        "0",
-        "--max-tokens",
-        "12",
+        "-s",
+        "temperature=0",
+        "-s",
+        "max_tokens=12",
     ]
     assert headwise(command) == 0
     assert capsys.readouterr().out.startswith("Two dogs")

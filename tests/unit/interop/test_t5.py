@@ -173,7 +173,7 @@ def test_heads_and_translate_work_on_it(
     assert headwise(["translate", str(tmp_path / "run"), str(tmp_path / "en")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(ENGLISH)
     pairs = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "de")]
-    assert headwise(["heads", str(tmp_path / "run"), *pairs]) == 0
+    assert headwise(["analyze", "heads", str(tmp_path / "run"), *pairs]) == 0
     assert "Encoder self-attention: 6 sentences" in capsys.readouterr().out
 
 

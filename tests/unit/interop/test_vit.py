@@ -120,7 +120,7 @@ def test_patches_classifies_a_file_as_they_do(
         values = ((pixels / 255 - MEAN[0]) / DEVIATION[0])[None]
     probabilities = model(pixel_values=values).logits[0].softmax(-1)
     command = [
-        "patches",
+        "explain",
         str(tmp_path / "run"),
         "--image",
         str(tmp_path / "image.png"),

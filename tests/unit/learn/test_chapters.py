@@ -129,8 +129,8 @@ def test_outputs_are_inserted_and_replaced(tmp_path: Path) -> None:
         ("\n```python\n1 / 0\n```\n", "c.md, line 2: the code fails: ZeroDivisionError"),
         ("```sh run\nls\n```\n", "c.md, line 1: expected a command of headwise, found 'ls'"),
         (
-            "```sh run\nheadwise paper table9\n```\n",
-            "c.md, line 1: headwise paper table9 fails: .*expected one of",
+            "```sh run\nheadwise reproduce table9\n```\n",
+            "c.md, line 1: headwise reproduce table9 fails: .*expected one of",
         ),
     ],
 )

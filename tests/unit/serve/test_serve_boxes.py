@@ -186,15 +186,18 @@ def test_the_command_line_takes_their_runs(
     writer, digits = (["explain", str(others[name]), "--device", "cpu"] for name in ("writer", "digits"))
     assert command_line([*writer, "--text", "the", "--do", "silence:decoder.1.1"]) == 0
     assert "compared with the translation without interventions" in capsys.readouterr().out
-    assert command_line([*digits, "--image", "2", "--box", "classifier"]) == 0
+    assert command_line([*digits, "--row", "2", "--box", "classifier"]) == 0
     assert "Classifier, token 1 of 1: 'image'" in capsys.readouterr().out
     for arguments, sentence in (
         ([*writer, "--text", "a", "--beam", "3"], "--beam: expected a translation run, found another"),
         ([*writer, "--text", "a", "--tree"], "--tree: expected a translation run, found another"),
-        ([*writer, "--boxes"], "expected --text, or --image with --box"),
+        ([*writer, "--boxes"], "expected --text, or --image or --row"),
         ([*digits, "--text", "a"], "found one of image_classification"),
-        ([*digits, "--image", "1"], "--image: expected it with --box or --boxes"),
-        ([*digits, "--image", "600", "--boxes"], "--image: expected a number from 1 to 599, found 600"),
+        ([*digits, "--row", "1"], "-o: expected a file that ends in .png"),
+        (
+            [*digits, "--row", "600", "--boxes"],
+            "--row: expected a number from 1 to 599 of the held-out",
+        ),
     ):
         assert command_line(arguments) == 2
         assert sentence in capsys.readouterr().err

@@ -130,7 +130,9 @@ def test_a_model_that_knows_line_ends_writes_spaces(
     (tmp_path / "text").write_text("\n".join(ENGLISH))
     for options in ([], ["--jsonl"], ["--n-best", "1", "--scores"]):
         assert (
-            headwise(["translate", str(run), str(tmp_path / "text"), "--sample", "--seed", "3", *options])
+            headwise(
+                ["translate", str(run), str(tmp_path / "text"), "-s", "sample=true", "-s", "seed=3", *options]
+            )
             == 0
         )
         out = capsysbinary.readouterr().out.decode()

@@ -116,7 +116,7 @@ def test_score_tells_of_both_sides(run: Path, tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "a").write_text("Two 漢 dogs\n", encoding="utf-8")
     (tmp_path / "b").write_text("Zwei ☃ Hunde\n", encoding="utf-8")
     files = ["--source", str(tmp_path / "a"), "--target", str(tmp_path / "b")]
-    assert command_line(["score", str(run), *files, "--jsonl", "--device", "cpu"]) == 0
+    assert command_line(["evaluate", "--per-line", str(run), *files, "--jsonl", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     record = json.loads(out)
     assert (record["unknown"], record["unknown_target"]) == (["漢"], ["☃"])

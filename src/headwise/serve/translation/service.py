@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 import weakref
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -123,14 +123,14 @@ class Service:
         models: Models,
         limits: ServiceLimits | None = None,
         *,
-        guard: bool = False,
+        search: Mapping[str, Any] | None = None,
         load: SharedLoad | None = None,
     ) -> None:
-        """Serve models; `guard` searches again for outputs that repeat themselves or run on.
+        """Serve models; `search` are the search options that differ from the runs', where a request has no others.
 
         `load` is that of all workers of the server, by default of this one.
         """
-        self.models, self.limits, self.guard = models, limits or ServiceLimits(), guard
+        self.models, self.limits, self.search = models, limits or ServiceLimits(), dict(search or {})
         self._load = load or SharedLoad()
         self._waits: weakref.WeakKeyDictionary[Model, tuple[float, float]] = weakref.WeakKeyDictionary()
         self.pieces_kept = self.pieces_repaired = 0  # protected pieces, since the start
@@ -345,15 +345,17 @@ class Service:
         """
         first = sentences
         for model in models[:-1]:
-            options = model.translator.options_with(n_best=1, guard=self.guard)
+            options = model.translator.options_with(**self.search)
             found = await translate(model, sentences, Search(options, job.client))
             chain.append(found)
             sentences = [translation.text for translation in found.translations]
         last = models[-1]
         changes = dict(job.options)
         if "n_best" in changes:  # as many need as wide a beam
-            changes.setdefault("beam", max(last.translator.options.beam, changes["n_best"]))
-        options = last.translator.options_with(None, **{"guard": self.guard} | changes)
+            changes.setdefault(
+                "beam", max(last.translator.options_with(**self.search).beam, changes["n_best"])
+            )
+        options = last.translator.options_with(None, **self.search | changes)
         search = Search(options, job.client, prefixes, job.alignments, job.glossary, first)
         found = await translate(last, sentences, search)
         chain.append(found)

@@ -96,8 +96,8 @@ def read(source: Path) -> Imported:
         image_classification={"patch": side, "pooling": "class"},
     )
     notes = [
-        f"task image_classification, from {name}; `headwise patches` reads images of {width} x {height} pixels, "
-        "and doesn't resize others as transformers does"
+        f"task image_classification, from {name}; `headwise explain --image` reads images of {width} x {height} "
+        "pixels, and doesn't resize others as transformers does"
     ]
     return Imported(
         config,

@@ -1,0 +1,117 @@
+"""`headwise export --to run`: another run of the same model, averaged, in fewer bits, or with a shortlist."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwise.errors import CheckpointError, ConfigError
+from headwise.files import read_errors
+
+if TYPE_CHECKING:
+    from headwise.config import Config
+    from headwise.decoding.shortlist import Shortlist
+
+_CANDIDATES, _COMMON = 200, 500  # target subwords of each source subword, and those in every list
+_MODEL = "model.safetensors"
+PRECISIONS = ("int8", "bfloat16")
+
+
+def write_another(run: Path, out: Path, precision: str | None, last: int | None, *, shortlist: bool) -> str:
+    """Write a run directory with the configuration, subwords and numbering of `run`; return a sentence about it.
+
+    The model is that of `run`, or the average of its last checkpoints, its matrices in `precision` if that isn't None.
+    Training resumes from the original only. Raises `ConfigError` and `CheckpointError` where `run` lacks what is asked
+    for, or `out` exists.
+    """
+    from headwise.config import Config
+    from headwise.decoding.shortlist import FILE as SHORTLIST
+    from headwise.files import atomic_directory
+    from headwise.models.weights import write_quantized
+
+    if precision not in (None, *PRECISIONS):
+        raise ConfigError(
+            f"--precision: expected {' or '.join(PRECISIONS)} for --to run, found {precision!r}"
+        )
+    if precision is None and last is None and not shortlist:
+        raise ConfigError("--to run: expected --precision, --average or --shortlist beside it, found none")
+    if not (run / "config.yaml").is_file():
+        raise CheckpointError(f"{run}: expected a run directory, found none")
+    if out.exists():
+        raise CheckpointError(f"{out}: expected a new directory's name, found something there")
+    config, model, said = Config.of_run(run), run / _MODEL, ""
+    with atomic_directory(out) as folder:
+        for pattern in ("config.yaml", "spm*.model", "*.json", SHORTLIST):
+            for file in sorted(run.glob(pattern)):
+                shutil.copy(file, folder / file.name)
+        if last is not None:
+            model = folder / _MODEL
+            said += f"; the average of steps {', '.join(map(str, _average(run, config, last, model)))}"
+        before = _megabytes(model)
+        if precision is not None:
+            write_quantized(model, folder / _MODEL, precision)
+        elif last is None:
+            shutil.copy(model, folder / _MODEL)
+        if shortlist:
+            learned, subwords, covered = _learn_shortlist(run)
+            learned.save(folder / SHORTLIST, subwords)
+            said += f"; {SHORTLIST} of {covered}"
+    size = _megabytes(out / _MODEL)
+    return f"{out}: {size} in {precision}, from {before}{said}" if precision else f"{out}: {size}{said}"
+
+
+def _megabytes(file: Path) -> str:
+    with read_errors(file):
+        return f"{file.stat().st_size / 1e6:.1f} MB"
+
+
+def _average(run: Path, config: Config, last: int, file: Path) -> list[int]:
+    """Write the average of the last checkpoints; return their steps."""
+    from headwise.training.checkpoint import Checkpoints
+
+    checkpoints = Checkpoints(run)
+    steps = checkpoints.to_average(last, config.training.checkpoint_every)
+    if len(steps) < last:
+        raise CheckpointError(f"{run}: expected at least {last} checkpoints to average, found {len(steps)}")
+    checkpoints.write_average(steps, file, config.digest())
+    return steps
+
+
+def _learn_shortlist(run: Path) -> tuple[Shortlist, str, str]:
+    """Return a shortlist of the target subwords of each source, the digest of the subwords, and what it covers."""
+    from headwise.config import Config
+    from headwise.decoding.shortlist import learn_shortlist
+    from headwise.text.datasets.parallel import PreparedData
+    from headwise.text.tokens.subwords import Subwords
+
+    config = Config.of_run(run, "translation")
+    if not (run / "prepared").is_dir():
+        raise CheckpointError(
+            f"{run}/prepared: expected the text that the run was trained with, found none; "
+            f"`headwise train` makes it, and a copied run has to bring it along"
+        )
+    data = PreparedData.open(run / "prepared")
+    subwords = Subwords.load(run, config.subwords)
+    if data.subwords.digest() != subwords.digest():
+        raise CheckpointError(
+            f"{run}/prepared: expected text in the run's subwords ({subwords.digest()}), found others "
+            f"({data.subwords.digest()})"
+        )
+    shortlist = learn_shortlist(
+        data.train.source_table,
+        data.train.target_table,
+        subwords.source_size,
+        subwords.target_size,
+        candidates=_CANDIDATES,
+        common=_COMMON,
+        joint=subwords.joint,
+    )
+    covered = f"{shortlist}, from {len(data.train):,} pairs"
+    if len(data.dev):
+        length, share = shortlist.coverage(data.dev.source_table, data.dev.target_table)
+        covered += (
+            f"; in the development text a sentence's list has {length:.0f} of the {subwords.target_size:,} target "
+            f"subwords, and {100 * share:.1f} % of those in its translation"
+        )
+    return shortlist, subwords.digest(), covered
