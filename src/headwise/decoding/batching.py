@@ -15,7 +15,7 @@ from headwise.config import DecodingConfig
 from headwise.decoding.beam import guard
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids, check_lists, check_terms
+from headwise.decoding.ids import check_lists, check_search
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
 from headwise.decoding.sentences import EncodedSentences
@@ -47,13 +47,10 @@ def decode(
     Raises `DataError` for ids that aren't in the vocabularies, a shortlist that isn't in order or has no end symbol,
     and terms that don't fit in an output, and `ConfigError` for terms with sampling.
     """
-    check_ids(sources, model.source_size, "source")
-    check_ids(prefixes or [], model.target_size, "prefix", empty=True)
+    check_search(model, sources, options, symbols, prefixes=prefixes, terms=terms)
     lists = None if shortlist is None else [shortlist(source) for source in sources]
     if lists is not None:
         check_lists(lists, len(sources), model.target_size, symbols.eos)
-    longest = model.max_length - 1 - max(map(len, prefixes or []), default=0)
-    check_terms(terms, len(sources), model.target_size, longest, symbols, options)
 
     def search_sources(indices: Sequence[int], options: SearchOptions) -> list[list[Hypothesis]]:
         return decode_checked(

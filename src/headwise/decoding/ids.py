@@ -17,6 +17,30 @@ from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.terms.automaton import Terms
 from headwise.errors import ConfigError, DataError
+from headwise.models.base import Seq2Seq
+
+
+def check_search(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions,
+    symbols: Symbols,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    lists: Sequence[NDArray[np.int32]] | None = None,
+    terms: Sequence[Terms | None] | None = None,
+) -> None:
+    """Check all ids of a search, once for every engine; the native library refuses others as the last line.
+
+    Raises `DataError` for ids that aren't in the vocabularies, invalid shortlists, and terms that don't fit in an
+    output; `ConfigError` for terms with sampling.
+    """
+    check_ids(sources, model.source_size, "source")
+    check_ids(prefixes or [], model.target_size, "prefix", empty=True)
+    if lists is not None:
+        check_lists(lists, len(sources), model.target_size, symbols.eos)
+    longest = model.max_length - 1 - max(map(len, prefixes or []), default=0)
+    check_terms(terms, len(sources), model.target_size, longest, symbols, options)
 
 
 def check_ids(sequences: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:

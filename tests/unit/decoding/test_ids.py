@@ -21,6 +21,8 @@ from headwise.decoding.ids import check_ids, check_lists
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.options import SearchOptions
+from headwise.decoding.scheduling.load import Load
+from headwise.decoding.scheduling.scheduler import Scheduler
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.models.base import Seq2Seq
@@ -76,17 +78,23 @@ def test_sources_are_named(model: Seq2Seq, ids: list[Any], found: str) -> None:
         lambda: score(model, [[5, EOS], ids], [[6], [7]], SYMBOLS, alpha=0.6),
         lambda: cross_attention(model.readable, [[5, EOS], ids], [[6], [7]], SYMBOLS),
     ]
-    if isinstance(model, NativeTransformer):
-        calls.append(lambda: model.search([[5, EOS], ids], OPTIONS, SYMBOLS, sentences=2))
     for call in calls:
         with pytest.raises(DataError) as raised:
             call()
         assert str(raised.value) == f"source 2: {found}"
+    with Scheduler(model, SYMBOLS) as scheduler:
+        with pytest.raises(DataError) as raised:
+            scheduler.submit(ids, OPTIONS)
+        assert str(raised.value) == f"source 1: {found}"
+        assert scheduler.load == Load()
 
 
 def test_targets_and_prefixes_are_named(model: Seq2Seq) -> None:
     with pytest.raises(DataError, match=r"^prefix 2: expected ids from 0 to 29, found 30$"):
         decode(model, [[5, EOS]] * 2, OPTIONS, SYMBOLS, prefixes=[[], [SIZE]])
+    prefix = r"^prefix 1: expected ids from 0 to 29, found -1$"
+    with Scheduler(model, SYMBOLS) as scheduler, pytest.raises(DataError, match=prefix):
+        scheduler.submit([5, EOS], OPTIONS, prefix=[-1])
     with pytest.raises(DataError, match=r"^target 1: expected ids from 0 to 29, found -4$"):
         score(model, [[5, EOS]], [[5, -4]], SYMBOLS, alpha=0.6)
 
@@ -107,11 +115,28 @@ def test_targets_and_prefixes_are_named(model: Seq2Seq) -> None:
 def test_lists_are_named(model: Seq2Seq, listed: Any, sentence: str) -> None:
     with pytest.raises(DataError, match=f"^shortlist of sentence 1: {sentence}$"):
         decode(model, [[5, EOS]], OPTIONS, SYMBOLS, shortlist=lambda source: listed)
+    with (
+        Scheduler(model, SYMBOLS) as scheduler,
+        pytest.raises(DataError, match=f"^shortlist of sentence 1: {sentence}$"),
+    ):
+        scheduler.submit([5, EOS], OPTIONS, allowed=listed)
 
 
 def test_as_many_lists_as_sentences() -> None:
     with pytest.raises(DataError, match="expected a list for each of 2 sentences, found 1"):
         check_lists([np.array([EOS], np.int32)], 2, SIZE, EOS)
+
+
+@pytest.mark.skipif("native" not in ENGINES, reason="the native library isn't there")
+def test_the_native_library_refuses_what_was_not_checked() -> None:
+    native = ENGINES["native"]
+    assert isinstance(native, NativeTransformer)
+    for bad in (SIZE, -1):
+        with pytest.raises(ValueError, match=f"expected a source id from 0 to 29, found {bad}"):
+            native.search([[5, EOS], [bad, EOS]], OPTIONS, SYMBOLS, sentences=2)
+        listed = np.array([EOS, bad], np.int32)
+        with pytest.raises(ValueError, match=f"expected .* from .* to 29, found {bad}"):
+            native.search([[5, EOS]], OPTIONS, SYMBOLS, sentences=2, lists=[listed])
 
 
 @torch.inference_mode()

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import cache
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,14 +22,13 @@ from headwise.decoding.native.library import PRECISIONS
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.scheduling.load import HALF_LIFE, Load, Meter
 from headwise.decoding.scheduling.scheduler import Scheduler
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.transformer import Transformer
 from scheduler_engines import (
     ENDLESS,
     OPTIONS,
     SAMPLED,
-    SIZE,
     SOURCES,
     assert_alike,
     both,
@@ -195,20 +193,6 @@ def test_a_cancelled_sentence_that_waits_is_removed_at_once(model: Callable[[], 
         assert concurrent.futures.wait(futures, timeout=0).not_done == set()
         running.cancel()
         assert last.result(timeout=60)
-
-
-@both
-def test_what_is_submitted_is_checked(model: Callable[[], Seq2Seq]) -> None:
-    with Scheduler(model(), SYMBOLS) as scheduler:
-        for arguments, changes, sentence in (
-            (([5, SIZE, EOS], OPTIONS[0]), {}, "source 1: expected ids from 0 to 49, found 50"),
-            (([], OPTIONS[0]), {}, "source 1: expected ids, the end symbol at least, found none"),
-            (([5, EOS], OPTIONS[0]), {"prefix": [-1]}, "prefix 1: expected ids from 0 to 49, found -1"),
-            (([5, EOS], OPTIONS[0]), {"allowed": np.array([5], np.int32)}, "expected the end symbol 3"),
-        ):
-            with pytest.raises(DataError, match=sentence):
-                scheduler.submit(*arguments, **changes)
-        assert scheduler.load == Load()
 
 
 def test_options_that_an_engine_does_not_support_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

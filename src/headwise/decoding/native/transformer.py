@@ -18,7 +18,7 @@ from torch import Tensor
 from headwise.config import ModelConfig
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids, check_lists, check_tensor, check_terms
+from headwise.decoding.ids import check_tensor
 from headwise.decoding.native import library as native
 from headwise.decoding.native.job import SearchJob
 from headwise.decoding.native.packing import ACTIVATIONS, Packing
@@ -218,14 +218,10 @@ class NativeTransformer(Seq2Seq):
         The results equal those of `headwise.decoding.search.search`, for the options that `own_search` supports.
         `lists` are shortlists: the target ids that each sentence's outputs may contain, in ascending order and with the
         end symbol; probabilities are then normalized over these. `terms` are those that each sentence's outputs must
-        contain; a shortlist has their tokens. Sources sorted by length are fastest. Raises `DataError` for ids that
-        aren't in the vocabularies and for invalid shortlists and terms.
+        contain; a shortlist has their tokens. Sources sorted by length are fastest. All ids are valid (see
+        `headwise.decoding.ids.check_search`): what isn't is a `ValueError` of the library.
         """
         assert self.own_search(options)
-        check_ids(sources, self.source_size, "source")
-        if lists is not None:
-            check_lists(lists, len(sources), self.target_size, symbols.eos)
-        check_terms(terms, len(sources), self.target_size, self.max_length - 1, symbols, options)
         # Divide the sentences among the workers, but give none so few that reading the weights dominates.
         sentences = min(sentences, max(_MIN_SENTENCES, math.ceil(len(sources) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sources) / sentences)))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from headwise.decoding.batching import BATCH_TOKENS
 from headwise.decoding.beam.constraints import Symbols
 from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids, check_lists, check_terms
+from headwise.decoding.ids import check_search
 from headwise.decoding.options import SearchOptions
 from headwise.decoding.scheduling.continuous import ContinuousBatching
 from headwise.decoding.scheduling.dynamic import DynamicBatching
@@ -86,12 +86,11 @@ class Scheduler:
         `CheckpointError` where the model's probabilities aren't finite numbers, and `MemoryError`. Its callbacks run in
         the scheduler's thread, before the results of other sentences are handed back.
         """
-        check_ids([source], self._model.source_size, "source")
-        check_ids([] if prefix is None else [prefix], self._model.target_size, "prefix", empty=True)
-        if allowed is not None:
-            check_lists([allowed], 1, self._model.target_size, self._symbols.eos)
-        longest = self._model.max_length - 1 - len(prefix or ())
-        check_terms([terms], 1, self._model.target_size, longest, self._symbols, options)
+        prefixes = None if prefix is None else [prefix]
+        lists = None if allowed is None else [allowed]
+        check_search(
+            self._model, [source], options, self._symbols, prefixes=prefixes, lists=lists, terms=[terms]
+        )
         own_search = self._model.own_search(options, terms=terms is not None) if prefix is None else None
         request = Request(
             list(source), options, client, None if prefix is None else list(prefix), allowed, terms
