@@ -32,9 +32,7 @@ MoreRuns = Annotated[
 ]
 Languages = Annotated[
     str | None,
-    typer.Option(
-        help="Codes of source and target language, such as en-de.", show_default="what the files tell"
-    ),
+    typer.Option(help="Codes, such as en-de, if the files don't tell."),
 ]
 OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -109,31 +107,6 @@ Alpha = Annotated[
     typer.Option(callback=searchable, help="Length penalty, if not the run's; 0: none."),
 ]
 
-# Options of the commands that train. Each has a key of the configuration with the same meaning.
-DevSource = Annotated[
-    str | None, typer.Option("--dev-source", help="Development text; split off where there is none.")
-]
-DevTarget = Annotated[str | None, typer.Option("--dev-target")]
-MaxSteps = Annotated[
-    int | None,
-    typer.Option("--max-steps", min=1, max=bounds.COUNT, help="Stop after so many steps in all."),
-]
-MaxMinutes = Annotated[
-    float | None,
-    typer.Option(
-        "--max-minutes",
-        min=0.0,
-        max=bounds.MINUTES,
-        callback=finite,
-        help="Stop after so many minutes of training in all.",
-    ),
-]
-TrainingDevice = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
-TrainingSeed = Annotated[
-    int | None, typer.Option("--seed", min=0, max=bounds.SEED, help="Seed of everything random.")
-]
-
-# Options of the commands that translate a corpus, also as the first step of training.
 Workers = Annotated[
     int,
     typer.Option(
@@ -142,8 +115,4 @@ Workers = Annotated[
         help="Threads that search; 0: all processors.",
         show_default=False,
     ),
-]
-Anew = Annotated[
-    bool,
-    typer.Option("--restart", help="Begin training anew; translations are kept if they would be the same."),
 ]

@@ -50,11 +50,14 @@ def command(
     """Predict for each line of a file or of standard input, in its order; an empty line stays empty.
 
     \b
-    classification         a text            -> its label, a tab, the label's probability
+    classification         a text            -> its label, a tab, the probability
     tagging                words             -> a tag for each
-    question_answering     question TAB text -> the answer (or a JSON object with question and context)
-    masked_language_model  text with <mask>  -> the text with the likeliest token there
-    language_model         a text            -> the text, continued; --prompt shows it as it is written
+    question_answering     question TAB text -> the answer
+    masked_language_model  text with <mask>  -> the text with the likeliest token
+    language_model         a text            -> the text, continued
+
+    A question and its text may also be a JSON object with question and context. --prompt shows a text as it is
+    written.
 
     Example: echo "a moving and funny film" | headwise predict runs/mr-polarity
 

@@ -18,26 +18,41 @@ def command(
         list[str],
         typer.Option(
             "--source",
-            help="Text, .tsv, .jsonl, .parquet; .gz, .zst: paths, patterns, folders, s3://, gs://, hf://; repeatable.",
+            help="Files, patterns, folders, s3://, gs://, hf://.",
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the prepared corpus.")],
     target: Annotated[
         list[str] | None, typer.Option("--target", help="The other side of plain text; repeatable.")
     ] = None,
-    source_field: Annotated[str, typer.Option(help="Field of a record, such as translation.en.")] = "source",
-    target_field: Annotated[str, typer.Option(help="Field of a record.")] = "target",
-    max_words: Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Most words of a side.")] = 250,
-    min_words: Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Fewest words of a side.")] = 1,
+    source_field: Annotated[
+        str, typer.Option(help="Field of a record: source, or as translation.en.", show_default=False)
+    ] = "source",
+    target_field: Annotated[str, typer.Option(help="Likewise: target.", show_default=False)] = "target",
+    max_words: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=bounds.COUNT, help="Most words of a side (250).", show_default=False
+        ),
+    ] = 250,
+    min_words: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=bounds.COUNT, help="Fewest words of a side (1).", show_default=False
+        ),
+    ] = 1,
     max_ratio: Annotated[
-        float, typer.Option(min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side.")
+        float,
+        typer.Option(
+            metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."
+        ),
     ] = 9.0,
     max_word_ratio: Annotated[
         float,
-        typer.Option(min=0.0, max=bounds.RATIO, help="Most words for each of the shorter side; 0: no limit."),
+        typer.Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit."),
     ] = 0.0,
     identify_languages: Annotated[
-        bool, typer.Option("--identify-languages", help="Drop pairs in other languages than --languages.")
+        bool, typer.Option("--identify-languages", help="Drop pairs in other languages.")
     ] = False,
     languages: Languages = None,
     filters: Annotated[
@@ -45,7 +60,7 @@ def command(
         typer.Option(
             "--filter",
             metavar="MODULE:FUNCTION",
-            help="A function of source and target that returns whether to keep them, or others; repeatable.",
+            help="It keeps, drops or changes a pair.",
         ),
     ] = None,
     keep_duplicates: Annotated[
@@ -53,26 +68,27 @@ def command(
     ] = False,
     near: Annotated[bool, typer.Option("--near", help="Drop near duplicates, too (MinHash).")] = False,
     size: Annotated[
-        int, typer.Option("--subwords", min=8, max=bounds.VOCABULARY, help="Subwords to learn.")
+        int, typer.Option("--subwords", metavar="N", min=8, max=bounds.VOCABULARY, help="Subwords to learn.")
     ] = 37000,
     subwords_from: Annotated[
-        Path | None, typer.Option(help="Use the subwords of this run or prepared corpus.")
+        Path | None, typer.Option(help="Or those of this run or prepared corpus.")
     ] = None,
     sample: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Pairs that subwords are learned from.")
+        int, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.")
     ] = 1_000_000,
     dev_pairs: Annotated[
-        int, typer.Option(min=0, max=bounds.EXAMPLES, help="Development pairs to hold out.")
+        int, typer.Option(metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.")
     ] = 1000,
     max_length: Annotated[
-        int, typer.Option(min=2, max=bounds.LENGTH, help="Most subwords of a side, with the end symbol.")
+        int, typer.Option(metavar="N", min=2, max=bounds.LENGTH, help="Most subwords of a side.")
     ] = 512,
-    shard_pairs: Annotated[int, typer.Option(min=1, max=bounds.EXAMPLES, help="Most pairs of a shard.")] = 1
-    << 18,
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Seed of all choices.")] = 1,
-    engine: Annotated[str, typer.Option(help="processes, or ray for a cluster.")] = "processes",
+    shard_pairs: Annotated[
+        int, typer.Option(metavar="N", min=1, max=bounds.EXAMPLES, help="Most pairs of a shard.")
+    ] = 1 << 18,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=bounds.SEED, help="Of all choices.")] = 1,
+    engine: Annotated[str, typer.Option(help="processes, or ray: a cluster.")] = "processes",
     workers: Annotated[
-        int, typer.Option(min=0, max=bounds.PROCESSES, help="Processes; 0: one per processor.")
+        int, typer.Option(metavar="N", min=0, max=bounds.PROCESSES, help="0: one per processor.")
     ] = 0,
     restart: Annotated[bool, typer.Option("--restart", help="Prepare anew, whatever OUT holds.")] = False,
 ) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.paper import show_table
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
+    from headwise.experiments.harness.outcome import Table
     from headwise.experiments.harness.rows import Place
     from headwise.experiments.harness.runner import RowJob
 
@@ -83,7 +83,7 @@ def command(
     Example: headwise reproduce table2 --scale wmt14 --dry-run
     """
     if show:
-        show_table(name, scale or "multi30k", results, as_json=as_json)
+        _show(name, scale or "multi30k", results, as_json=as_json)
         return
     if as_json:
         raise ConfigError("--json: expected it together with --show, found it alone")
@@ -116,6 +116,43 @@ def command(
         typer.echo(f"\nfigure: {chart.save(out / 'figures')}")
     for claim in finding.claims:
         typer.echo(f"\n{claim.sentence()}")
+
+
+def _show(name: str, scale: str, results: Path, *, as_json: bool) -> None:
+    """Print a table of "Attention Is All You Need" as the paper has it, and Headwise's results where there are some.
+
+    The paper's numbers are those of arXiv:1706.03762v7; notes say where the proceedings differ.
+    """
+    from headwise.experiments.paper import TABLES
+
+    if name not in TABLES:
+        raise ConfigError(f"--show: expected one of {', '.join(TABLES)}, found {name!r}")
+    table = TABLES[name]()
+    if as_json:
+        import json
+
+        typer.echo(
+            json.dumps(
+                {"title": table.title, "columns": table.columns, "rows": table.rows, "note": table.note}
+            )
+        )
+        return
+    typer.echo(table.text())
+    for own in _recorded(name, scale, results):
+        typer.echo(f"\n{own.text()}")
+
+
+def _recorded(name: str, scale: str, results: Path) -> list[Table]:
+    """Return the first of Headwise's own tables for the same question; none without recorded results."""
+    from headwise.experiments.harness.runner import NAMES, collect, find_experiment
+    from headwise.experiments.scales import find_scale
+
+    chosen = find_scale(scale)
+    if name not in NAMES:
+        return []
+    experiment = find_experiment(name)
+    found = collect(experiment, chosen, results, ())
+    return list(experiment.find(found).tables[:1]) if any(found.records.values()) else []
 
 
 def _list() -> None:

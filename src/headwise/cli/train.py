@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.arguments import (
-    DevSource,
-    DevTarget,
-    Languages,
-    MaxMinutes,
-    MaxSteps,
-    TrainingDevice,
-    TrainingSeed,
-    finite,
-    named,
-)
+from headwise import bounds
+from headwise.cli.arguments import Languages, finite, named
 from headwise.cli.main import INTERRUPTED
 from headwise.config import Config
 from headwise.config.languages import parse_languages
@@ -36,19 +27,19 @@ def command(
     ] = None,
     configuration: Annotated[
         Path | None,
-        typer.Option("-c", "--config", help="A YAML configuration, such as configs/multi30k-en-de.yaml."),
+        typer.Option("-c", "--config", help="YAML, such as configs/multi30k-en-de.yaml."),
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(
-            "--source", help="Training text: plain, .gz, or .tsv/.jsonl with both sides; repeatable."
-        ),
+        typer.Option("--source", help="Text: plain, .gz; .tsv or .jsonl have both sides."),
     ] = None,
     target: Annotated[
         list[str] | None, typer.Option("--target", help="The other language, line by line; repeatable.")
     ] = None,
-    dev_source: DevSource = None,
-    dev_target: DevTarget = None,
+    dev_source: Annotated[
+        str | None, typer.Option("--dev-source", help="Development text; else split off.")
+    ] = None,
+    dev_target: Annotated[str | None, typer.Option("--dev-target", help="Its other side.")] = None,
     languages: Languages = None,
     start: Annotated[
         str | None,
@@ -56,7 +47,7 @@ def command(
             "--from",
             metavar="RUN",
             callback=named,
-            help="A trained run to adapt: its model and subwords are kept.",
+            help="A trained run to adapt, with its subwords.",
         ),
     ] = None,
     mix: Annotated[
@@ -64,37 +55,43 @@ def command(
         typer.Option(
             "--mix",
             metavar="OLD=SHARE",
-            help="Replay old text: a run or SOURCE,TARGET, and its share of the examples; repeatable.",
+            help="Replay text of a run or of SOURCE,TARGET.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
     preset: Annotated[
         str | None,
+        typer.Option("--preset", help="tiny, base, big, student, or a row of Table 3."),
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option("--max-steps", metavar="N", min=1, max=bounds.COUNT, help="Steps in all."),
+    ] = None,
+    max_minutes: Annotated[
+        float | None,
         typer.Option(
-            "--preset", help="Model size: tiny, base, big, student, or a row of the paper's Table 3."
+            "--max-minutes", metavar="N", min=0.0, max=bounds.MINUTES, callback=finite, help="Time in all."
         ),
     ] = None,
-    max_steps: MaxSteps = None,
-    max_minutes: MaxMinutes = None,
-    device: TrainingDevice = None,
-    seed: TrainingSeed = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", min=0, max=bounds.SEED, help="Of everything random.")
+    ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")
     ] = False,
     estimate: Annotated[
         bool,
-        typer.Option(
-            "--estimate", help="Print what training needs (memory, time, energy, devices) and don't train."
-        ),
+        typer.Option("--estimate", help="Print time, memory and energy; don't train."),
     ] = False,
     gpu: Annotated[
         str | None,
-        typer.Option("--gpu", help="With --estimate: for a GPU, such as a100, h100 or h200, by its peak."),
+        typer.Option("--gpu", help="With --estimate: for a100, h100, h200, …."),
     ] = None,
     watts: Annotated[
         float | None,
         typer.Option(
-            "--watts", min=0.0, max=1e9, callback=finite, help="With --estimate: power for the energy."
+            "--watts", metavar="W", min=0.0, max=1e9, callback=finite, help="With --estimate: power."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
