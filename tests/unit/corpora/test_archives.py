@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
-from test_download import Server, server
 
 from headwise.corpora.acquire import MANIFEST, get_corpus
 from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
 from headwise.errors import DataError
-
-__all__ = ["server"]
+from http_servers import Server
 
 SGM = """<srcset setid="newstest2014" srclang="any">
 <doc sysid="ref" docid="a" genre="news" origlang="en">

@@ -1,4 +1,4 @@
-"""Downloads from a local HTTP server with broken connections, missing ranges, wrong headers and refusals."""
+"""Corpora from a local HTTP server or a folder: unpacked, verified, recorded; and the catalog."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ import errno
 import gzip
 import hashlib
 import json
-import logging
-import random
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,105 +17,11 @@ import pytest
 from headwise.corpora import download
 from headwise.corpora.acquire import MANIFEST, get_corpus
 from headwise.corpora.catalog import Corpus, PublicFile
-from headwise.corpora.download import ATTEMPTS, fetch
+from headwise.corpora.download import fetch
 from headwise.corpora.public import CORPORA, find_corpus
 from headwise.errors import ConfigError, DataError
+from http_servers import Server, Sleeps
 from paths import SHARED
-
-TEXT = (
-    random.Random(3).randbytes(300_000).hex().encode()
-)  # 600,000 bytes, longer than any socket buffer block
-
-
-class Server(ThreadingHTTPServer):
-    """Serves `files`; lists and flags set the faults of the next responses."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
-        self.requests: list[str | None] = []  # the Range header of each request
-        self.break_after: list[int] = []  # bytes sent before each of the next connections is cut
-        self.failures: list[int] = []  # status codes of the next responses
-        self.stalls = 0  # number of next responses that stall
-        self.ranges = True
-        self.wrong_range = False
-        self.etags = True
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        server, range_header = self.server, self.headers.get("Range")
-        server.requests.append(range_header)
-        if server.stalls:
-            server.stalls -= 1
-            time.sleep(0.6)
-            return
-        if server.failures:
-            self.send_error(server.failures.pop(0))
-            return
-        data = server.files.get(self.path)
-        if data is None:
-            self.send_error(404)
-            return
-        etag = f'"{hashlib.sha256(data).hexdigest()}"'
-        start = int(re.fullmatch(r"bytes=(\d+)-", range_header)[1]) if range_header and server.ranges else 0  # type: ignore[index]
-        if self.headers.get("If-Range", etag) != etag:
-            start = 0
-        if start >= len(data) > 0:
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(data)}")
-            self.end_headers()
-            return
-        if start and server.wrong_range:
-            server.wrong_range = False
-            start += 1
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        if server.etags:
-            self.send_header("ETag", etag)
-        self.send_header("Content-Length", str(len(data) - start))
-        self.end_headers()
-        stop = start + server.break_after.pop(0) if server.break_after else len(data)
-        self.wfile.write(data[start:stop])
-        if stop < len(data):
-            self.wfile.flush()
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "*")
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        running.files["/text"] = TEXT
-        yield running
-        running.shutdown()
-        thread.join()
-
-
-class Sleeps(list[float]):
-    """Replacement for `time.sleep` that records its calls."""
-
-    def __call__(self, seconds: float) -> None:
-        self.append(seconds)
-
-
-@pytest.fixture
-def sleeps() -> Sleeps:
-    return Sleeps()
 
 
 @pytest.fixture
@@ -137,184 +36,6 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     monkeypatch.setattr("headwise.corpora.acquire.fetch", quick)
     return sleeps
 
-
-# --- fetch ---------------------------------------------------------------------------------------------------
-
-
-def test_a_file_arrives_whole_and_progress_counts_every_byte(server: Server, tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
-    part = tmp_path / "text.part"
-    fetch(f"{server.url}/text", part, progress=lambda *event: seen.append(event))
-    assert part.read_bytes() == TEXT
-    assert [done for _, done, _ in seen] == sorted({done for _, done, _ in seen})
-    assert seen[-1] == ("text", len(TEXT), len(TEXT))
-    assert [path.name for path in tmp_path.iterdir()] == ["text.part"]
-
-
-def test_a_broken_connection_is_resumed_where_it_stopped(
-    server: Server, tmp_path: Path, sleeps: Sleeps
-) -> None:
-    server.break_after = [100_000, 250_000]
-    part = tmp_path / "text.part"
-    fetch(f"{server.url}/text", part, sleep=sleeps)
-    assert part.read_bytes() == TEXT
-    assert server.requests == [None, "bytes=100000-", "bytes=350000-"]
-    assert sleeps == [1.0, 1.0]  # both attempts made progress, so the back-off restarts
-
-
-def test_any_sequence_of_breaks_gives_the_same_bytes(server: Server, tmp_path: Path, sleeps: Sleeps) -> None:
-    rng = random.Random(11)
-    for round_ in range(10):
-        server.break_after = [rng.choice([0, 1, 7, 65_536, rng.randrange(200_000)]) for _ in range(3)]
-        part = tmp_path / f"{round_}.part"
-        fetch(f"{server.url}/text", part, sleep=sleeps)
-        assert part.read_bytes() == TEXT
-
-
-def test_an_interrupted_call_is_continued_by_the_next(server: Server, tmp_path: Path) -> None:
-    part = tmp_path / "text.part"
-
-    def interrupt(name: str, done: int, total: int | None) -> None:
-        if done > 200_000:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetch(f"{server.url}/text", part, progress=interrupt)
-    have = part.stat().st_size
-    assert 200_000 < have < len(TEXT)
-    fetch(f"{server.url}/text", part)
-    assert part.read_bytes() == TEXT
-    assert server.requests == [None, f"bytes={have}-"]
-
-
-def test_a_server_without_ranges_starts_again_with_a_warning(
-    server: Server, tmp_path: Path, sleeps: Sleeps, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.ranges = False
-    server.break_after = [100_000]
-    part = tmp_path / "text.part"
-    fetch(f"{server.url}/text", part, sleep=sleeps)
-    assert part.read_bytes() == TEXT
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert any("doesn't resume" in warning for warning in warnings)
-
-
-def test_a_file_that_changed_since_is_not_joined_to_its_old_beginning(
-    server: Server, tmp_path: Path, sleeps: Sleeps
-) -> None:
-    part = tmp_path / "text.part"
-    server.break_after = [100_000, 0, 0, 0]
-    with pytest.raises(DataError):
-        fetch(f"{server.url}/text", part, sleep=sleeps)
-    assert part.read_bytes() == TEXT[:100_000]
-    server.files["/text"] = changed = TEXT[::-1]
-    fetch(f"{server.url}/text", part, sleep=sleeps)
-    assert part.read_bytes() == changed
-
-
-def test_an_answer_for_another_range_is_not_appended(server: Server, tmp_path: Path, sleeps: Sleeps) -> None:
-    server.break_after = [50_000]
-    server.wrong_range = True
-    part = tmp_path / "text.part"
-    fetch(f"{server.url}/text", part, sleep=sleeps)
-    assert part.read_bytes() == TEXT
-
-
-@pytest.mark.parametrize("already", [len(TEXT), len(TEXT) + 5])
-def test_a_part_that_is_complete_or_too_long_ends_up_right(
-    server: Server, tmp_path: Path, sleeps: Sleeps, already: int
-) -> None:
-    part = tmp_path / "text.part"
-    part.write_bytes((TEXT + b"extra")[:already])
-    fetch(f"{server.url}/text", part, sleep=sleeps)
-    assert part.read_bytes() == TEXT
-    assert len(server.requests) == (1 if already == len(TEXT) else 2)
-
-
-@pytest.mark.parametrize("status", [403, 404, 410])
-def test_a_refusal_is_final_and_names_the_address(
-    server: Server, tmp_path: Path, sleeps: Sleeps, status: int
-) -> None:
-    server.failures = [status]
-    with pytest.raises(DataError, match=rf"{server.url}/text: the server answered {status} "):
-        fetch(f"{server.url}/text", tmp_path / "text.part", sleep=sleeps)
-    assert len(server.requests) == 1
-    assert sleeps == []
-
-
-def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path, sleeps: Sleeps) -> None:
-    server.failures = [503, 429]
-    fetch(f"{server.url}/text", tmp_path / "text.part", sleep=sleeps)
-    assert (tmp_path / "text.part").read_bytes() == TEXT
-    assert sleeps == [1.0, 2.0]
-
-
-def test_a_server_that_falls_silent_is_asked_again(
-    server: Server, tmp_path: Path, sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(download, "TIMEOUT", 0.3)
-    server.stalls = 1
-    fetch(f"{server.url}/text", tmp_path / "text.part", sleep=sleeps)
-    assert (tmp_path / "text.part").read_bytes() == TEXT
-    assert sleeps == [1.0]
-
-
-def test_no_server_at_all_is_one_clear_sentence(
-    tmp_path: Path, sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/text"  # bound and not listening: refused
-        with pytest.raises(DataError) as error:
-            fetch(url, tmp_path / "text.part", sleep=sleeps)
-    message = str(error.value)
-    assert message.startswith(f"{url}: can't be downloaded, {ATTEMPTS} attempts in a row failed")
-    assert "Connection refused" in message
-    assert "--from DIR" in message
-    assert sleeps == [1.0, 2.0, 4.0]
-
-
-def test_an_unknown_host_is_one_clear_sentence(
-    tmp_path: Path, sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-
-    def fail(*args: object, **kwargs: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", fail)
-    with pytest.raises(DataError, match="Name or service not known"):
-        fetch("http://no-such-host.invalid/text", tmp_path / "text.part", sleep=sleeps)
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
-def test_a_disk_that_fills_up_is_named(server: Server, tmp_path: Path) -> None:
-    part = tmp_path / "text.part"
-    part.symlink_to("/dev/full")
-    with pytest.raises(DataError, match=r"text\.part: can't be written because the disk is full"):
-        fetch(f"{server.url}/text", part)
-
-
-def test_a_disk_too_small_is_refused_before_the_download(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(DataError, match="600,000 more bytes are needed and 1,000 are free"):
-        fetch(f"{server.url}/text", tmp_path / "text.part")
-    assert not (tmp_path / "text.part").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_named(server: Server, corpus: Corpus, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"text\.part: can't be written \(.+\)"):
-        fetch(f"{server.url}/text", tmp_path / "file" / "text.part")
-    with pytest.raises(DataError, match=r"file/train\.en\.part: can't be written \(.+\)"):
-        get_corpus(corpus, tmp_path / "file")
-
-
-# --- get_corpus ----------------------------------------------------------------------------------------------
 
 ENGLISH, GERMAN = b"a man\na dog\n" * 5000, b"ein Mann\nein Hund\n" * 5000
 
@@ -443,6 +164,12 @@ def test_missing_local_files_are_all_named_before_anything_is_written(corpus: Co
     with pytest.raises(DataError, match=r"expected train\.en, train\.de there, plain or \.gz"):
         get_corpus(corpus, tmp_path / "out", source=tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"file/train\.en\.part: can't be written \(.+\)"):
+        get_corpus(corpus, tmp_path / "file")
 
 
 def test_only_takes_the_files_that_match(corpus: Corpus, tmp_path: Path) -> None:

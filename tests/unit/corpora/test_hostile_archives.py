@@ -1,4 +1,4 @@
-"""Hostile or damaged servers, archives and compressed files: one-sentence errors, and no files left over."""
+"""Hostile or damaged archives and compressed files: one-sentence errors, and no files left over."""
 
 from __future__ import annotations
 
@@ -7,137 +7,21 @@ import gzip
 import io
 import lzma
 import random
-import socketserver
 import tarfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_download import Server, server
 
 from headwise.corpora import archives
 from headwise.corpora.acquire import get_corpus
 from headwise.corpora.archives import Damaged, damage, open_tar
 from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
-from headwise.corpora.download import ATTEMPTS, fetch
 from headwise.errors import DataError
 from headwise.images.sets import find_source, read_idx, read_image
-
-__all__ = ["server"]
+from http_servers import Server
 
 BODY = b"a line\n" * 10
-
-
-class Raw(socketserver.ThreadingTCPServer):
-    """Server that answers every request with the same bytes, valid HTTP or not."""
-
-    daemon_threads = True
-    answer = b""
-    requests = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/file"
-
-
-class _Answer(socketserver.StreamRequestHandler):
-    server: Raw  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def handle(self) -> None:
-        self.server.requests += 1
-        while self.rfile.readline() not in (b"\r\n", b""):
-            pass
-        self.wfile.write(self.server.answer)
-
-
-@pytest.fixture
-def raw(monkeypatch: pytest.MonkeyPatch) -> Iterator[Raw]:
-    monkeypatch.setenv("no_proxy", "*")
-    with Raw(("127.0.0.1", 0), _Answer) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
-
-
-def _fetch(url: str, part: Path, most: int = 10_000) -> None:
-    fetch(url, part, most=most, sleep=lambda seconds: None)
-
-
-def _head(*headers: str, status: str = "200 OK") -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "Connection: close", "", ""]).encode("latin-1")
-
-
-_OK = [
-    _head(f"Content-Length: {len(BODY)}") + BODY,
-    _head() + BODY,
-    _head("Transfer-Encoding: chunked") + b"46\r\n" + BODY + b"\r\n0\r\n\r\n",
-    _head("Transfer-Encoding: chunked", "Content-Length: -7") + b"46\r\n" + BODY + b"\r\n0\r\n\r\n",
-    _head(f"Content-Length: {len(BODY)}", 'ETag: "' + "é" * 50 + '"') + BODY,
-    _head(f"Content-Length: {len(BODY)}", 'ETag: "a', ' b"') + BODY,  # folded
-]
-
-
-@pytest.mark.parametrize("answer", _OK, ids=range(len(_OK)))
-def test_an_unusual_answer_that_is_right_is_taken(raw: Raw, tmp_path: Path, answer: bytes) -> None:
-    raw.answer = answer
-    _fetch(raw.url, tmp_path / "file.part")
-    assert (tmp_path / "file.part").read_bytes() == BODY
-    assert [path.name for path in tmp_path.iterdir()] == ["file.part"]
-
-
-_ODD = [
-    (_head("Content-Length: -5") + BODY, "expected a number of bytes in the server's Content-Length, found '-5'"),
-    (_head("Content-Length: many") + BODY, "Content-Length, found 'many'"),
-    (_head("Content-Length: \xb2") + BODY, "Content-Length, found '\xb2'"),
-    (_head("Content-Length: " + "9" * 5_000) + BODY, "Content-Length, found '999"),
-    (_head("Content-Length: 999999999999999999") + BODY, "expected at most 10,000 bytes, found"),
-    (_head() + BODY * 1_000, "expected at most 10,000 bytes, found that the server sends more"),
-    (_head("Transfer-Encoding: chunked") + b"fffff\r\n" + BODY * 2_000, "expected at most 10,000 bytes"),
-    (_head("Transfer-Encoding: chunked") + b"-1\r\n" + BODY, f"{ATTEMPTS} attempts in a row failed"),
-    (_head("Transfer-Encoding: chunked") + b"-5\r\n" + BODY, f"{ATTEMPTS} attempts in a row failed"),
-    (_head("Transfer-Encoding: chunked") + b"zz\r\n" + BODY, f"{ATTEMPTS} attempts in a row failed"),
-    (_head("Content-Range: bytes 5-9/10", status="206 Partial Content") + BODY, "resumed at another byte than asked"),
-    (_head(status="206 Partial Content") + BODY, "resumed at another byte than asked"),
-    (_head("Location: file:///etc/passwd", status="302 Found"), "'file:///etc/passwd' is not allowed"),
-    (_head("Location: ftp://127.0.0.1/x", status="302 Found"), "expected a redirect to http or https, found"),
-    (_head("Location: data:,x", status="302 Found"), "Redirection to url 'data:,x' is not allowed"),
-    (_head("Location: http://[", status="302 Found"), "the server's answer can't be used"),
-    (_head("Location: /file", status="302 Found"), "the server answered 302"),
-    (_head(status="404 \x1b[2J gone"), "the server answered 404 ?[2J gone"),
-    (_head("Content-Range: bytes */" + "9" * 5_000, status="416 Range"), f"{ATTEMPTS} attempts in a row failed"),
-    (b"HTTP/1.1 2x0 OK\r\n\r\n", f"{ATTEMPTS} attempts in a row failed"),
-    (b"\xff" * 100_000, f"{ATTEMPTS} attempts in a row failed"),
-    (_head(*(f"X-{i}: 1" for i in range(200))), f"{ATTEMPTS} attempts in a row failed"),
-    (b"", f"{ATTEMPTS} attempts in a row failed"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "sentence"), _ODD, ids=range(len(_ODD)))
-def test_an_odd_answer_is_one_sentence(raw: Raw, tmp_path: Path, answer: bytes, sentence: str) -> None:
-    raw.answer = answer
-    with pytest.raises(DataError) as caught:
-        _fetch(raw.url, tmp_path / "file.part")
-    assert sentence in str(caught.value)
-    assert str(caught.value).startswith(raw.url)
-    assert str(caught.value).isprintable()
-
-
-def test_another_scheme_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("x")
-    with pytest.raises(DataError, match="begins with http or https"):
-        _fetch((tmp_path / "secret").as_uri(), tmp_path / "file.part")
-
-
-def test_bytes_that_come_again_and_again_are_no_progress(server: Server, tmp_path: Path) -> None:
-    """Every attempt restarts from the first byte and is interrupted: it receives bytes, but none of them is new."""
-    server.etags, server.ranges = False, False
-    server.break_after = [1_000] * 100
-    with pytest.raises(DataError, match="attempts in a row failed"):
-        _fetch(f"{server.url}/text", tmp_path / "text.part", most=1 << 20)
-    assert len(server.requests) == ATTEMPTS
 
 
 def _corpus(server: Server, name: str = "a.txt", path: str = "/a.txt.gz") -> Corpus:
