@@ -16,10 +16,10 @@ test: $(VENV)/dev
 RUN ?= runs/demo
 TEST := data/miniature/test
 demo-model: $(VENV)/user
-	$(BIN)/headwise data generate miniature --train 1 -o data/miniature
+	$(BIN)/headwise data get miniature -o data/miniature
 	$(BIN)/python models/publish.py $(RUN) src/headwise/shipped/demo --source $(TEST).en --reference $(TEST).de \
-	--name demo --before "headwise data generate miniature --train 1" --development 200 --license "MIT, as Headwise" \
-	--data "60,000 sentence pairs of Headwise's built-in world, which headwise demo generates"
+	--name demo --before "headwise data get miniature" --development 200 --license "MIT, as Headwise" \
+	--data "60,000 sentence pairs of Headwise's built-in world"
 
 # What arithmetic could change, as another processor: CPU=avx2 has no AVX-512, CPU=default has no AVX at all.
 CPU ?= avx2

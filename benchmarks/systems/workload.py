@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwise.config import CleaningConfig, Config, SubwordConfig
 from headwise.config.presets import preset
-from headwise.corpora.miniature import generate
+from headwise.corpora.built_in import read_built_in
 from headwise.errors import ConfigError, DataError
 from headwise.parsing import read_json
 from headwise.processes import child_environment, python_command
@@ -96,15 +96,17 @@ class Text:
 
 
 def read_text(source: str | None, target: str | None, limit: int = _LEARN_FROM) -> Text:
-    """Read parallel files, or generate the built-in miniature corpus if none are given.
+    """Read parallel files, or the built-in miniature corpus if none are given.
 
     Raises `ConfigError` or `DataError` if the files can't be read.
     """
     if source is None:
         if target is not None:
             raise ConfigError("--target: expected --source beside it, found none")
-        pairs = generate(train=min(limit, 5000), dev=0, test=0).train
-        return Text([p.source for p in pairs], [p.target for p in pairs], "the built-in miniature corpus")
+        sources, targets = (
+            read_built_in("miniature", f"train.{side}")[: min(limit, 5000)] for side in ("en", "de")
+        )
+        return Text(sources, targets, "the built-in miniature corpus")
     files = pair_files(source, target)
     report = CleaningReport()
     cleaned = clean_pairs(read_pairs(files), CleaningConfig(), report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import string
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,12 @@ def test_translation_is_initialized_from_denoising(program: Call, tmp_path: Path
 
 def test_an_exercise_is_learned_word_for_word(program: Call, tmp_path: Path) -> None:
     data, run = tmp_path / "copy", tmp_path / "run"
-    program("data", "generate", "copy", "-o", data, "--train", 2000, "--dev", 40, "--test", 40)
+    data.mkdir()
+    draw = random.Random(1)
+    for part, count in {"train": 2000, "dev": 40, "test": 40}.items():
+        lines = [" ".join(draw.choices(string.ascii_lowercase, k=draw.randint(4, 12))) for _ in range(count)]
+        for side in ("source", "target"):
+            (data / f"{part}.{side}").write_text("".join(f"{line}\n" for line in lines))
     changes = {
         "source": [str(data / "train.source")], "target": [str(data / "train.target")],
         "dev_source": str(data / "dev.source"), "dev_target": str(data / "dev.target"),
@@ -139,6 +145,3 @@ def test_an_exercise_is_learned_word_for_word(program: Call, tmp_path: Path) -> 
     test = ["--source", data / "test.source", "--reference", data / "test.target"]
     report = json.loads(program("evaluate", run, *test, "--beam", 1, "--json").out)
     assert report["exact"] > 50.0
-    error = program("data", "generate", "shuffle").error
-    assert error.startswith("data generate: expected one of miniature,")
-    assert error.endswith("found 'shuffle'")

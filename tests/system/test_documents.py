@@ -16,10 +16,10 @@ import yaml
 
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
-from headwise.corpora.miniature import generate
-from headwise.corpora.synthetic import generate as generate_examples
+from headwise.corpora.synthetic import generate
 from paths import DOCS, ROOT
 from program import call, headwise
+from world import write_world
 
 DOCUMENTS = [
     ROOT / "README.md",
@@ -103,7 +103,7 @@ def test_every_file_that_a_document_links_to_exists() -> None:
 
 
 def _examples(name: str, folder: Path) -> list[str]:
-    train, dev, _ = generate_examples(name, folder / name, train=80, dev=10, test=1)
+    train, dev, _ = generate(name, folder / name, train=80, dev=10, test=1)
     return [f"data.text=[{train}]", f"data.dev_text={dev}"]
 
 
@@ -113,10 +113,7 @@ def test_a_shipped_configuration_trains(
 ) -> None:
     """Train for three steps on a small corpus, with the model size of the file."""
     assert Config.load(file).model
-    corpus = generate(train=300, dev=20, test=20, seed=3)
-    for name, pairs in {"train": corpus.train, "dev": corpus.dev}.items():
-        for side in ("source", "target"):
-            (tmp_path / f"{name}.{side}").write_text("".join(f"{getattr(p, side)}\n" for p in pairs))
+    write_world(tmp_path, {"train": 300, "dev": 20}, ("source", "target"))
     changes = {
         "translation": [
             f"data.source=[{tmp_path / 'train.source'}]",
@@ -163,10 +160,7 @@ def test_training_on_own_files_as_in_the_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    corpus = generate(train=400, dev=20, test=20, seed=2)
-    for name, pairs in {"train": corpus.train, "test": corpus.test}.items():
-        Path(f"{name}.en").write_text("".join(f"{p.source}\n" for p in pairs), encoding="utf-8")
-        Path(f"{name}.de").write_text("".join(f"{p.target}\n" for p in pairs), encoding="utf-8")
+    write_world(tmp_path, {"train": 400, "test": 20})
     shown = [line for document, line in shown_commands() if document == "README.md"]
     train = next(line for line in shown if "--source train.en" in line and " train " in line)
     trained = headwise(*shlex.split(train)[1:], "--max-steps", "8")

@@ -13,6 +13,7 @@ import yaml
 from safetensors.numpy import load_file
 
 from headwise.cli.main import run as run_program
+from headwise.corpora.synthetic import generate
 from program import Call, headwise, saved_step
 
 GOOD, BAD = ["bright", "kind", "warm", "fresh", "clever"], ["dull", "cruel", "cold", "stale", "dumb"]
@@ -164,10 +165,7 @@ def test_a_tagger_disambiguates_words_by_context(program: Call, tmp_path: Path) 
 
 def test_a_tagger_finds_spans(program: Call, tmp_path: Path) -> None:
     pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
-    assert (
-        program("data", "generate", "entities", "-o", tmp_path, "--train=600", "--dev=40", "--test=40").code
-        == 0
-    )
+    generate("entities", tmp_path, train=600, dev=40, test=40)
     changes = ["training.max_steps=150", "training.best_by=f1"]
     file = configuration(
         tmp_path, "tagging", ["train.iob"], subwords={"size": 300}, batch={"tokens": 1000}, tagging={"spans": True},

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise import bounds
 from headwise.cli.arguments import Device, TrainedRun, named
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from headwise.analysis.alignment import Links, Rule
-    from headwise.analysis.attention import CrossAttention
     from headwise.cli.annotated import Sentences
     from headwise.decoding.translator import Translator
     from headwise.evaluation.alignment import Alignment
@@ -28,7 +26,6 @@ def command(
     miniature: Annotated[
         bool, typer.Option("--miniature", help="The built-in corpus's test set, with its gold alignments.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus.")] = 1,
     rule: Annotated[
         str,
         typer.Option(
@@ -72,14 +69,14 @@ def command(
         raise ConfigError(f"symmetrize: expected one of {', '.join(SYMMETRIZATIONS)}, found {symmetrize!r}")
     if source is not None and target is None:
         raise ConfigError("align: expected --target with --source")
-    test = read_sentences(source, target, miniature="test" if miniature else None, seed=seed)
+    test = read_sentences(source, target, miniature="test" if miniature else None)
     gold_alignments = None if test.gold is None else [Alignment.of(links) for links in test.gold]
     if gold is not None:
         gold_alignments = read_alignments(gold)
         if len(gold_alignments) != len(test.sources):
             raise DataError(f"{gold}: expected {len(test.sources):,} lines, found {len(gold_alignments):,}")
     scored = range(len(test.sources))
-    dev = read_sentences(None, None, miniature="dev", seed=seed) if miniature and rule == "best" else None
+    dev = read_sentences(None, None, miniature="dev") if miniature and rule == "best" else None
     if dev is None and "best" in (rule, reverse_rule):
         if gold_alignments is None or len(gold_alignments) < 2:
             raise ConfigError("rule best: expected --gold with at least two lines, or --miniature")
@@ -117,13 +114,14 @@ def _direction(
 ) -> tuple[list[Links], Rule]:
     """Return one model's alignments and their rule; `swap` for a model of the reverse direction."""
     from headwise.analysis.alignment import Rule, align, best_rule
+    from headwise.cli.annotated import attentions_of
 
-    attentions = _attentions(translator, test, swap)
+    attentions = attentions_of(translator, test, swap)
     if rule == "best":
         if dev is not None:
             gold_links, selection = (
                 [set(links) for links in dev.gold or []],
-                _attentions(translator, dev, swap),
+                attentions_of(translator, dev, swap),
             )
         else:
             assert gold is not None
@@ -133,15 +131,6 @@ def _direction(
         chosen = Rule.parse(rule, *attentions[0].weights.shape[:2])
     links = [align(attention, chosen) for attention in attentions]
     return [_swapped(sentence_links) for sentence_links in links] if swap else links, chosen
-
-
-def _attentions(translator: Translator, sentences: Sentences, swap: bool) -> list[CrossAttention]:
-    from headwise.analysis.attention import cross_attention
-
-    assert sentences.targets is not None
-    sides = ([annotated.sentence for annotated in side] for side in (sentences.sources, sentences.targets))
-    source, target = reversed(list(sides)) if swap else sides
-    return cross_attention(translator, source, target)
 
 
 def _swapped(links: Sequence[tuple[int, int]] | set[tuple[int, int]] | Links) -> Links:

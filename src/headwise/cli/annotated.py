@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from headwise.analysis.attention import CrossAttention
     from headwise.analysis.heads.measuring import Annotated
-    from headwise.corpora.miniature import MiniaturePair
+    from headwise.decoding.translator import Translator
 
 Links = frozenset[tuple[int, int]]
 
@@ -30,7 +31,6 @@ def read_sentences(
     target: Path | None,
     *,
     miniature: str | None = None,
-    seed: int = 1,
     tokenized: bool = False,
     lowercase: bool = False,
     limit: int | None = None,
@@ -43,11 +43,7 @@ def read_sentences(
     if (source is None) == (miniature is None):
         raise ConfigError("expected either --source or --miniature")
     if miniature is not None:
-        from headwise.corpora.miniature import generate
-
-        corpus = generate(train=0, seed=seed)
-        pairs = corpus.dev if miniature == "dev" else corpus.test
-        return _from_miniature(pairs[:limit])
+        return _built_in(miniature, limit)
     assert source is not None
     sources = _read(source, tokenized, lowercase)
     targets = None if target is None else _read(target, tokenized, lowercase)
@@ -60,36 +56,26 @@ def read_sentences(
     return Sentences(sources[:limit], None if targets is None else targets[:limit])
 
 
-def _from_miniature(pairs: Sequence[MiniaturePair]) -> Sentences:
-    from headwise.analysis.attention import Sentence
-    from headwise.analysis.heads.measuring import Annotated
+def _built_in(part: str, limit: int | None) -> Sentences:
+    from headwise.corpora.built_in import write_built_in
+    from headwise.evaluation.alignment import read_alignments
 
-    def edges(heads: Sequence[int], relations: Sequence[str]) -> tuple[tuple[int, int, str], ...]:
-        return tuple(
-            (word, head, relation)
-            for word, (head, relation) in enumerate(zip(heads, relations, strict=True))
-            if head >= 0
-        )
+    with TemporaryDirectory() as folder:
+        write_built_in("miniature", Path(folder), f"{part}.*")
+        files = [Path(folder) / f"{part}.{side}.conllu" for side in ("en", "de")]
+        sources, targets = (_read(file, False, False)[:limit] for file in files)
+        gold = [links.sure for links in read_alignments(Path(folder) / f"{part}.align")]
+    return Sentences(sources, targets, gold[:limit])
 
-    return Sentences(
-        [
-            Annotated(
-                Sentence(pair.source, pair.source_tokens),
-                edges(pair.source_heads, pair.source_relations),
-                pair.source_coreference,
-            )
-            for pair in pairs
-        ],
-        [
-            Annotated(
-                Sentence(pair.target, pair.target_tokens),
-                edges(pair.target_heads, pair.target_relations),
-                pair.target_coreference,
-            )
-            for pair in pairs
-        ],
-        [pair.alignment for pair in pairs],
-    )
+
+def attentions_of(translator: Translator, sentences: Sentences, swap: bool = False) -> list[CrossAttention]:
+    """Return the cross-attention of each pair; `swap` for a model of the reverse direction."""
+    from headwise.analysis.attention import cross_attention
+
+    assert sentences.targets is not None
+    sides = ([annotated.sentence for annotated in side] for side in (sentences.sources, sentences.targets))
+    source, target = reversed(list(sides)) if swap else sides
+    return cross_attention(translator, source, target)
 
 
 def _read(path: Path, tokenized: bool, lowercase: bool) -> list[Annotated]:

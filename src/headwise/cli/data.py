@@ -1,4 +1,4 @@
-"""`headwise data`: lists and downloads public corpora, generates synthetic data sets, and prepares large corpora."""
+"""`headwise data`: lists and gets corpora and models, and prepares large corpora."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise import bounds
 from headwise.cli import prepare
 from headwise.cli.arguments import AsJson
 
@@ -27,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List and fetch public corpora; generate others; prepare large ones.",
+    help="List and get corpora and models; prepare large corpora.",
 )
 
 
@@ -35,7 +34,7 @@ app = typer.Typer(
 def list_corpora(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
-    """List the public corpora that `headwise data get` knows, with their terms."""
+    """List the corpora and models that `headwise data get` knows, with their terms."""
     from headwise.corpora.public import CORPORA
 
     if as_json:
@@ -46,14 +45,16 @@ def list_corpora(
         languages = f"{'-'.join(corpus.languages)}, " if corpus.languages else ""
         typer.echo(f"{corpus.name:<{width}}  {languages}{corpus.description}")
         typer.echo(f"{'':<{width}}  about {corpus.megabytes:,} MB; {corpus.license}")
-        typer.echo(f"{'':<{width}}  {corpus.homepage}")
+        if corpus.homepage:
+            typer.echo(f"{'':<{width}}  {corpus.homepage}")
 
 
 @app.command("get", epilog="Example: headwise data get multi30k -o data/multi30k")
 def get(
-    name: Annotated[str, typer.Argument(help="A corpus from `headwise data list`.")],
+    name: Annotated[str, typer.Argument(help="A corpus or model from `headwise data list`.")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
+        Path | None,
+        typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME, models/NAME"),
     ] = None,
     source: Annotated[
         Path | None,
@@ -66,7 +67,7 @@ def get(
     force: Annotated[bool, typer.Option("--force", help="Fetch again and replace what is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a public corpus as plain text, verified by checksum.
+    """Get a corpus as plain text, or a model: public ones from the network, verified by checksum; others are made here.
 
     An interrupted download resumes where it stopped when the command is run again. Files that are already
     there are verified, not fetched again.
@@ -76,7 +77,7 @@ def get(
 
     _prefix_warnings()
     corpus = find_corpus(name)
-    directory = out if out is not None else Path("data") / corpus.name
+    directory = out if out is not None else corpus.folder
     with _progress() as progress:
         files = get_corpus(corpus, directory, source=source, only=only or (), force=force, progress=progress)
     if as_json:
@@ -94,35 +95,6 @@ def get(
 app.command("prepare", epilog=prepare.EXAMPLE)(prepare.command)
 
 
-@app.command("generate", epilog="Example: headwise data generate entities -o data/entities")
-def generate(
-    name: Annotated[
-        str, typer.Argument(help="miniature, entities, questions, copy, reverse, sort or summary.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME")
-    ] = None,
-    train: Annotated[
-        int | None, typer.Option(min=1, max=bounds.EXAMPLES, help="Training examples.", show_default="enough")
-    ] = None,
-    dev: Annotated[int, typer.Option(min=1, max=bounds.EXAMPLES, help="Development examples.")] = 500,
-    test: Annotated[int, typer.Option(min=1, max=bounds.EXAMPLES, help="Test examples.")] = 500,
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Another seed, other examples.")] = 1,
-) -> None:
-    """Write a synthetic data set: train, dev and test files, the same on every machine.
-
-    miniature is a small English-German corpus with gold alignments, trees and coreference; entities is for tagging,
-    questions for question answering; copy, reverse, sort and summary are pairs of lines with one right answer.
-    """
-    from headwise.corpora.synthetic import GENERATORS
-    from headwise.corpora.synthetic import generate as write
-
-    files = write(name, out or Path("data") / name, train=train, dev=dev, test=test, seed=seed)
-    for file in files:
-        typer.echo(str(file))
-    typer.echo(GENERATORS[name].description, err=True)
-
-
 def _describe(corpus: Corpus) -> dict[str, object]:
     return {
         "name": corpus.name,
@@ -138,15 +110,18 @@ def _describe(corpus: Corpus) -> dict[str, object]:
 def _report(corpus: Corpus, directory: Path, files: list[Acquired]) -> None:
     for file in files:
         verified = file.known or file.status == "present"
-        outcome = "verified" if verified else "recorded, nothing to verify it against"
-        typer.echo(f"{file.path}  {file.bytes:,} bytes, {file.status}, checksum {outcome}")
-    typer.echo(f"Terms of use: {corpus.license} ({corpus.homepage})")
+        outcome = ", checksum verified" if verified else ", checksum recorded, nothing to verify it against"
+        made = file.status == "written"
+        typer.echo(f"{file.path}  {file.bytes:,} bytes, {file.status}{'' if made else outcome}")
+    typer.echo(f"Terms of use: {corpus.license}" + (f" ({corpus.homepage})" if corpus.homepage else ""))
     names = {file.name for file in files}
     if corpus.pair is not None and names.issuperset(corpus.pair):
         source, target = (directory / side for side in corpus.pair)
         typer.echo(
             f"To train on it: headwise train --source {source} --target {target} -o runs/{corpus.name}"
         )
+    if corpus.model:
+        typer.echo(f"To translate with it: headwise translate {directory}")
 
 
 def _prefix_warnings() -> None:

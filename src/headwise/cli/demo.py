@@ -13,17 +13,15 @@ from headwise import bounds
 from headwise.config import Config
 
 if TYPE_CHECKING:
-    from headwise.analysis.attention import Sentence
-    from headwise.corpora.miniature import MiniatureCorpus, MiniaturePair
+    from headwise.cli.annotated import Sentences
 
-_PAIRS = 60_000  # training pairs, each of which the model sees about twice
 _SHOWN = 5  # translations to print
 _LONGEST_SHOWN = 14  # most words of the sentence in the picture
 
 
 def command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The run directory.")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the corpus and of the training.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the training.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Train on the built-in miniature corpus, translate, score, draw attention.
@@ -36,19 +34,22 @@ def command(
     """
     began = time.perf_counter()
     from headwise.analysis.alignment import best_rule, error_rate
-    from headwise.analysis.attention import cross_attention
     from headwise.analysis.picture import draw_cross_attention
-    from headwise.corpora.miniature import generate, write
+    from headwise.cli.annotated import attentions_of, read_sentences
+    from headwise.corpora.built_in import write_built_in
     from headwise.decoding.translator import Translator
     from headwise.evaluation.translation import bleu
     from headwise.tasks.run import train
 
     say = typer.secho if not as_json else _nothing
-    corpus = generate(train=_PAIRS, seed=seed)
-    write(corpus, out / "corpus")
+    write_built_in("miniature", out / "corpus")
+    dev, test = (read_sentences(None, None, miniature=part) for part in ("dev", "test"))
+    assert test.targets is not None
+    assert dev.gold is not None
+    assert test.gold is not None
     say(
-        f"Generated {len(corpus.train):,} English-German sentence pairs, "
-        f"and {len(corpus.test):,} with combinations that training never shows.",
+        "60,000 English-German sentence pairs, "
+        f"and {len(test.sources):,} with combinations that training never shows.",
         err=True,
     )
     trained = train(_configuration(out / "corpus", seed), out, restart=True, quiet=as_json)
@@ -56,16 +57,15 @@ def command(
         raise KeyboardInterrupt  # training catches a Ctrl-C, saves a checkpoint and stops
 
     translator = Translator.load(out)
-    references = [pair.target for pair in corpus.test]
-    translations = [t.text for t in translator.translate([pair.source for pair in corpus.test])]
+    sources, references = ([one.sentence.text for one in side] for side in (test.sources, test.targets))
+    translations = [t.text for t in translator.translate(sources)]
     score = bleu(translations, references)
 
-    dev, test = ([*map(_sentences, part)] for part in (corpus.dev, corpus.test))
-    rule = best_rule(cross_attention(translator, *zip(*dev, strict=True)), _gold(corpus.dev))
-    attentions = cross_attention(translator, *zip(*test, strict=True))
-    aer = error_rate(attentions, _gold(corpus.test), rule)
+    rule = best_rule(attentions_of(translator, dev), dev.gold)
+    attentions = attentions_of(translator, test)
+    aer = error_rate(attentions, test.gold, rule)
     picture = out / "attention.png"
-    chosen = _illustrative_sentence(corpus, translations)
+    chosen = _illustrative_sentence(test, references, translations)
     draw_cross_attention(
         attentions[chosen], picture, title="Cross-attention: what each German word looked at"
     )
@@ -74,9 +74,9 @@ def command(
         record = {"bleu": score.score, "alignment_error_rate": aer, "seconds": seconds, "run": str(out)}
         typer.echo(json.dumps(record))
         return
-    for pair, translation in list(zip(corpus.test, translations, strict=True))[:_SHOWN]:
-        mark = "" if translation == pair.target else f"\n   expected  {pair.target}"
-        typer.echo(f"\n   English   {pair.source}\n   German    {translation}{mark}")
+    for source, reference, translation in list(zip(sources, references, translations, strict=True))[:_SHOWN]:
+        mark = "" if translation == reference else f"\n   expected  {reference}"
+        typer.echo(f"\n   English   {source}\n   German    {translation}{mark}")
     typer.echo(f"\nBLEU on {len(references)} unseen sentences  {score.score:.1f}   ({score.signature})")
     typer.echo(f"alignment error rate           {aer:.3f}   (cross-attention, {rule}, chosen on dev)")
     typer.echo(f"attention                      {picture}")
@@ -123,30 +123,21 @@ def _configuration(corpus: Path, seed: int) -> Config:
     )
 
 
-def _sentences(pair: MiniaturePair) -> tuple[Sentence, Sentence]:
-    from headwise.analysis.attention import Sentence
-
-    return Sentence(pair.source, pair.source_tokens), Sentence(pair.target, pair.target_tokens)
-
-
-def _gold(pairs: list[MiniaturePair]) -> list[frozenset[tuple[int, int]]]:
-    return [pair.alignment for pair in pairs]
-
-
-def _illustrative_sentence(corpus: MiniatureCorpus, translations: list[str]) -> int:
+def _illustrative_sentence(test: Sentences, references: list[str], translations: list[str]) -> int:
     """Return the index of a correct translation with coreference, the longest one that fits the picture."""
+    targets = test.targets or []
 
     def interest(index: int) -> tuple[bool, bool, int]:
-        pair = corpus.test[index]
-        words = len(pair.target_tokens)
+        target = targets[index]
+        words = len(target.sentence.words)
         fits = words <= _LONGEST_SHOWN
         return (
-            translations[index] == pair.target and fits,
-            bool(pair.target_coreference),
+            translations[index] == references[index] and fits,
+            bool(target.coreference),
             words if fits else 0,
         )
 
-    return max(range(len(corpus.test)), key=interest)
+    return max(range(len(references)), key=interest)
 
 
 def _nothing(message: str, err: bool = False) -> None:

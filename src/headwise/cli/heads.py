@@ -30,9 +30,7 @@ def command(
         Path | None, typer.Option(help="Its translation, likewise; the model's own unless given.")
     ] = None,
     miniature: Annotated[bool, typer.Option("--miniature", help="The built-in corpus's test set.")] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus and of random orders.")
-    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of random orders.")] = 1,
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
     ] = False,
@@ -79,7 +77,7 @@ def command(
         raise ConfigError(f"{out}: expected a file that ends in .png")
     subset = "test" if miniature else None
     sentences = read_sentences(
-        source, target, miniature=subset, seed=seed, tokenized=tokenized, lowercase=lowercase, limit=limit
+        source, target, miniature=subset, tokenized=tokenized, lowercase=lowercase, limit=limit
     )
     config = Config.of_run(run, "translation", *SINGLE)
     if config.task != "translation":

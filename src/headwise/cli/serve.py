@@ -36,7 +36,6 @@ def command(
     target: Annotated[Path | None, typer.Option(help="Their translations, likewise.")] = None,
     gold: Annotated[Path | None, typer.Option(help="Their word alignments (0-0 1-2).")] = None,
     miniature: Annotated[bool, typer.Option("--miniature", help="Measure on the built-in test set.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the built-in corpus.")] = 1,
     tokenized: Annotated[
         bool, typer.Option("--tokenized", help="Separate all words of a .conllu file.")
     ] = False,
@@ -128,7 +127,6 @@ def command(
             source,
             target,
             miniature="test" if miniature else None,
-            seed=seed,
             tokenized=tokenized,
             lowercase=lowercase,
             limit=MOST_SENTENCES,

@@ -1,1 +1,1 @@
-"""Corpora: public downloads, the built-in miniature English-German corpus, and synthetic data sets."""
+"""Corpora: public downloads, the built-in English-German text, and generated data sets."""

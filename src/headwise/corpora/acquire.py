@@ -1,6 +1,6 @@
-"""Download or copy the files of a public corpus into a folder, decompress and verify them, and record them.
+"""Download, copy or write the files of a corpus or model into a folder, decompress and verify them, and record them.
 
-Each file ends up as plain text under its own name, whatever form it is published in. `manifest.json` in the same
+Each file ends up plain under its own name, whatever form it is published in. `manifest.json` in the same
 folder records the origin and the checksum of each file; a later call verifies a file instead of fetching it again.
 """
 
@@ -10,9 +10,10 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from headwise.corpora import archives
@@ -38,7 +39,7 @@ class Acquired:
     path: Path
     bytes: int
     sha256: str
-    status: Literal["downloaded", "copied", "present"]
+    status: Literal["downloaded", "copied", "written", "present"]
     known: bool
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def get_corpus(
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[Acquired]:
-    """Download or copy the files of a corpus into `directory`, and return them in the corpus's order.
+    """Download, copy or write the files of a corpus into `directory`, and return them in the corpus's order.
 
     Files come from their published URLs, or from the folder `source`, plain or with `.gz` appended to the
     name. `only` selects the files that match one of its patterns (`*.en`). An existing file with the right
@@ -64,8 +65,20 @@ def get_corpus(
     Raises:
         DataError: a file can't be downloaded (see `download.fetch`), isn't in `source`, is damaged, doesn't match
             its checksum, or would overwrite a file that isn't the corpus's own.
-        ConfigError: no file matches `only`.
+        ConfigError: no file matches `only`, or there is a `source` for a corpus that is written here.
     """
+    if corpus.write is not None:
+        if source is not None:
+            raise ConfigError(
+                f"--from {source}: expected none, as {corpus.name} is made here, found a folder"
+            )
+        with TemporaryDirectory() as made:
+            corpus.write(Path(made))
+            copied = replace(corpus, write=None)
+            files = get_corpus(
+                copied, directory, source=Path(made), only=only, force=force, progress=progress
+            )
+        return [replace(file, status="written") if file.status == "copied" else file for file in files]
     selected = _select(corpus, only)
     if source is not None:
         _check_source(source, selected, corpus)
@@ -73,7 +86,7 @@ def get_corpus(
     acquired = []
     for file in selected:
         recorded = manifest.get(file.name, {}).get("sha256")
-        item = _acquire(file, directory, file.sha256 or recorded, source, force, corpus.most_bytes, progress)
+        item = _acquire(file, directory, file.sha256 or recorded, source, force, corpus, progress)
         acquired.append(item)
         manifest[file.name] = {
             "sha256": item.sha256,
@@ -124,7 +137,7 @@ def _acquire(
     expected: str | None,
     source: Path | None,
     force: bool,
-    most: int,
+    corpus: Corpus,
     progress: Progress | None,
 ) -> Acquired:
     """Fetch one file into `directory`, unless it is there with the expected checksum."""
@@ -142,7 +155,7 @@ def _acquire(
     if file.parts and local is None:
         archive_paths = archives.fetch_archives(file, directory, source, progress)
         try:
-            blocks = _at_most(archives.assemble(file, archive_paths), most, file.name)
+            blocks = _at_most(archives.assemble(file, archive_paths), corpus.most_bytes, file.name)
             digest, size = _install(blocks, file.name, path, expected, progress)
         except Damaged:
             if source is None:  # so that the next attempt downloads them again
@@ -157,15 +170,15 @@ def _acquire(
         as_published = file.md5 is not None and _is_packed_as_published(local, file)
         if as_published:
             archives.check_md5(local, file.md5)
-        blocks = _at_most(_decompressed(local), most, str(local))
+        blocks = _plain(local, file, corpus)
         digest, size = _install(blocks, str(local), path, expected, progress)
         known = file.sha256 is not None or as_published
         return Acquired(file.name, path, size, digest, "copied", known)
     part = directory / f"{file.name}.part"
-    fetch(file.url, part, most=most, progress=progress)
+    fetch(file.url, part, most=corpus.most_bytes, progress=progress)
     try:
         archives.check_md5(part, file.md5)
-        blocks = _at_most(_decompressed(part), most, str(part))
+        blocks = _plain(part, file, corpus)
         digest, size = _install(blocks, str(part), path, expected, None)
     except Damaged as error:
         discard(part)
@@ -208,11 +221,18 @@ def _install(
     return digest.hexdigest(), size
 
 
-def _decompressed(origin: Path) -> Iterator[bytes]:
-    """Yield a file in blocks, decompressed if its first bytes are those of gzip."""
+def _plain(origin: Path, file: PublicFile, corpus: Corpus) -> Iterator[bytes]:
+    """Yield a file in blocks, decompressed if it is packed: text by its first bytes, a model's file by its name."""
+    packed = origin.suffix == ".gz" or file.url.endswith(".gz") if corpus.model else None
+    return _at_most(_decompressed(origin, packed), corpus.most_bytes, str(origin))
+
+
+def _decompressed(origin: Path, packed: bool | None) -> Iterator[bytes]:
+    """Yield a file in blocks, decompressed if it is `packed`; None: if its first bytes are those of gzip."""
     with archives.damage(origin, "the .gz file is damaged"):
-        with open(origin, "rb") as file:
-            packed = file.read(2) == _GZIP
+        if packed is None:
+            with open(origin, "rb") as file:
+                packed = file.read(2) == _GZIP
         with gzip.open(origin) if packed else open(origin, "rb") as file:
             while block := file.read(BLOCK):
                 yield block
@@ -224,7 +244,7 @@ def _at_most(blocks: Iterator[bytes], most: int, origin: str) -> Iterator[bytes]
     for block in blocks:
         size += len(block)
         if size > most:
-            raise Damaged(f"{origin}: expected at most {most:,} bytes of text, found that it unpacks to more")
+            raise Damaged(f"{origin}: expected at most {most:,} bytes, found that it unpacks to more")
         yield block
 
 

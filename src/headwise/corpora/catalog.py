@@ -1,8 +1,10 @@
-"""Data classes that describe a public corpus: its files, their archives and checksums, and its license."""
+"""Data classes that describe a corpus or a model: its files, their archives and checksums, and its license."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,11 @@ class Part:
 
 @dataclass(frozen=True)
 class PublicFile:
-    """One file: its local name, the URL it is published at (plain or `.gz`), and the SHA-256 of the plain text.
+    """One file: its local name, the URL it is published at (plain or `.gz`), and the SHA-256 of the plain file.
 
     `md5` is the publisher's checksum of the file as published, compressed or not. A file that is published inside
-    archives has no `url` but `parts`, which are concatenated in this order.
+    archives has no `url` but `parts`, which are concatenated in this order; a file of a corpus that is written here
+    has neither.
     """
 
     name: str
@@ -48,16 +51,29 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A public corpus; for parallel text, `pair` names the training files, source first."""
+    """A corpus, or a model: the files of a run directory.
+
+    Attributes:
+        pair: for parallel text, the names of the training files, source first.
+        write: writes the files into a directory, where they are made here rather than downloaded.
+        model: whether it is a model.
+    """
 
     name: str
     description: str
     languages: tuple[str, ...]
     license: str
     homepage: str
-    megabytes: int  # approximate size of the plain text on disk
+    megabytes: int  # approximate size on disk
     files: tuple[PublicFile, ...]
     pair: tuple[str, str] | None = None
+    write: Callable[[Path], object] | None = None
+    model: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Return where the files go unless the user says otherwise."""
+        return Path("models" if self.model else "data") / self.name
 
     @property
     def most_bytes(self) -> int:

@@ -1,22 +1,26 @@
-"""Registry of the public corpora of `headwise data get`: URLs, licenses and checksums.
+"""Registry of the corpora and models of `headwise data get`: URLs, licenses and checksums.
 
 Checksums are SHA-256 of the decompressed file, so that they don't depend on how the file was compressed. Where one is
 `None`, the publisher gives none and we had no copy to compute it from: the first download is then recorded in the
 folder's `manifest.json`, and later ones are verified against that record. The image data sets have published MD5 sums
 of the compressed files, which are verified before anything is decompressed.
 
-None of these data is part of Headwise or covered by its license.
+None of the public data is part of Headwise or covered by its license; the built-in and generated corpora are.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from functools import partial
 
+from headwise.corpora.built_in import write_built_in
 from headwise.corpora.catalog import Corpus, PublicFile
+from headwise.corpora.synthetic import generate
 from headwise.corpora.wmt import WMT14, stanford_files
 from headwise.errors import ConfigError
 
+_OWN = "MIT, as Headwise"
 _GITHUB = "https://raw.githubusercontent.com"
 
 _MULTI30K = {
@@ -49,6 +53,33 @@ _TANAKA = {
     "test.ja": "d37dc460a81b064e4106c8913eb11fa300da05cf3f58a7a5bbfec7e20947ddef",
 }
 
+_MINIATURE = {
+    "dev.align": "a2ffa165d79b7a50d32f41660b6c6689c7e7327445b894b8ad4153544885444a",
+    "dev.de": "958906a4727c773cfe66522d9caf409f5d44e2cc2816efbf5bece727d4cc45e8",
+    "dev.de.conllu": "57ebc5c2fd71bcb683571edd1b26452febbc7c3b8dccfe93a1d2d66cbad03fd6",
+    "dev.en": "143a13d4b986dbd5fcec7b0f0c95dfceaddc4bbd88da6a581d3355fec5f9f159",
+    "dev.en.conllu": "7869dfc5efa322df6f344b7b7d72e9e1831a089a80f878d0afc17ff0f9e33b61",
+    "examples.en": "7a8aa4ef7a397cbc9d8f4adb72422eec0e5c87a168b471039f4915734e0f4d64",
+    "test.align": "017ba5bd47e355f327bd4afc990405a3fbbddd9ceebef0e2a3a42759ef03efc0",
+    "test.de": "8ce02510b6ba63ac28f11235af1b10f06fa818c902e63ecf8df8c4b00eb310ef",
+    "test.de.conllu": "afdc082e8acea9abfe2dc62307b43602de4f382b146aaa146038fbc22d37832f",
+    "test.en": "30895ead34b548643788835a2c703ccfb6a8aba6dc32a48c0387d0771320d7f7",
+    "test.en.conllu": "e83f9007c11d920504fb852e84cf906ff38a073701837ac35c346ad0adaea19d",
+    "train.de": "c0cc24bcba6ea4ca840a8c3ab2bc5ea21466c459d18da7187e40767a5909c97d",
+    "train.en": "ccc41b70c0ccd1cce743cc8fbc87f7b41a8f5ac8b9b53bb89759a73005eceaee",
+}
+
+_TINY = {
+    "dev.de": "958906a4727c773cfe66522d9caf409f5d44e2cc2816efbf5bece727d4cc45e8",
+    "dev.en": "143a13d4b986dbd5fcec7b0f0c95dfceaddc4bbd88da6a581d3355fec5f9f159",
+    "test.de": "8ce02510b6ba63ac28f11235af1b10f06fa818c902e63ecf8df8c4b00eb310ef",
+    "test.de.conllu": "afdc082e8acea9abfe2dc62307b43602de4f382b146aaa146038fbc22d37832f",
+    "test.en": "30895ead34b548643788835a2c703ccfb6a8aba6dc32a48c0387d0771320d7f7",
+    "test.en.conllu": "e83f9007c11d920504fb852e84cf906ff38a073701837ac35c346ad0adaea19d",
+    "train.de": "dd03afbbde2f36c73b53d425c7466b09102c3035f8ad4b211510b4494f7b5572",
+    "train.en": "f14b543e36390e567f37896122a885699c3621a398bf332d31f9b83598f82f09",
+}
+
 
 def _multi30k_url(name: str) -> str:
     root = f"{_GITHUB}/multi30k/dataset/master/data/task1"
@@ -60,12 +91,32 @@ def _on_github(folder: str, checksums: Mapping[str, str | None]) -> tuple[Public
     return tuple(PublicFile(name, f"{_GITHUB}/{folder}/{name}", sha256) for name, sha256 in checksums.items())
 
 
+def _built_in(name: str, description: str, megabytes: int, checksums: Mapping[str, str]) -> Corpus:
+    """Return the entry of a corpus in the package."""
+    files = tuple(PublicFile(file, sha256=digest) for file, digest in checksums.items())
+    write = partial(write_built_in, name)
+    return Corpus(
+        name, description, ("en", "de"), _OWN, "", megabytes, files, ("train.en", "train.de"), write=write
+    )
+
+
+def _generated(
+    name: str, description: str, megabytes: int, *suffixes: str, pair: tuple[str, str] | None = None
+) -> Corpus:
+    """Return the entry of a generated corpus: files of each part with the given suffixes."""
+    files = tuple(PublicFile(f"{part}.{suffix}") for part in ("train", "dev", "test") for suffix in suffixes)
+    return Corpus(name, description, (), _OWN, "", megabytes, files, pair, write=partial(generate, name))
+
+
 _FASHION_MNIST = {
     "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
     "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
     "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
 }
+
+_EXERCISE = ("source", "target", "joined")
+_EXERCISE_PAIR = ("train.source", "train.target")
 
 _ALL = (
     Corpus(
@@ -188,15 +239,39 @@ _ALL = (
             ),
         ),
     ),
+    _built_in(
+        "miniature",
+        "built-in: 60,000 pairs from a grammar; alignments, trees and coreference links for dev and test",
+        7,
+        _MINIATURE,
+    ),
+    _built_in("tiny", "built-in: the 20,000 pairs of `headwise reproduce … --scale tiny`", 3, _TINY),
+    _generated(
+        "entities",
+        "generated: sentences with persons, organizations, places and dates, IOB2 tags",
+        1,
+        "iob",
+    ),
+    _generated("questions", "generated: stories, and questions that a part of them answers", 21, "jsonl"),
+    _generated(
+        "reverse", "generated: 4 to 12 letters; the last one first", 2, *_EXERCISE, pair=_EXERCISE_PAIR
+    ),
+    _generated(
+        "summary",
+        "generated: paragraphs that tell a name, a job and a city between other sentences; these three",
+        10,
+        *_EXERCISE,
+        pair=_EXERCISE_PAIR,
+    ),
 )
 
 CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
 
 
 def find_corpus(name: str) -> Corpus:
-    """Return the corpus with this name; raises `ConfigError` naming the closest match, or all corpora."""
+    """Return the corpus or model with this name; raises `ConfigError` naming the closest match, or all."""
     if name in CORPORA:
         return CORPORA[name]
     near = difflib.get_close_matches(name, CORPORA, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known corpora: {', '.join(CORPORA)}"
-    raise ConfigError(f"there is no public corpus named {name!r} ({hint})")
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(CORPORA)}"
+    raise ConfigError(f"there is no corpus or model named {name!r} ({hint})")

@@ -1,7 +1,8 @@
 """Scales: the corpus, the base model and the training budget of experiments.
 
-`tiny` is the built-in miniature corpus and takes minutes; `multi30k` is 29,000 captions and takes hours on a laptop;
-`wmt14` is the paper's recipe (configs/wmt14) and takes days on eight GPUs. A new scale is a `Scale` in `SCALES`.
+`tiny` is 20,000 pairs of the built-in world, frozen, and takes minutes; `multi30k` is 29,000 captions and takes hours
+on a laptop; `wmt14` is the paper's recipe (configs/wmt14) and takes days on eight GPUs. A new scale is a `Scale` in
+`SCALES`.
 
 At the small scales, each system of table 2 has its own model, with the Transformer's number of parameters, and its own
 learning rate. All other settings are overridden for all systems, so that no system profits from a configuration tuned
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headwise.corpora.built_in import write_built_in
 from headwise.errors import ConfigError
 from headwise.experiments.harness.test_sets import TestSet
 
@@ -141,12 +143,12 @@ _TREATMENT = (
 )
 
 
-_MINIATURE = "data/miniature"
+_TINY = "data/tiny"
 _TINY_TEXT = (
-    f"data.source=[{_MINIATURE}/train.en]",
-    f"data.target=[{_MINIATURE}/train.de]",
-    f"data.dev_source={_MINIATURE}/dev.en",
-    f"data.dev_target={_MINIATURE}/dev.de",
+    f"data.source=[{_TINY}/train.en]",
+    f"data.target=[{_TINY}/train.de]",
+    f"data.dev_source={_TINY}/dev.en",
+    f"data.dev_target={_TINY}/dev.de",
     "subwords.size=2000",
     "batch.tokens=1024",
 )
@@ -206,25 +208,23 @@ _TINY_BASE = (
 )
 
 
-def _write_miniature(test: Path) -> None:
-    """Generate the miniature corpus in the test set's folder, if the test set is missing."""
-    from headwise.corpora.synthetic import generate
-
+def _write_tiny(test: Path) -> None:
+    """Write the frozen corpus `tiny` into the test set's folder, if the test set is missing."""
     if not test.exists():
-        generate("miniature", test.parent)
+        write_built_in("tiny", test.parent)
 
 
 TINY = Scale(
     name="tiny",
-    about="the built-in miniature corpus, 20,000 pairs; minutes",
+    about="20,000 pairs of the built-in world; minutes",
     comparison=_TINY_COMPARISON,
     base=Recipe("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
     budget="1,200 steps of 1,024 tokens, five passes over the text: what learns faster is ahead",
-    test=TestSet(Path(_MINIATURE) / "test.en", Path(_MINIATURE) / "test.de"),
+    test=TestSet(Path(_TINY) / "test.en", Path(_TINY) / "test.de"),
     minutes=0.75,
     deep=("schedule.warmup=150", "training.max_steps=600"),
     sentence=12,
-    before=_write_miniature,
+    before=_write_tiny,
 )
 
 

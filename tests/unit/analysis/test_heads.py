@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.analysis.attention import Sentence
 from headwise.analysis.heads.importance import (
     HeadPlace,
     Pairs,
@@ -35,12 +34,12 @@ from headwise.analysis.heads.pruning import (
 from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.heads.summary import draw_heads
-from headwise.corpora.miniature import MiniaturePair, generate
 from headwise.decoding.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.tokens.subwords import EOS
 from planted_heads import Planted, antecedent, previous, subject
 from translator_run import ENGLISH, GERMAN, make_run
+from world import world_trees
 
 
 @pytest.fixture(scope="module")
@@ -49,30 +48,16 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 @pytest.fixture(scope="module")
-def pairs() -> list[MiniaturePair]:
-    return generate(train=0, dev=120, test=0, seed=4).dev
-
-
-def annotated(pairs: list[MiniaturePair]) -> list[Annotated]:
-    return [
-        Annotated(
-            Sentence(" ".join(pair.source_tokens), pair.source_tokens),
-            tuple(
-                (w, h, r)
-                for w, (h, r) in enumerate(zip(pair.source_heads, pair.source_relations, strict=True))
-                if h >= 0
-            ),
-            pair.source_coreference,
-        )
-        for pair in pairs
-    ]
+def pairs() -> list[Annotated]:
+    """The first English sentences of the built-in world's development set, with their trees."""
+    return [Annotated.of_tree(tree, tokenized=True) for tree in world_trees("dev.en.conllu", 120)]
 
 
 # ------------------------------------------------------------------------------------------------- planted heads
 
 
-def test_a_head_on_the_previous_token_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
-    sentences = annotated(pairs[:40])
+def test_a_head_on_the_previous_token_is_found(translator: Translator, pairs: list[Annotated]) -> None:
+    sentences = pairs[:40]
     first = Planted(translator, sentences, [previous, subject]).measure(sentences).heads[0]
     rows = first.position.n
     assert rows == sum(len(translator.subwords.encode_source(one.sentence.text)) for one in sentences)
@@ -85,8 +70,8 @@ def test_a_head_on_the_previous_token_is_found(translator: Translator, pairs: li
     assert first.confidence.rate == 1.0
 
 
-def test_a_head_on_the_subject_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
-    sentences = annotated(pairs)
+def test_a_head_on_the_subject_is_found(translator: Translator, pairs: list[Annotated]) -> None:
+    sentences = pairs
     report = Planted(translator, sentences, [subject, previous]).measure(sentences)
     found = next(one for one in report.relations if (one.relation, one.direction) == ("nsubj", "head"))
     assert (found.layer, found.head) == (0, 0)
@@ -97,8 +82,8 @@ def test_a_head_on_the_subject_is_found(translator: Translator, pairs: list[Mini
     assert "head → nsubj" not in report.heads[1].roles
 
 
-def test_a_head_on_the_antecedent_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
-    sentences = [one for one in annotated(pairs) if one.coreference]
+def test_a_head_on_the_antecedent_is_found(translator: Translator, pairs: list[Annotated]) -> None:
+    sentences = [one for one in pairs if one.coreference]
     report = Planted(translator, sentences, [previous, antecedent]).measure(sentences)
     found = report.heads[1].coreference
     assert found is not None
@@ -106,8 +91,8 @@ def test_a_head_on_the_antecedent_is_found(translator: Translator, pairs: list[M
     assert "coreference" in report.heads[1].roles
 
 
-def test_a_head_on_the_rarest_word_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
-    sentences = annotated(pairs[:40])
+def test_a_head_on_the_rarest_word_is_found(translator: Translator, pairs: list[Annotated]) -> None:
+    sentences = pairs[:40]
     counts = Counter(i for one in sentences for i in translator.subwords.encode_source(one.sentence.text))
 
     def rarest(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
@@ -120,9 +105,9 @@ def test_a_head_on_the_rarest_word_is_found(translator: Translator, pairs: list[
     assert "rare word" not in heads[1].roles
 
 
-def test_a_head_on_separators_is_found(translator: Translator, pairs: list[MiniaturePair]) -> None:
+def test_a_head_on_separators_is_found(translator: Translator, pairs: list[Annotated]) -> None:
     """By turns the end symbol and the sentence's punctuation, or only words."""
-    sentences = annotated(pairs[:20])
+    sentences = pairs[:20]
     pieces = translator.subwords.source_pieces
 
     def separator(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
@@ -223,10 +208,10 @@ def test_a_head_on_similar_tokens_is_found_and_one_on_positions_is_not() -> None
         assert "semantic similarity" not in head.roles
 
 
-def test_random_heads_are_at_chance(pairs: list[MiniaturePair]) -> None:
+def test_random_heads_are_at_chance(pairs: list[Annotated]) -> None:
     draw = np.random.default_rng(7)
     tokens, links = TokenCounts(), LinkCounts()
-    sentences = annotated(pairs * 5)
+    sentences = pairs * 5
     for one in sentences:
         words = len(one.sentence.words)
         weights = draw.dirichlet(np.ones(words), size=(2, 4, words)).astype(np.float32)
@@ -258,10 +243,12 @@ def test_a_causal_part_has_no_links_to_later_words() -> None:
 
 
 def test_all_parts_are_measured_and_drawn(
-    translator: Translator, pairs: list[MiniaturePair], tmp_path: Path
+    translator: Translator, pairs: list[Annotated], tmp_path: Path
 ) -> None:
-    sentences = annotated(pairs[:10])
-    reports = measure_heads(translator, sentences, [Annotated.of(pair.target) for pair in pairs[:10]])
+    sentences = pairs[:10]
+    reports = measure_heads(
+        translator, sentences, [Annotated.of_tree(tree) for tree in world_trees("dev.de.conllu", 10)]
+    )
     assert [report.part for report in reports] == ["encoder", "decoder", "cross"]
     assert all(len(report.heads) == 4 and report.sentences == 10 for report in reports)
     draw_heads(reports, tmp_path / "heads.png", dict.fromkeys(head_places(translator.model), 0.1))

@@ -8,13 +8,6 @@ import pytest
 
 from headwise.corpora.synthetic import generate
 from headwise.corpora.synthetic.exercises import EXERCISES
-from headwise.errors import ConfigError
-
-ANSWERS = {
-    "copy": lambda words: words,
-    "reverse": lambda words: list(reversed(words)),
-    "sort": sorted,
-}
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -35,9 +28,4 @@ def test_every_line_is_answered_and_stands_in_one_part(name: str, tmp_path: Path
                 assert len(facts) == 3
                 assert all(line.split().count(fact) == 1 for fact in facts)
             else:
-                assert answer.split() == ANSWERS[name](line.split())
-
-
-def test_an_unknown_data_set_gets_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"expected one of miniature, .*, summary, found 'shuffle'"):
-        generate("shuffle", tmp_path)
+                assert answer.split() == line.split()[::-1]

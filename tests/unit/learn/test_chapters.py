@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import headwise
-from headwise.corpora.miniature.corpus import EXAMPLES
+from headwise.corpora.built_in import read_built_in
 from headwise.errors import DataError
 from headwise.learn.chapters import PAGES, chapters, update, with_outputs
 from headwise.learn.pictures import heat, lines
 
 FOLDER = PAGES
 CHAPTERS = chapters(FOLDER)
+EXAMPLES = read_built_in("miniature", "examples.en")
 PARTS = [
     "**Question.**",
     "**Idea.**",

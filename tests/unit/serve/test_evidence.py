@@ -17,7 +17,7 @@ from headwise.analysis.attention import Sentence
 from headwise.analysis.heads.measuring import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
 from headwise.config import Config
-from headwise.corpora.miniature import EXAMPLES, generate, write
+from headwise.corpora.built_in import read_built_in, write_built_in
 from headwise.decoding.translator import Translator
 from headwise.errors import DataError
 from headwise.serve import evidence
@@ -26,14 +26,15 @@ from headwise.serve.runs import Run, open_runs
 from planted_heads import Planted, antecedent, subject
 from translator_run import ENGLISH, make_run
 
-PAIRS = 200
+PAIRS = 500
+EXAMPLES = read_built_in("miniature", "examples.en")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose development set is that of the built-in corpus, as `headwise demo` writes it."""
     folder = tmp_path_factory.mktemp("runs")
-    write(generate(train=0, dev=PAIRS, test=PAIRS), folder / "corpus")
+    write_built_in("miniature", folder / "corpus", "dev.*")
     run = make_run(folder / "small", seed=1, max_length=200)
     config = Config.load(run / "config.yaml")
     data = config.data.model_copy(
@@ -125,7 +126,7 @@ def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path)
 
 
 def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_path: Path) -> None:
-    write(generate(train=0, dev=40, test=0), tmp_path / "corpus")
+    write_built_in("miniature", tmp_path / "corpus", "[de]*")
     path = make_run(tmp_path / "run")
     config = Config.load(path / "config.yaml")
     files = {
@@ -134,7 +135,7 @@ def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_pat
     }
     data = config.data.model_copy(update=files)
     suggested = Run("run", path, config.model_copy(update={"data": data})).samples
-    assert suggested[: len(EXAMPLES)] == [*EXAMPLES]
+    assert suggested[: len(EXAMPLES)] == EXAMPLES
     assert len(suggested) > len(EXAMPLES)
     (tmp_path / "corpus" / "examples.en").write_bytes(b"\xff\x00\xff")
     assert len(Run("run", path, config.model_copy(update={"data": data})).samples) == len(suggested) - len(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from headwise.corpora.miniature import generate, write
 from headwise.errors import DataError
 from headwise.text.reading.conllu import read_trees
 
@@ -42,13 +41,3 @@ def test_what_is_no_conllu_is_said(tmp_path: Path, text: str, message: str) -> N
     file.write_text(text)
     with pytest.raises(DataError, match=message):
         read_trees(file)
-
-
-def test_the_miniature_corpus_comes_back_from_its_files(tmp_path: Path) -> None:
-    corpus = generate(train=0, dev=20, test=20, seed=2)
-    write(corpus, tmp_path)
-    for tree, pair in zip(read_trees(tmp_path / "dev.en.conllu"), corpus.dev, strict=True):
-        assert (tree.text, tree.words) == (pair.source, pair.source_tokens)
-        links = zip(pair.source_heads, pair.source_relations, strict=True)
-        assert tree.edges == tuple((word, head, name) for word, (head, name) in enumerate(links) if head >= 0)
-        assert sorted(tree.coreference) == sorted(pair.source_coreference)

@@ -13,7 +13,7 @@ import pytest
 
 from headwise.config import SubwordConfig
 from headwise.config.tasks import ClassificationConfig, QuestionAnsweringConfig, TaggingConfig
-from headwise.corpora.synthetic import GENERATORS, generate
+from headwise.corpora.synthetic import DATA_SETS, generate
 from headwise.corpora.synthetic.names import names
 from headwise.errors import ConfigError, DataError
 from headwise.text.datasets.classification import LabelledTexts
@@ -297,7 +297,7 @@ def test_a_line_that_asks() -> None:
 # Generated data
 
 
-@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("name", DATA_SETS)
 def test_generated_data_is_the_same_again_and_grows_at_its_end(name: str, tmp_path: Path) -> None:
     sizes = {"train": 60, "dev": 20, "test": 20}
     files = generate(name, tmp_path / "a", **sizes)

@@ -1,4 +1,4 @@
-"""Synthetic sequence-to-sequence tasks with one correct target: copy, reverse, sort and summarize.
+"""Synthetic sequence-to-sequence tasks with one correct target: reverse and summarize.
 
 Each exercise is a function that draws a sentence pair from a random generator, and one entry in `EXERCISES`.
 """
@@ -51,22 +51,10 @@ _FILLERS = (
 )
 
 
-def copy(random: np.random.Generator) -> Pair:
-    """Draw 4 to 12 letters; the target is the same letters."""
-    letters = _letters(random)
-    return " ".join(letters), " ".join(letters)
-
-
 def reverse(random: np.random.Generator) -> Pair:
     """Draw 4 to 12 letters; the target is the letters in reverse order."""
-    letters = _letters(random)
+    letters = [string.ascii_lowercase[i] for i in random.integers(0, 26, int(random.integers(4, 13)))]
     return " ".join(letters), " ".join(letters[::-1])
-
-
-def sort(random: np.random.Generator) -> Pair:
-    """Draw 4 to 12 letters; the target is the letters in alphabetical order."""
-    letters = _letters(random)
-    return " ".join(letters), " ".join(sorted(letters))
 
 
 def summary(random: np.random.Generator) -> Pair:
@@ -83,9 +71,7 @@ def summary(random: np.random.Generator) -> Pair:
 
 
 EXERCISES: dict[str, Callable[[np.random.Generator], Pair]] = {
-    "copy": copy,
     "reverse": reverse,
-    "sort": sort,
     "summary": summary,
 }
 
@@ -114,10 +100,6 @@ def write_exercise(name: str, directory: Path, counts: Mapping[str, int], seed: 
             files.append(directory / f"{part}.{side}")
             write_text(files[-1], "".join(f"{line}\n" for line in lines))
     return files
-
-
-def _letters(random: np.random.Generator) -> list[str]:
-    return [string.ascii_lowercase[i] for i in random.integers(0, 26, int(random.integers(4, 13)))]
 
 
 def _one(random: np.random.Generator, choices: tuple[str, ...]) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwise.corpora.miniature.lexicon import lexicon as lx
-from headwise.corpora.miniature.lexicon.entries import Adjective, Fixed, Noun, Place, Verb
-from headwise.corpora.miniature.phrases import ADJECTIVES_OF, COLORS, MAN, QUANTIFIED, Phrases, Retry
-from headwise.corpora.miniature.syntax import Adjunct, Clause, Modal, Phrase
+from tools.miniature.lexicon import lexicon as lx
+from tools.miniature.lexicon.entries import Adjective, Fixed, Noun, Place, Verb
+from tools.miniature.phrases import ADJECTIVES_OF, COLORS, MAN, QUANTIFIED, Phrases, Retry
+from tools.miniature.syntax import Adjunct, Clause, Modal, Phrase
 
 CAN = Modal("can", ("kann", "kannst", "können"), ("konnte", "konnten"))
 MUST = Modal("must", ("muss", "musst", "müssen"), ("musste", "mussten"))

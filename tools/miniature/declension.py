@@ -5,7 +5,7 @@ Cases are `nom`, `acc`, `dat`, `gen`; the gender key is `m`, `f`, `n`, or `p` fo
 
 from __future__ import annotations
 
-from headwise.corpora.miniature.lexicon.entries import Noun
+from tools.miniature.lexicon.entries import Noun
 
 CASES = ("nom", "acc", "dat", "gen")
 

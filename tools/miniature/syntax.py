@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwise.corpora.miniature.lexicon.entries import (
+from tools.miniature.lexicon.entries import (
     Adjective,
     Fixed,
     Noun,

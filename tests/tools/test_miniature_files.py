@@ -1,10 +1,15 @@
-"""The files that the miniature corpus is written to."""
+"""The files that the miniature corpus is written to, and that those in the package are the generator's."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
-from headwise.corpora.miniature import EXAMPLES, generate, write
+from headwise.corpora.built_in import FOLDER, NAMES, write_built_in
+from headwise.corpora.public import CORPORA
+from headwise.text.reading.conllu import read_trees
+from tools.miniature import EXAMPLES, generate, write
+from tools.miniature.__main__ import SEED, TRAIN
 
 
 def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
@@ -43,3 +48,33 @@ def test_conllu_files_hold_the_trees_and_the_coreference(tmp_path: Path) -> None
         )
         assert text.strip() == pair.target
         assert f"# text = {pair.target}" in block
+
+
+def test_the_miniature_corpus_comes_back_from_its_files(tmp_path: Path) -> None:
+    corpus = generate(train=0, dev=20, test=20, seed=2)
+    write(corpus, tmp_path)
+    for tree, pair in zip(read_trees(tmp_path / "dev.en.conllu"), corpus.dev, strict=True):
+        assert (tree.text, tree.words) == (pair.source, pair.source_tokens)
+        links = zip(pair.source_heads, pair.source_relations, strict=True)
+        assert tree.edges == tuple((word, head, name) for word, (head, name) in enumerate(links) if head >= 0)
+        assert sorted(tree.coreference) == sorted(pair.source_coreference)
+
+
+def test_the_package_has_the_text_that_the_generator_writes(tmp_path: Path) -> None:
+    files = write(generate(train=TRAIN, seed=SEED), tmp_path)
+    assert {file.name: digest(file) for file in files} == catalog("miniature")
+
+
+def test_the_files_in_the_package_have_the_checksums_of_the_catalog(tmp_path: Path) -> None:
+    for name in NAMES:
+        files = write_built_in(name, tmp_path / name)
+        assert {file.name: digest(file) for file in files} == catalog(name)
+    assert sum(file.stat().st_size for file in FOLDER.rglob("*.bz2")) < 1.5e6
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def catalog(name: str) -> dict[str, str | None]:
+    return {file.name: file.sha256 for file in CORPORA[name].files}

@@ -6,11 +6,11 @@ only an unambiguous antecedent is referred to.
 
 from __future__ import annotations
 
-from headwise.corpora.miniature.clauses import CAN, VERBS_OF_OBJECT, Clauses
-from headwise.corpora.miniature.lexicon import lexicon as lx
-from headwise.corpora.miniature.lexicon.entries import Verb
-from headwise.corpora.miniature.phrases import ADJECTIVES_OF, MAN, Retry
-from headwise.corpora.miniature.syntax import Adjunct, Clause, Link, Phrase, Sentence
+from tools.miniature.clauses import CAN, VERBS_OF_OBJECT, Clauses
+from tools.miniature.lexicon import lexicon as lx
+from tools.miniature.lexicon.entries import Verb
+from tools.miniature.phrases import ADJECTIVES_OF, MAN, Retry
+from tools.miniature.syntax import Adjunct, Clause, Link, Phrase, Sentence
 
 _BECAUSE, _ALTHOUGH, *_OTHERS = lx.SUBORDINATORS
 _FREQUENT = {"when": 2, "if": 3, "so": 5, "while": 4, "before": 3, "until": 2}

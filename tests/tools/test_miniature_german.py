@@ -10,8 +10,8 @@ import re
 
 import pytest
 
-from headwise.corpora.miniature import MiniaturePair, generate
-from headwise.corpora.miniature.lexicon.lexicon import NOUNS, VERBS
+from tools.miniature import MiniaturePair, generate
+from tools.miniature.lexicon.lexicon import NOUNS, VERBS
 
 # article: (gender or p, case) pairs it can stand for
 ARTICLES = {

@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from headwise.corpora.miniature import EXAMPLES, MiniatureCorpus, MiniaturePair, generate
-from headwise.corpora.miniature.corpus import annotate, combinations, is_held_out
-from headwise.corpora.miniature.lexicon.entries import Noun
-from headwise.corpora.miniature.lexicon.lexicon import ADJECTIVES, GROUPS, NOUNS, VERBS, lemma_count
-from headwise.corpora.miniature.phrases import Retry
-from headwise.corpora.miniature.sentences import CONSTRUCTIONS, Constructions
 from headwise.errors import DataError
+from tools.miniature import EXAMPLES, MiniatureCorpus, MiniaturePair, generate
+from tools.miniature.corpus import annotate, combinations, is_held_out
+from tools.miniature.lexicon.entries import Noun
+from tools.miniature.lexicon.lexicon import ADJECTIVES, GROUPS, NOUNS, VERBS, lemma_count
+from tools.miniature.phrases import Retry
+from tools.miniature.sentences import CONSTRUCTIONS, Constructions
 
 CONTENT = {"NOUN", "PROPN", "VERB", "ADJ", "NUM"}
 
@@ -48,7 +48,7 @@ def test_sizes_are_as_asked_and_sources_are_distinct(corpus: MiniatureCorpus) ->
 
 def test_the_same_seed_gives_the_same_corpus_in_another_process() -> None:
     program = (
-        "import hashlib; from headwise.corpora.miniature import generate; c = generate(300, 40, 40, seed=5);"
+        "import hashlib; from tools.miniature import generate; c = generate(300, 40, 40, seed=5);"
         "rows = [(p.source, p.target, sorted(p.alignment), p.target_coreference, p.source_heads)"
         " for part in (c.train, c.dev, c.test) for p in part];"
         "print(hashlib.sha256(repr(rows).encode()).hexdigest())"
@@ -356,7 +356,7 @@ def test_what_the_corpus_is_there_for_occurs(
 
 
 def test_the_generator_needs_no_torch() -> None:
-    program = "import sys, headwise.corpora.miniature; sys.exit('torch' in sys.modules)"
+    program = "import sys, tools.miniature; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

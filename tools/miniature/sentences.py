@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headwise.corpora.miniature.clauses import ANY_VERB, VERBS_OF_OBJECT, VERBS_OF_SUBJECT
-from headwise.corpora.miniature.lexicon import lexicon as lx
-from headwise.corpora.miniature.lexicon import nouns
-from headwise.corpora.miniature.linked import LinkedClauses
-from headwise.corpora.miniature.phrases import MAN, Retry
-from headwise.corpora.miniature.syntax import Adjunct, Clause, Phrase, Sentence
+from tools.miniature.clauses import ANY_VERB, VERBS_OF_OBJECT, VERBS_OF_SUBJECT
+from tools.miniature.lexicon import lexicon as lx
+from tools.miniature.lexicon import nouns
+from tools.miniature.linked import LinkedClauses
+from tools.miniature.phrases import MAN, Retry
+from tools.miniature.syntax import Adjunct, Clause, Phrase, Sentence
 
 # Percentage of sentences drawn with each construction; the names are methods of `Constructions`.
 CONSTRUCTIONS = {

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
-from headwise.corpora.miniature.lexicon import lexicon as lx
-from headwise.corpora.miniature.lexicon.entries import Adjective, Noun
-from headwise.corpora.miniature.syntax import Phrase
+from tools.miniature.lexicon import lexicon as lx
+from tools.miniature.lexicon.entries import Adjective, Noun
+from tools.miniature.syntax import Phrase
 
 _T = TypeVar("_T")
 MAN, WOMAN = lx.NOUNS["man"], lx.NOUNS["woman"]

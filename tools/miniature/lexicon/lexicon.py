@@ -6,9 +6,9 @@ resolves the noun groups, which define the words that combine.
 
 from __future__ import annotations
 
-from headwise.corpora.miniature.inflection import english_ed, english_ing, english_s, german_forms
-from headwise.corpora.miniature.lexicon import modifiers, nouns, verbs
-from headwise.corpora.miniature.lexicon.entries import (
+from tools.miniature.inflection import english_ed, english_ing, english_s, german_forms
+from tools.miniature.lexicon import modifiers, nouns, verbs
+from tools.miniature.lexicon.entries import (
     Adjective,
     Fixed,
     Noun,

@@ -19,6 +19,6 @@ Three properties hold by construction and are tested:
   prefix of a larger one.
 """
 
-from headwise.corpora.miniature.corpus import EXAMPLES, MiniatureCorpus, MiniaturePair, generate, write
+from tools.miniature.corpus import EXAMPLES, MiniatureCorpus, MiniaturePair, generate, write
 
 __all__ = ["EXAMPLES", "MiniatureCorpus", "MiniaturePair", "generate", "write"]

@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from headwise.corpora.miniature import english, german
-from headwise.corpora.miniature.lexicon.entries import Adjective, Noun, Verb
-from headwise.corpora.miniature.phrases import Retry
-from headwise.corpora.miniature.sentences import Constructions
-from headwise.corpora.miniature.syntax import Clause, Linearized, Phrase, Sentence
 from headwise.errors import DataError
 from headwise.files import write_text
+from tools.miniature import english, german
+from tools.miniature.lexicon.entries import Adjective, Noun, Verb
+from tools.miniature.phrases import Retry
+from tools.miniature.sentences import Constructions
+from tools.miniature.syntax import Clause, Linearized, Phrase, Sentence
 
 _SHORTEST, _LONGEST = 4, 17  # tokens, final punctuation included
 _HELD_OUT_SHARE = 20  # one combination in 20 is reserved for dev and test

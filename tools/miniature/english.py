@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwise.corpora.miniature.lexicon.entries import Fixed, Verb
-from headwise.corpora.miniature.syntax import (
+from tools.miniature.lexicon.entries import Fixed, Verb
+from tools.miniature.syntax import (
     MOVABLE,
     Adjunct,
     Clause,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwise.corpora.miniature import declension as d
-from headwise.corpora.miniature.syntax import Clause, Key, Phrase, Word, comma
+from tools.miniature import declension as d
+from tools.miniature.syntax import Clause, Key, Phrase, Word, comma
 
 
 class GermanPhrases:

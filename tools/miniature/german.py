@@ -10,10 +10,10 @@ objects, directions and predicates. A negation with an indefinite object becomes
 
 from __future__ import annotations
 
-from headwise.corpora.miniature import declension as d
-from headwise.corpora.miniature.german_phrases import GermanPhrases
-from headwise.corpora.miniature.lexicon.entries import Fixed, Verb
-from headwise.corpora.miniature.syntax import (
+from tools.miniature import declension as d
+from tools.miniature.german_phrases import GermanPhrases
+from tools.miniature.lexicon.entries import Fixed, Verb
+from tools.miniature.syntax import (
     MOVABLE,
     Adjunct,
     Clause,
