@@ -78,15 +78,17 @@ learn: $(VENV)/dev
 
 # A notebook of each chapter in build/notebooks.
 notebooks: $(VENV)/dev
-	$(BIN)/python docs/make_notebooks.py
+	$(BIN)/python docs/notebooks.py
 
-# The documentation as a site in build/site, with offline search; PORT=8000 for docs-serve.
+# The documentation as a site in build/site, with offline search; with DEMO=RUN also the run's model. PORT=8000 for docs-serve.
 PORT ?= 8000
 docs: $(VENV)/docs
-	$(BIN)/python docs/build_site.py
+	rm -rf build/site build/live
+	$(if $(DEMO),$(BIN)/headwise export $(DEMO) --to page -o build/live/demo)
+	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees docs build/site
 
-docs-serve: $(VENV)/docs
-	$(BIN)/python docs/build_site.py $(PORT)
+docs-serve: docs
+	$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory build/site
 
 screenshots: $(VENV)/dev
 	$(BIN)/python -m benchmarks screenshots $(RUN)

@@ -25,7 +25,6 @@ VIEWS: dict[str, tuple[int, Literal["light", "dark"], dict[str, str], bool]] = {
     "decoder": (1280, "light", {"part": "decoder", "layer": "1", "stage": "4", "query": "3"}, True),
     "phone": (390, "light", {"stage": "6", "word": "t1"}, True),
     "zoomed": (320, "light", {"stage": "3", "changes": "silence:cross.1.1"}, True),
-    "tour": (1280, "light", {"tour": "7", "word": "t1"}, False),
 }
 
 

@@ -39,7 +39,6 @@ NUMERICAL = {
         "test_shortlist",
         "test_heads",
         "test_shipped_demo",
-        "test_models",
     ),
 }
 

@@ -42,7 +42,7 @@ TEXT = "A man rides a brown horse."
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder, and skip them if there is no browser."""
-    missing = pytest.mark.skip(reason="there is no Chromium: apt install chromium (docs/page.md)")
+    missing = pytest.mark.skip(reason="there is no Chromium: apt install chromium (docs/look-inside.md)")
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("browser")

@@ -1,12 +1,14 @@
-"""README and docs: every command shown has its options, paths exist, and the README's main example works."""
+"""README, docs and chapters: every command shown has its options, paths exist, and the README keeps its promises."""
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +19,53 @@ import yaml
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
 from headwise.corpora.synthetic import generate
+from headwise.learn.chapters import PAGES
 from paths import DOCS, ROOT
 from program import call, headwise
 from world import write_world
 
 DOCUMENTS = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs" / "learn").glob("*.md")),
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.glob("reproduction/*.md")),
+    *sorted(PAGES.glob("*.md")),
+]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROMISED = [
+    "Your own two files",
+    "Look inside",
+    "The paper in the code",
+    "Results",
+    "Commands",
+    "Chapters",
+    "Exchange",
+    "What it isn't",
+    "License and citation",
 ]
 CONFIGURATIONS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def shown_commands() -> list[tuple[str, str]]:
-    """Return every `headwise …` line of every shell block, with its document."""
+    """Return every `headwise …` line of every block of commands, with its document."""
     commands = []
     for document in DOCUMENTS:
-        for block in re.findall(
-            r"```(?:sh(?: run| recorded)?)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL
-        ):
-            for line in block.splitlines():
-                match = re.search(r"(?:^|\| |-m )(headwise \w.*)", line)
+        text = document.read_text(encoding="utf-8")
+        for kind, block in re.findall(r"^```([^\n`]*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            for line in block.splitlines() if kind in ("", "sh", "sh run", "sh recorded") else []:
+                match = re.search(r"(?:^|\| |-m )(headwise \w.*)", line.strip())
                 if match:
-                    commands.append((document.name, match.group(1).split("  ")[0]))
+                    commands.append((document.name, match.group(1).split(" | ")[0].split("  ")[0]))
     return commands
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a command line, with those of the shell (`|`, `<`) apart."""
+    reader = shlex.shlex(line, posix=True, punctuation_chars="|<>&")
+    reader.whitespace_split = True
+    return list(reader)
 
 
 def click_command(name: str) -> Any:
@@ -54,7 +79,7 @@ def click_command(name: str) -> Any:
 
 @pytest.mark.parametrize(("document", "line"), shown_commands())
 def test_a_shown_command_has_its_options(document: str, line: str) -> None:
-    words = shlex.split(line)[1:]
+    words = list(itertools.takewhile(lambda word: word not in ("|", "<", ">", "&&"), _words(line)))[1:]
     assert words[0] in COMMANDS, f"{document}: {line}"
     command = click_command(words[0])
     if hasattr(command, "commands"):
@@ -64,19 +89,67 @@ def test_a_shown_command_has_its_options(document: str, line: str) -> None:
     assert not unknown, f"{document}: {line}"
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_a_named_test_exists(document: Path) -> None:
     named = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", document.read_text(encoding="utf-8"))
     assert not [name for name in named if "test_X" not in name and not (ROOT / name).exists()]
 
 
 def test_there_are_commands_to_check() -> None:
-    assert {line.split()[1] for _, line in shown_commands()} >= {"train", "translate", "evaluate", "data"}
+    assert {line.split()[1] for _, line in shown_commands()} == set(COMMANDS)
+    documents = {document for document, _ in shown_commands()}
+    assert {"README.md", "train.md", "05-heads.md"} <= documents
 
 
-def test_the_readme_names_every_command() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert all(f"`headwise {name}`" in readme for name in COMMANDS)
+def test_the_readme_is_short_and_keeps_its_order() -> None:
+    assert len(README.splitlines()) <= 140
+    places = [README.index(f"\n## {title}\n") for title in PROMISED]
+    assert places == sorted(places)
+    assert re.findall(r"^## (.*)", README, re.MULTILINE) == PROMISED
+    assert (
+        README.index("![") < README.index("make demo") < places[0]
+    )  # the page is seen before anything is installed
+    assert "nrefs:" not in README
+    assert not re.search(r"\b[A-Z0-9]+(?:_[A-Z0-9]+)+=", README)
+
+
+def test_every_section_of_the_paper_leads_to_its_file() -> None:
+    (rows,) = re.findall(r"^\| section of the paper .*\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+    sections = re.findall(r"^\| (\d(?:\.\d)*)", rows, re.MULTILINE)
+    assert sections == sorted(sections)
+    assert {section[0] for section in sections} == {"3", "4", "5", "6"}
+    for row in rows.splitlines():
+        assert re.search(r"\]\(src/headwise/[\w/]+\.(?:py|yaml)\)|\]\(src/headwise/[\w/]+/?\)", row), row
+
+
+def test_every_result_has_its_command() -> None:
+    (rows,) = re.findall(r"^\| what \| result \| command \|\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+    assert len(rows.splitlines()) == 5
+    for row in rows.splitlines():
+        assert re.search(r"`[^`]*(?:headwise|python -m benchmarks) [^`]+` \|$", row), row
+
+
+def test_the_readme_names_the_commands_in_their_groups() -> None:
+    (block,) = re.findall(r"```\n(Make .*?)```", README, re.DOTALL)
+    named = [set(re.sub(r"\(.*?\)", "", line).split()[1:]) for line in block.splitlines()]
+    assert set.union(*named) == set(COMMANDS)
+    assert sum(map(len, named)) == len(COMMANDS)
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    expected = {(name, "") for name in map(_package, project["dependencies"])}
+    for extra, packages in project["optional-dependencies"].items():
+        expected |= {(name, extra) for name in map(_package, packages) if name != "headwise"}
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (rows,) = re.findall(r"^\| package \| extra .*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split("|")[1:4]] for row in rows.splitlines()]
+    assert {(name, extra.strip("`")) for names, extra, _ in cells for name in names.split(", ")} == expected
+    assert all(reason for _, _, reason in cells)
+
+
+def _package(requirement: str) -> str:
+    return re.split(r"[\[>=;]", requirement)[0]
 
 
 def test_the_diagram_of_the_packages_shows_the_imports() -> None:
@@ -98,7 +171,7 @@ def test_the_paths_that_the_architecture_names_exist() -> None:
 def test_every_file_that_a_document_links_to_exists() -> None:
     for document in DOCUMENTS:
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text(encoding="utf-8")):
-            if not link.startswith("http"):
+            if not link.startswith(("http", "live:")):
                 assert (document.parent / link).exists(), f"{document.name} links to {link}"
 
 

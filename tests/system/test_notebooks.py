@@ -20,7 +20,7 @@ QUICK = ("03-queries-keys-values",)
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    return load_program("make_notebooks")
+    return load_program("notebooks")
 
 
 @pytest.fixture(scope="module")

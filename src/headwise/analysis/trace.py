@@ -2,7 +2,7 @@
 
 A `Trace` holds the source, the search (its hypotheses and the whole beam tree) and a `Forced` pass over one
 hypothesis: forced decoding that records attention, the tokens' log-probabilities and the alternatives at each step.
-Log-probabilities are natural logarithms, weights are float32; `to_json` has the schema of docs/analysis.md.
+Log-probabilities are natural logarithms, weights are float32; `to_json` has the schema of docs/look-inside.md.
 `headwise.analysis.tracer.Tracer` makes traces.
 
 Rows and columns: at step i the decoder's input is target token i-1 (`<s>` at step 0) and it predicts token i. Row i of
@@ -175,7 +175,7 @@ class Trace:
         return Grid(rows.words, columns.words, join_words(weights, rows.word_of, columns.word_of))
 
     def to_json(self, *, attention: bool = True) -> dict[str, Any]:
-        """Return JSON-serializable values, `attention` optional; the schema is in docs/analysis.md."""
+        """Return JSON-serializable values, `attention` optional; the schema is in docs/look-inside.md."""
         return {
             "schema": SCHEMA,
             "architecture": self.architecture,

@@ -107,7 +107,7 @@ def _configuration(corpus: Path, seed: int) -> Config:
             },
             "subwords": {"size": 5000},
             "batch": {"tokens": 1024},
-            # Adam needs twice the steps (docs/recipes.md).
+            # Adam needs twice the steps (docs/train.md).
             "optimizer": {"name": "muon", "momentum": 0.9},
             "schedule": {"name": "linear", "peak": 0.006, "warmup": 150},
             "training": {

@@ -201,7 +201,7 @@ def table3() -> Table:
         ),
         tuple(_variation(row) for row in TABLE_3),
         f"By formula: parameters of Headwise's model with {VOCABULARY:,} subwords; the printed ones imply about 41,000 "
-        "(docs/parameters.md).\nThere is no row without positions: (E) learns them. h = 16 has base's BLEU at a lower "
+        "(docs/models.md).\nThere is no row without positions: (E) learns them. h = 16 has base's BLEU at a lower "
         "perplexity.",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Number of parameters (see docs/parameters.md) and of floating-point operations of a model, by formula.
+"""Number of parameters (see docs/models.md) and of floating-point operations of a model, by formula.
 
 Only matrix products are counted, multiplications and additions separately. Softmax, normalization, activations and the
 elementwise products of LSTM and GRU cells are ignored, as usual. The backward pass computes two products for each one

@@ -3,7 +3,7 @@
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
 
 An attention kind is a function of (q, k, v, mask, bias, dropout), registered under its name; `attend` calls it. To add
-one, write the function and decorate it with `@register("name")` (docs/extend.md). `reference` and `fused` are defined
+one, write the function and decorate it with `@register("name")` (docs/models.md). `reference` and `fused` are defined
 here, the others in `headwise.nn.kinds`. A layer that mixes a sequence without queries, keys and values is a
 `SequenceMixer` decorated with `@register_layer("name")`.
 

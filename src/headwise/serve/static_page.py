@@ -1,4 +1,4 @@
-"""`headwise export --to page`: the page as static files, with the model computed in the browser (docs/page.md).
+"""`headwise export --to page`: the page as static files, with the model computed in the browser (docs/look-inside.md).
 
 The folder holds the page, and in `run` the run's own files (weights, subwords), the
 configuration of its model, and the responses that don't depend on a sentence. The browser's model is

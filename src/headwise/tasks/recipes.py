@@ -1,7 +1,7 @@
 """Training recipe from the corpus alone: chooses every hyperparameter from the corpus's size, with its reason.
 
 The rules were tuned on corpora of 20 to 60 thousand pairs and equal the paper's recipe for millions of pairs
-(docs/recipes.md). They are independent of the languages.
+(docs/train.md). They are independent of the languages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_STEPS = 20  # between validations, and in an epoch if batches can be smal
 _MOST_STEPS = 1000  # between validations
 _EPOCHS = 40  # at most
 _PATIENCE = 4
-_COOLDOWN = 0.2  # of a training with a time limit (docs/recipes.md)
+_COOLDOWN = 0.2  # of a training with a time limit (docs/train.md)
 _DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
 
 

@@ -57,7 +57,7 @@ Deep-Att + PosUnk Ensemble | | 40.4 | | 8.0e20
 GNMT + RL Ensemble | 26.30 | 41.16 | 1.8e20 | 1.1e21
 ConvS2S Ensemble | 26.36 | 41.29 | 7.7e19 | 1.2e21
 """
-# The vocabulary that each printed size implies (docs/parameters.md): about 41,000 for the rows of base's kind.
+# The vocabulary that each printed size implies (docs/models.md): about 41,000 for the rows of base's kind.
 IMPLIED_VOCABULARY, PRINTED_VOCABULARY = 41_000, 37_000
 
 

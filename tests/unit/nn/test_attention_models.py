@@ -262,7 +262,7 @@ def test_t5_tables_are_one_for_the_encoder_and_one_for_the_decoder() -> None:
 
 
 def test_the_documented_table_is_the_registrys() -> None:
-    document = DOCS / "attention.md"
+    document = DOCS / "models.md"
     assert support_table() in document.read_text(encoding="utf-8"), (
-        f"docs/attention.md: expected this table:\n{support_table()}"
+        f"docs/models.md: expected this table:\n{support_table()}"
     )

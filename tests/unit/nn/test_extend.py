@@ -1,4 +1,4 @@
-"""The code examples in docs/extend.md and docs/attention.md run and do what the text says."""
+"""The code examples in docs/models.md run and do what the text says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwise.nn import attention, positions
 from headwise.nn.attention import attend
 from paths import DOCS
 
-DOCUMENT = DOCS / "extend.md"
+DOCUMENT = DOCS / "models.md"
 
 
 def run_blocks(document: Path) -> int:
@@ -29,12 +29,8 @@ def run_blocks(document: Path) -> int:
 def test_the_examples_run_and_do_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "_KINDS", dict(attention._KINDS))
     monkeypatch.setattr(positions, "_ENCODINGS", dict(positions._ENCODINGS))
-    assert run_blocks(DOCUMENT) == 5
+    assert run_blocks(DOCUMENT) == 6
     q, k, v = torch.randn(1, 1, 3, 4), torch.randn(1, 1, 5, 4), torch.randn(1, 1, 5, 4)
     cosines = torch.nn.functional.cosine_similarity(q[:, :, :, None], k[:, :, None], dim=-1)
     assert_close(attend(q, k, v, kind="cosine"), (10 * cosines).softmax(-1) @ v)
     assert_close(attend(q, k, v, kind="mean"), v.mean(2, keepdim=True).expand(1, 1, 3, 4))
-
-
-def test_the_shift_of_sinusoids_is_as_documented() -> None:
-    assert run_blocks(DOCUMENT.with_name("attention.md")) == 1

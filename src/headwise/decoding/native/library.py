@@ -163,7 +163,7 @@ def find_library(variant: str | None = None) -> Library | str:
     """Load the library for this processor, or the given variant; returns the reason as a phrase where there is none."""
     compiled = {name: path for name in VARIANTS if (path := _library_file(name)) is not None}
     if "portable" not in compiled:
-        return "it was not compiled when Headwise was installed (see docs/speed.md)"
+        return "it was not compiled when Headwise was installed (see docs/translate.md)"
     try:
         level = _supported_level(compiled["portable"])
         supported = [name for name in VARIANTS[: level + 1] if name in compiled]

@@ -1,5 +1,5 @@
 /**
- * The server's responses (docs/analysis.md has the trace's schema).
+ * The server's responses (docs/look-inside.md has the trace's schema).
  *
  * @typedef {"encoder" | "decoder" | "cross"} Part
  *

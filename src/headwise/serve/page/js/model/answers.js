@@ -1,4 +1,4 @@
-/** The page's requests, answered by a model in the browser instead of the server (docs/page.md). */
+/** The page's requests, answered by a model in the browser instead of the server (docs/look-inside.md). */
 
 import { products } from "./products.js";
 import { readWeights } from "./safetensors.js";

@@ -1,4 +1,4 @@
-/** Interventions on attention weights and on the output, written as in docs/analysis.md. */
+/** Interventions on attention weights and on the output, written as in docs/look-inside.md. */
 
 import { order } from "./order.js";
 import { Refusal, strip, words } from "./subwords.js";

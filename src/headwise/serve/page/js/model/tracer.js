@@ -10,7 +10,7 @@ import { splitWords } from "./unknown.js";
 /** @typedef {import("./unknown.js").UnknownWords} UnknownWords */
 /** @typedef {import("../types.js").Side} SideOfTrace */
 
-const SCHEMA = 1; // of the trace (docs/analysis.md)
+const SCHEMA = 1; // of the trace (docs/look-inside.md)
 const ALTERNATIVES = 5;
 const NAMED = 8; // words in a note
 const EMPTY = "expected a text to look into, found an empty one";

@@ -6,7 +6,7 @@ import { ACTIVATIONS, add, linear, logSoftmax, normalize } from "./ops.js";
 import { AttentionPositions, attentionPositions, positionTable } from "./positions.js";
 
 /**
- * The keys of the section `model` of a run's configuration (docs/parameters.md) that the browser's model has.
+ * The keys of the section `model` of a run's configuration (docs/models.md) that the browser's model has.
  *
  * @typedef {object} ModelConfig
  * @property {number} encoder_layers

@@ -1,4 +1,4 @@
-"""Reference pages of the site, made from the code: every configuration key, and every command with its options."""
+"""Reference pages of the site, made from the code: modules, configuration keys, and commands with their options."""
 
 from __future__ import annotations
 
@@ -16,6 +16,24 @@ from pydantic import BaseModel
 
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
+
+MODULES = {
+    "The package": ["headwise"],
+    "Translation": ["headwise.decoding.translator", "headwise.decoding.options", "headwise.decoding.outputs"],
+    "Analysis": ["headwise.analysis.trace", "headwise.analysis.tracer", "headwise.analysis.interventions"],
+    "Models": ["headwise.models.transformer", "headwise.models.base", "headwise.nn.multihead"],
+    "Learning": ["headwise.learn.from_scratch", "headwise.learn.runs"],
+}
+
+
+def python() -> str:
+    """Return the page of the Python interface, of the modules' docstrings."""
+    lines = ["# Python", "", "Made from the docstrings."]
+    for title, modules in MODULES.items():
+        lines += ["", f"## {title}"]
+        for module in modules:
+            lines += ["", f"### {module}", "", "```{eval-rst}", f".. automodule:: {module}", "```"]
+    return "\n".join([*lines, ""])
 
 
 def configuration() -> str:
