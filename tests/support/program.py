@@ -162,7 +162,7 @@ def result(run: Path) -> dict[str, Any]:
     kept = ("spm.model", "characters.json", "images.json")
     (vocabulary,) = [run / name for name in kept if (run / name).exists()]
     files = [run / "model.safetensors", run / "best", vocabulary, *checkpoint.glob("*.safetensors")]
-    assert len(files) == 6 + (checkpoint / "lora.safetensors").exists()
+    assert len(files) == 6
     return {file.name: file.read_bytes() for file in files} | {
         "averaged": sorted(path.name for path in (run / "checkpoints").iterdir()),
         "state": state,

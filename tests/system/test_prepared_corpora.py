@@ -19,7 +19,7 @@ MODEL = (
         "model.d_ff=32",
         "model.heads=2",
     ),
-    *("model.dropout=0.1", "data.buffer=100", "batch.tokens=200", "schedule.warmup=5"),
+    *("model.dropout=0.1", "batch.tokens=200", "schedule.warmup=5"),
     *("training.checkpoint_every=2", "training.validate_every=6", "training.average_last=1"),
     *("training.log_every=1", "training.threads=1", "training.precision=float32", "training.products=torch"),
 )

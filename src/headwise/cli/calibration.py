@@ -61,7 +61,7 @@ def command(
     diagrams: dict[str, dict[str, Calibration]] = {}
     for run in runs:
         translator = Translator.load(run, device=device)
-        smoothing = Config.load(run / "config.yaml").training.label_smoothing
+        smoothing = Config.of_run(run).training.label_smoothing
         calibrations = {
             "teacher-forced": teacher_forced(translator, sources, references, bins),
             "free-running": free_running(translator, sources, references, bins, beam=beam),

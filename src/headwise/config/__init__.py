@@ -31,7 +31,6 @@ from headwise.config.tasks import (
 from headwise.config.training import (
     BatchConfig,
     DecodingConfig,
-    LoraConfig,
     OptimizerConfig,
     ScheduleConfig,
     TrainingConfig,
@@ -51,7 +50,6 @@ __all__ = [
     "ImageConfig",
     "ImageTextConfig",
     "LanguageModelConfig",
-    "LoraConfig",
     "MaskedLanguageModelConfig",
     "ModelConfig",
     "OptimizerConfig",

@@ -40,11 +40,7 @@ class DataConfig(Section):
     weights: list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]] = Field(
         default_factory=list
     )  # mixing weight of each file (pair) or corpus; empty: no reweighting
-    temperature: Annotated[float, Field(ge=1.0, le=bounds.WEIGHT)] = (
-        1.0  # without `weights`: a file or corpus of n pairs has the weight n^(1/temperature)
-    )
     prepared: list[str] = Field(default_factory=list)  # folders of `headwise data prepare`, instead of files
-    buffer: Positive = 1 << 18  # pairs of `prepared` that are shuffled together, in memory
     source_language: Language | None = None  # by default what the files' names tell: `languages`
     target_language: Language | None = None
     dev_source: str | None = None

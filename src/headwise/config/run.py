@@ -15,6 +15,7 @@ from headwise.config.base import Section
 from headwise.config.data import DataConfig, SubwordConfig
 from headwise.config.loading import apply_overrides, describe_problem, find_file
 from headwise.config.model import ModelConfig
+from headwise.config.removed import without_removed
 from headwise.config.tasks import (
     ClassificationConfig,
     DenoisingConfig,
@@ -80,11 +81,12 @@ class Config(Section):
         return self
 
     @classmethod
-    def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> Config:
+    def load(cls, path: str | Path, overrides: Iterable[str] = (), *, trained: bool = False) -> Config:
         """Read a YAML file and apply `key.sub=value` overrides.
 
         `configs/NAME.yaml` is a shipped configuration where no such file exists. A file of `data` that begins with
-        `{run}/` is in the folder of the YAML file, so that it moves together with the run.
+        `{run}/` is in the folder of the YAML file, so that it moves together with the run. With `trained`, removed
+        keys are ignored, because only the trained model is used (`headwise.config.removed`).
 
         Raises `ConfigError` with the file and every unknown key or invalid value in it.
         """
@@ -99,27 +101,35 @@ class Config(Section):
         data = tree.get("data")
         if isinstance(data, dict):
             tree = tree | {"data": {key: _placed(value, path.parent) for key, value in data.items()}}
-        return cls.from_tree(apply_overrides(tree, overrides), origin=str(path))
+        return cls.from_tree(apply_overrides(tree, overrides), origin=str(path), trained=trained)
 
     @classmethod
-    def from_tree(cls, tree: dict[str, Any], origin: str = "configuration") -> Config:
-        """Validate a nested dictionary; raises `ConfigError` with all errors in one message."""
+    def from_tree(
+        cls, tree: dict[str, Any], origin: str = "configuration", *, trained: bool = False
+    ) -> Config:
+        """Validate a nested dictionary; raises `ConfigError` with all errors in one message. `trained` as in `load`."""
+        kept, problems = without_removed(tree)
+        if trained:
+            problems = []
+        config = None
         try:
-            return cls.model_validate(tree)
+            config = cls.model_validate(kept)
         except ValidationError as error:
-            problems = "; ".join(describe_problem(problem, cls) for problem in error.errors())
-            raise ConfigError(f"{origin}: {problems}") from None
+            problems += [describe_problem(problem, cls) for problem in error.errors()]
+        if config is None or problems:
+            raise ConfigError(f"{origin}: {'; '.join(problems)}")
+        return config
 
     @classmethod
     def of_run(cls, run: Path, *tasks: str) -> Config:
-        """Read the configuration of a run directory and check that its task is one of `tasks`, if given.
+        """Read the configuration of a trained run and check that its task is one of `tasks`, if given.
 
         Raises `CheckpointError` where the directory doesn't exist or the run has another task, and `ConfigError`
         as `load` does.
         """
         if not run.is_dir():
             raise CheckpointError(f"{run}: expected a run directory, found none")
-        config = cls.load(run / "config.yaml")
+        config = cls.load(run / "config.yaml", trained=True)
         if tasks and config.task not in tasks:
             raise CheckpointError(
                 f"{run}: expected a run of task {' or '.join(tasks)}, found one of {config.task}"

@@ -91,26 +91,6 @@ class ScheduleConfig(Section):
         return self
 
 
-# Parts of models by name; `headwise.training.trainable` has their parameters.
-Part = Literal[
-    "encoder", "decoder", "embeddings", "output", "self_attention", "cross_attention", "feed_forward", "norms"
-]
-Projection = Literal["query", "key", "value", "output", "feed_forward"]
-
-
-def _query_and_value() -> list[Projection]:
-    return ["query", "value"]  # as in the paper's experiments
-
-
-class LoraConfig(Section):
-    """LoRA (Hu et al. 2021): only low-rank updates (α / r) B A of some weights are trained, and merged at the end."""
-
-    rank: Natural = 0  # r; 0: no LoRA
-    alpha: Rate = 16.0
-    dropout: Probability = 0.0  # of the input of A
-    projections: Literal["all"] | list[Projection] = Field(default_factory=_query_and_value)
-
-
 class FsdpConfig(Section):
     """Options of FSDP2 (`torch.distributed.fsdp.fully_shard`)."""
 
@@ -127,8 +107,6 @@ class TrainingConfig(Section):
     add_subwords: Annotated[int, Field(ge=0, le=bounds.VOCABULARY)] = (
         0  # at most so many are learned from the new text and added to those of that run
     )
-    freeze: list[Part] = Field(default_factory=list)  # parts that keep their initial parameters
-    lora: LoraConfig = LoraConfig()
     max_steps: Positive = 100_000
     max_minutes: Annotated[float, Field(gt=0.0, le=bounds.MINUTES)] | None = None
     validate_every: Positive = 1000
@@ -136,7 +114,6 @@ class TrainingConfig(Section):
         0.05  # of the time; 1: validations aren't made rarer
     )
     validate_bleu: bool = True
-    validate_beam: Annotated[int, Field(gt=0, le=bounds.BEAM)] = 1
     patience: Natural = 0  # early stopping after this many validations without a better score; 0: never
     best_by: str = "loss"  # or a score of the task, as bleu for translation
     checkpoint_every: Positive = 1000
@@ -172,22 +149,11 @@ class TrainingConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _start_is_given_and_used(self) -> TrainingConfig:
-        if self.lora.rank and self.initialize_from is None:
-            raise ValueError(
-                "lora.rank needs training.initialize_from, a run whose weights it updates, found none"
-            )
+    def _start_is_given(self) -> TrainingConfig:
         if self.add_subwords and self.initialize_from is None:
             raise ValueError(
                 "add_subwords needs training.initialize_from, a run whose subwords it extends, found none"
             )
-        frozen = [part for part in self.freeze if part in ("embeddings", "output")] or ["lora.rank"]
-        if self.add_subwords and (self.lora.rank or frozen != ["lora.rank"]):
-            raise ValueError(
-                f"add_subwords needs embeddings that are trained, found {self.add_subwords} with {frozen[0]}"
-            )
-        if self.lora.rank and not self.lora.projections:
-            raise ValueError("lora.projections: expected at least one, found none")
         return self
 
 

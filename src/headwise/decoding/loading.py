@@ -20,7 +20,6 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, fitting, load_model
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision, processors
-from headwise.nn.linear import merged_parameters
 from headwise.nn.multihead import Probed
 from headwise.text.tokens.subwords import Subwords
 
@@ -140,7 +139,7 @@ def fastest_engine(model: Seq2Seq, config: ModelConfig, subwords: Subwords) -> S
     This is the native engine, with as many workers as PyTorch has threads, or the model itself where the native engine
     doesn't support it, it isn't on the CPU, or a parameter isn't finite.
     """
-    parameters = merged_parameters(model)
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
     if any(p.device.type != "cpu" or not bool(torch.isfinite(p).all()) for p in parameters.values()):
         return model
     library = unsupported(config) or find_library()

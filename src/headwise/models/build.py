@@ -163,7 +163,7 @@ def load_weights(
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:
     """Load the trained model of a run directory, on the CPU, in evaluation mode."""
-    run_config = config or Config.load(run / "config.yaml")
+    run_config = config or Config.of_run(run)
     return load_filled(
         lambda: build_model(run_config.model, source_size, target_size), run / "model.safetensors"
     ).eval()

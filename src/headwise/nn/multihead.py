@@ -189,9 +189,6 @@ class MultiHeadAttention(Probed, SequenceMixer):
             bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps]).to(dtype)
             joined = linear(x, weight, bias)
         parts = list(joined.split([m.out_features for m in maps], dim=-1))
-        if len(maps) > 1:
-            updates = [m.low_rank for m in maps]
-            parts = [p if u is None else p + u(x) for p, u in zip(parts, updates, strict=True)]
         sizes = [self.value_size if m is self.value else self.key_size for m in maps]
         return [p.unflatten(-1, (-1, size)).transpose(1, 2) for p, size in zip(parts, sizes, strict=True)]
 

@@ -18,7 +18,7 @@ from headwise.analysis.viewer import TASKS, ClassifierViewer, Viewer, open_viewe
 from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.decoding.translator import Translator
-from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
+from headwise.errors import ConfigError, DataError, HeadwiseError
 from headwise.models.counting import parameter_count
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.reading.lines import open_text, text_lines
@@ -141,7 +141,7 @@ class Run:
 
     def reload(self) -> None:
         """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
-        config = Config.load(self.path / "config.yaml")
+        config = Config.of_run(self.path)
         if config.task != self.config.task:
             raise ConfigError(
                 f"{self.path}: expected a run of the task {self.config.task}, found {config.task}"
@@ -316,9 +316,7 @@ def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> 
     """
     runs: dict[str, Run] = {}
     for path in paths:
-        if not path.is_dir():
-            raise CheckpointError(f"{path}: expected a run directory, found none")
-        config = Config.load(path / "config.yaml")
+        config = Config.of_run(path)
         if config.task not in _LOADERS:
             raise ConfigError(
                 f"{path}: expected a run of the task {' or '.join(_LOADERS)}, found {config.task}, which has no view"

@@ -7,9 +7,8 @@ A new task is one file in this package with a subclass of `TaskKind`, and one li
 from __future__ import annotations
 
 import copy
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -26,9 +25,7 @@ NO_PAIRS = (
     "data.source",
     "data.target",
     "data.weights",
-    "data.temperature",
     "data.prepared",
-    "data.buffer",
     "data.dev_source",
     "data.dev_target",
     "data.dev_pairs",
@@ -39,9 +36,7 @@ NO_PAIRS = (
     "subwords.copy_from",
     "subwords.dropout",
     "training.add_subwords",
-    "training.lora.rank",
     "training.validate_bleu",
-    "training.validate_beam",
 )
 
 
@@ -185,29 +180,6 @@ class TaskKind(ABC):
         )
 
 
-class ScoreCache:
-    """Cache of a model's last scores, valid while its parameters stay the same bit by bit.
-
-    At the end of a run the average may be of a single checkpoint, whose parameters have just been scored.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model, self._digest = model, b""
-        self._scores: dict[Hashable, dict[str, float]] = {}
-
-    def once(self, key: Hashable, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """Return a copy of the scores cached under `key` for the current parameters, or else call `measure`."""
-        digest = hashlib.sha256()
-        for parameter in self._model.parameters():
-            values = parameter.detach().cpu().contiguous().view(-1)
-            digest.update(values.view(torch.uint8).numpy().data)
-        if digest.digest() != self._digest:
-            self._digest, self._scores = digest.digest(), {}
-        if key not in self._scores:
-            self._scores[key] = measure()
-        return dict(self._scores[key])
-
-
 class PreparedTask(ABC, Generic[Data, Model]):
     """Base class of training tasks on prepared data with a development set.
 
@@ -217,7 +189,6 @@ class PreparedTask(ABC, Generic[Data, Model]):
     def __init__(self, config: Config, prepared: Data, model: Model) -> None:
         self.config, self.prepared, self.model = config, prepared, model
         self.device = next(model.parameters()).device
-        self._score_cache = ScoreCache(model)
 
     @property
     def d_model(self) -> int:
@@ -234,7 +205,7 @@ class PreparedTask(ABC, Generic[Data, Model]):
         """Return the scores on the development set; none if it is empty."""
         if not len(self.prepared.dev):
             return {}
-        return self._score_cache.once("dev", self._scores)
+        return self._scores()
 
     @abstractmethod
     def _scores(self) -> dict[str, float]:

@@ -95,7 +95,6 @@ class Estimate:
     """What a training needs. `tokens` and `flops` are per step and per target token; `watts` is None if unknown."""
 
     parameters: int
-    trained: int
     tokens: int
     flops: float
     memory: Memory
@@ -138,7 +137,7 @@ class Estimate:
         elif self.devices is not None:
             fits = f"{self.devices}, with training.parallel=fsdp"
         return [
-            f"parameters: {self.parameters:,}, {self.trained:,} of them trained",
+            f"parameters: {self.parameters:,}",
             f"operations: {self.flops / 1e6:,.1f} MFLOP per target token, forward and backward pass",
             f"step: {self.tokens:,} target tokens, {self.flops * self.tokens / 1e12:,.3f} TFLOP",
             f"memory: {_bytes(memory.total)} ({parts})",
@@ -165,11 +164,9 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         prepared = kind.prepare(config, run / "prepared", expected=None, say=_say)
         peak = PeakMemory()
         model, task = build(kind, config, prepared, device)
-        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        floats = _FLOAT * parameter_count(model)
         activations = _largest_activations(task, config)
-        parts = Memory(
-            _FLOAT * parameter_count(model), _FLOAT * trained, _moments(model, config), activations
-        )
+        parts = Memory(floats, floats, _moments(model, config), activations)
         tokens, flops = _count_step(task, config)
         if gpu is None:
             speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
@@ -185,9 +182,7 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
                 f"on one {gpu.upper()}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
             )
     steps = config.training.max_steps
-    return Estimate(
-        parameter_count(model), trained, tokens, flops, parts, speed, place, steps, watts, available
-    )
+    return Estimate(parameter_count(model), tokens, flops, parts, speed, place, steps, watts, available)
 
 
 def _moments(model: nn.Module, config: Config) -> int:

@@ -30,7 +30,6 @@ NO_TEXT = (
     "decoding",
     "training.initialize_from",
     "training.validate_bleu",
-    "training.validate_beam",
     "training.r_drop",
 )
 

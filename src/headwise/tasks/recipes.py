@@ -24,7 +24,6 @@ from headwise.text.tokens.subwords import Subwords
 _FILLED = 0.9  # share of `batch.tokens` in a batch that is tokens; the rest is padding or unused
 # Adaptation of a trained run, measured in benchmarks/README.md.
 _RATE, _RATE_WIDTH = 2e-3, 128  # peak learning rate up to this d_model; above, it falls with its square
-_LORA_RATE = 2.5  # times as high, as few parameters are trained, which begin at zero
 _SHORT_WARM_UP = 100
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 4096  # tokens
 _LEAST_STEPS = 20  # between validations, and in an epoch if batches can be small enough for it
@@ -211,7 +210,7 @@ def adapt(
         size: size of the new text, without text that is replayed.
         start: configuration of the trained run.
         data: the new configuration's files.
-        given: the training options that the user gave: the run to begin from, the seed, what is frozen, and LoRA.
+        given: the training options that the user gave: the run to begin from, and the seed.
         timed: whether training has a time limit.
     """
     tokens = min(start.batch.tokens, _LARGEST_BATCH)
@@ -220,15 +219,11 @@ def adapt(
     epoch = max(1, math.ceil(size.target_tokens / (_FILLED * tokens)))
     every = max(_LEAST_STEPS, min(epoch, _MOST_STEPS))
     peak = _RATE * min(1.0, (_RATE_WIDTH / start.model.d_model) ** 2)
-    if given.lora.rank:
-        peak *= _LORA_RATE
     peak = float(f"{peak:.2g}")
     schedule = ScheduleConfig(name="inverse_sqrt", peak=peak, warmup=_SHORT_WARM_UP)
     training = TrainingConfig(
         initialize_from=given.initialize_from,
         add_subwords=given.add_subwords,
-        freeze=given.freeze,
-        lora=given.lora,
         max_steps=max(_EPOCHS * epoch, 10 * every),
         validate_every=every,
         validate_share=0.2,
@@ -252,8 +247,8 @@ def adapt(
     )
     reasons = [
         f"model and subwords: those of {given.initialize_from}",
-        f"schedule.peak={peak:g}: half of a small model's first training, less for d_model above {_RATE_WIDTH}"
-        f"{', more with LoRA' if given.lora.rank else ''}; warm-up in {_SHORT_WARM_UP} steps, for Adam's moments only",
+        f"schedule.peak={peak:g}: half of a small model's first training, less for d_model above {_RATE_WIDTH}; "
+        f"warm-up in {_SHORT_WARM_UP} steps, for Adam's moments only",
         f"batch.tokens={tokens}: {epoch:,} steps an epoch over {size.target_tokens:,.0f} target subwords of new text",
         f"training.patience={_PATIENCE}: ends after {_PATIENCE} validations, one every {every} steps, without a better "
         f"BLEU, as little text is soon learned by heart; at most {training.max_steps:,} steps",

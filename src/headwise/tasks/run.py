@@ -32,7 +32,6 @@ from headwise.training.parallel.workers import Workers, join, orders, report_err
 from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
-from headwise.training.trainable import describe_trainable, select_trainable
 from headwise.training.trial import (
     choose_processes,
     choose_products,
@@ -239,7 +238,6 @@ def build(
     """Build the model on its device, and its training task."""
     torch.manual_seed(config.training.seed)
     model = kind.build(config, prepared).to(device)
-    select_trainable(model, config.training)
     set_precision(model, find_precision(config.training.precision, device))
     return model, kind.task(config, prepared, model)
 
@@ -391,8 +389,7 @@ def _summary(config: Config, model: torch.nn.Module, device: torch.device, world
     name = str(find_precision(config.training.precision, device)).removeprefix("torch.")
     ranks = f", {world.size} processes" if world.size > 1 else ""
     products = ", native matrix products" if config.training.products == "native" else ""
-    trained = describe_trainable(model, config.training)
-    size = f"{parameter_count(model):,} parameters{f', {trained}' if trained else ''}"
+    size = f"{parameter_count(model):,} parameters"
     return f"{size}, {name} on {device}{ranks}{products}, configuration {config.digest()}"
 
 

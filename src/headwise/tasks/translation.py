@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,13 @@ from headwise.text.datasets.parallel import PreparedData
 from headwise.text.datasets.parallel_preparation import prepare
 from headwise.text.datasets.sharded import ShardedData, open_corpora
 from headwise.text.tokens.growth import check_growth, old_pieces
-from headwise.text.tokens.subwords import EOS, PAD, SPECIAL, UNK, Subwords
+from headwise.text.tokens.subwords import PAD, SPECIAL, UNK, Subwords
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
 _STARTS = ("translation", "denoising")  # tasks whose runs a translation can be initialized from
-_SAMPLE = 100  # pairs to translate, at most, while the model is almost untrained
-_UNTRAINED = 0.75  # "almost untrained" means a loss above this share of the unigram entropy
 _MARGIN = 10  # constant in the length limit of a validation's outputs (see `usual_lengths`)
 _USUAL = 0.999  # share of the training pairs that satisfy the length limit
-_MOST = 1_000_000  # lengths or subwords that statistics are computed from, at most
+_MOST = 1_000_000  # lengths that the limit is computed from, at most
 
 
 class TranslationTask(PreparedTask[PreparedData | ShardedData, Seq2Seq]):
@@ -55,11 +53,9 @@ class TranslationTask(PreparedTask[PreparedData | ShardedData, Seq2Seq]):
                 self.prepared,
                 self.config.batch.tokens,
                 seed=self.config.training.seed,
-                buffer=self.config.data.buffer,
                 rank=rank,
                 world=world,
                 weights=self.config.data.weights,
-                temperature=self.config.data.temperature,
             )
         return BatchStream(
             self.prepared,
@@ -69,7 +65,6 @@ class TranslationTask(PreparedTask[PreparedData | ShardedData, Seq2Seq]):
             world=world,
             dropout=self.config.subwords.dropout,
             weights=self.config.data.weights,
-            temperature=self.config.data.temperature,
             max_length=self.config.model.max_length,
         )
 
@@ -81,24 +76,14 @@ class TranslationTask(PreparedTask[PreparedData | ShardedData, Seq2Seq]):
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Return the loss (nats per target subword, without smoothing), perplexity and BLEU on the development set.
 
-        BLEU is sacreBLEU's default on the development text; `translated` is the number of translated pairs. The final
+        BLEU is sacreBLEU's default on the development text. The final
         validation searches with the run's own options; earlier ones limit the output length (see `usual_lengths`).
-
-        The outputs of an almost untrained model, which is recognized by its loss, run to the length limit. Therefore
-        the final search then has the limit of earlier ones, and earlier validations translate only a sample: evenly
-        spaced pairs, always the same. That score is called `sample_bleu`, because it isn't comparable with `bleu`.
         """
-        dev = self.prepared.dev
-        if not len(dev):
+        if not len(self.prepared.dev):
             return {}
-        scores = self._score_cache.once("loss", self._scores)
+        scores = self._scores()
         if self.config.training.validate_bleu:
-            untrained = scores["loss"] > _UNTRAINED * self._unigram_entropy
-            options = self._search_options(final and not untrained)
-            pairs = tuple(range(len(dev)))
-            if untrained and not final and len(pairs) > _SAMPLE:
-                pairs = pairs[:: -(-len(pairs) // _SAMPLE)]
-            scores |= self._score_cache.once((options, pairs), lambda: self._bleu(options, pairs))
+            scores |= self._bleu(self._search_options(final))
         return scores
 
     def _scores(self) -> dict[str, float]:
@@ -117,32 +102,23 @@ class TranslationTask(PreparedTask[PreparedData | ShardedData, Seq2Seq]):
         if final:
             return SearchOptions(beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length)
         return SearchOptions(
-            beam=self.config.training.validate_beam,
+            beam=1,
             alpha=decoding.alpha,
             extra_length=min(_MARGIN, decoding.extra_length),
             length_factor=self._length_factor,
         )
 
-    def _bleu(self, options: SearchOptions, pairs: Sequence[int]) -> dict[str, float]:
+    def _bleu(self, options: SearchOptions) -> dict[str, float]:
         subwords = self.prepared.subwords
         engine = fastest_engine(self.model, self.config.model, subwords)
         translator = Translator(engine, subwords, self.config.decoding)
-        translations = translator.translate([self.prepared.dev_source[pair] for pair in pairs], options)
-        references = [self.prepared.dev_target[pair] for pair in pairs]
-        score = bleu([t.text for t in translations], references).score
-        name = "bleu" if len(pairs) == len(self.prepared.dev) else "sample_bleu"
-        return {name: score, "translated": len(pairs)}
+        translations = translator.translate(list(self.prepared.dev_source), options)
+        return {"bleu": bleu([t.text for t in translations], list(self.prepared.dev_target)).score}
 
     @cached_property
     def _length_factor(self) -> float:
         train = self.prepared.train.sample
         return usual_lengths(train.source_lengths, train.target_lengths, _MARGIN)
-
-    @cached_property
-    def _unigram_entropy(self) -> float:
-        train = self.prepared.train.sample
-        ends = {EOS: len(train)}
-        return entropy(train.target_table.values, ends)
 
     def _validation_tokens(self) -> int:
         longest = max(
@@ -189,19 +165,6 @@ def usual_lengths(sources: NDArray[Any], targets: NDArray[Any], margin: int) -> 
     return float(max(needed, targets.sum() / sources.sum()))
 
 
-def entropy(values: NDArray[Any], more: Mapping[int, int]) -> float:
-    """Return the unigram entropy of a text's subwords in nats: the loss of a model that predicts their frequencies.
-
-    `more` has the counts of further subwords; of a very long text, an evenly spaced sample is used.
-    """
-    step = -(-len(values) // _MOST)
-    counts = np.bincount(values[::step], minlength=max(more, default=0) + 1).astype(np.float64)
-    for subword, count in more.items():
-        counts[subword] += count / step
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
-
-
 class Translation(TaskKind):
     """Task description of translation."""
 
@@ -224,7 +187,6 @@ class Translation(TaskKind):
         "data.prepared",
         "subwords.copy_from",
         "training.validate_bleu",
-        "training.validate_beam",
         "training.initialize_from",
     )
     scores = ("bleu",)

@@ -5,11 +5,7 @@ The run directory has one folder per checkpoint, such as `checkpoints/step-00000
     model.safetensors       parameters, float32; shared parameters are stored once
     optimizer.safetensors   the optimizer's moments, and Adam's step counts, by parameter name
     random.safetensors      random generator states of every rank: torch's CPU and CUDA, NumPy's, Python's
-    lora.safetensors        with `training.lora` only: the frozen weights and their low-rank updates
     state.json              step, token counts, best score, data position, start, checksums of all files
-
-With LoRA, the weights in model.safetensors are merged with their updates, so it is an ordinary model, and so is an
-average of several.
 
 Two one-line files, `latest` and `best`, each name one checkpoint. A checkpoint is written to a temporary folder,
 flushed and renamed, so a kill at any moment leaves either the old checkpoint or the new one. Nothing is unpickled.
@@ -50,7 +46,6 @@ from headwise.files import (
     write_bytes,
     write_text,
 )
-from headwise.nn.linear import merged_parameters, unmerged_parameters
 from headwise.parsing import MOST_JSON_BYTES, Malformed, json_value, read_bounded
 from headwise.training.optimizer import state_keys
 from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments
@@ -59,7 +54,6 @@ from headwise.training.randomness import restore_random
 FORMAT = 1
 _STATE = "state.json"
 _MODEL, _OPTIMIZER, _RANDOM = _TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
-_LORA = "lora.safetensors"
 _PARTS = ("progress", "identity", "sha256")  # entries of state.json that are JSON objects
 Tensors: TypeAlias = dict[str, dict[str, Tensor]]  # of a checkpoint, by file and name
 Moments: TypeAlias = dict[str, dict[str, Tensor]]  # the optimizer's state by parameter and key
@@ -67,8 +61,12 @@ _DAMAGED = "expected the file that this checkpoint was saved with, found a damag
 
 
 def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters by name, low-rank updates merged, on the CPU and contiguous; shared ones occur once."""
-    return _on_cpu(merged_parameters(model))
+    """Return the parameters by name, on the CPU and contiguous; shared ones occur once."""
+    return _on_cpu(_parameters(model))
+
+
+def _parameters(model: nn.Module) -> dict[str, Tensor]:
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -80,10 +78,7 @@ def parameter_files(model: nn.Module, optimizer_state: Mapping[str, Tensor]) -> 
 
     `optimizer_state` has keys such as `PARAMETER.exp_avg`.
     """
-    files = {_MODEL: merged_parameters(model), _OPTIMIZER: dict(optimizer_state)}
-    if unmerged := unmerged_parameters(model):
-        files[_LORA] = unmerged
-    return files
+    return {_MODEL: _parameters(model), _OPTIMIZER: dict(optimizer_state)}
 
 
 def random_file(randoms: Sequence[dict[str, Tensor]]) -> Tensors:
@@ -307,11 +302,7 @@ class Checkpoints:
         parameters = read_tensors(path / _MODEL)
         moments = read_tensors(path / _OPTIMIZER)
         randoms = read_tensors(path / _RANDOM)
-        check_parameters(path, merged_parameters(model), parameters)
-        if unmerged := unmerged_parameters(model):
-            updates = read_tensors(path / _LORA)
-            check_parameters(path / _LORA, unmerged, updates)
-            parameters |= updates
+        check_parameters(path, _parameters(model), parameters)
         states = sort_moments(
             path / _OPTIMIZER, model, state_keys(model, optimizer or OptimizerConfig()), moments
         )
@@ -358,7 +349,7 @@ def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) ->
     checksums = record["sha256"]
     if checksums.get(_STATE) != _state_sha256(record):
         return path / _STATE
-    for name in only or (*_TENSORS, *([_LORA] if _LORA in checksums else [])):
+    for name in only or _TENSORS:
         if not (path / name).is_file() or _sha256(path / name) != checksums.get(name):
             return path / name
     return None

@@ -40,7 +40,6 @@ from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, rank_seed, seed_random
 from headwise.training.schedule import decays_from, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
-from headwise.training.trainable import merge_low_rank
 
 _HANG_UP = getattr(signal, "SIGHUP", None)  # doesn't exist on Windows
 # Signals that stop training: Ctrl-C, a batch system or service manager, and a closed terminal.
@@ -305,13 +304,11 @@ class Trainer:
         line = self.pace.validated(time.perf_counter() - began)
         if not scores:
             return False
-        best = False
-        if metric in scores:  # a validation may leave it out, as BLEU of a sample isn't comparable
-            score = -scores["loss"] if metric == "loss" else scores[metric]
-            best = progress.best is None or score > progress.best
-            progress.stale = 0 if best else progress.stale + stride
-            if best:
-                progress.best, progress.best_step = score, progress.step
+        score = -scores["loss"] if metric == "loss" else scores[metric]
+        best = progress.best is None or score > progress.best
+        progress.stale = 0 if best else progress.stale + stride
+        if best:
+            progress.best, progress.best_step = score, progress.step
         if self.world.first:
             self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
         self._say(line)
@@ -377,7 +374,6 @@ class Trainer:
         file = self.run / "model.safetensors"
         averaged = self.checkpoints.write_average(steps, file, self.config.digest())
         self.replica.close()
-        merge_low_rank(self.model)
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(averaged[name])

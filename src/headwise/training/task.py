@@ -69,9 +69,7 @@ class Task(Protocol):
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Return the scores of the model on the development set, with `loss`; none without development data.
 
-        The model is in evaluation mode. A `final` validation returns every score and may take more time; an earlier one
-        may leave out scores that aren't comparable between validations. Parameters that were scored last needn't be
-        scored again.
+        The model is in evaluation mode. A `final` validation may take more time.
         """
         ...
 

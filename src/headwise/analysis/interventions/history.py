@@ -23,7 +23,7 @@ class History:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self.config = Config.load(run / "config.yaml")
+        self.config = Config.of_run(run)
 
     def steps(self) -> list[int]:
         """Return the steps whose models are available, in their order; none if the run has no checkpoints."""

@@ -73,7 +73,6 @@ class BatchStream(ResumableStream[Batch]):
         world: int = 1,
         dropout: float = 0.0,
         weights: Sequence[float] = (),
-        temperature: float = 1.0,
         max_length: int = 512,
     ) -> None:
         """Start at the beginning of epoch 0.
@@ -86,16 +85,12 @@ class BatchStream(ResumableStream[Batch]):
             world: number of processes.
             dropout: rate of BPE-dropout; the text is resegmented for every epoch.
             weights: sampling weight of each training file; empty: every sentence pair once per epoch.
-            temperature: without weights, a file of n pairs has the weight n^(1/temperature).
             max_length: longest sentence in subwords that BPE-dropout may produce, EOS included.
         """
         self.tokens = tokens
         self._prepared, self._dropout = prepared, dropout
         self._longest = min(max_length, tokens)
         self._weights = list(weights)
-        if not weights and temperature != 1.0:
-            sizes = np.bincount(prepared.train.files)
-            self._weights = [float(max(size, 1) ** (1 / temperature)) for size in sizes]
         identity = {
             "tokens": tokens,
             "seed": seed,

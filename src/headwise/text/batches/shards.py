@@ -23,6 +23,7 @@ from headwise.text.datasets.parallel import ParallelStore
 from headwise.text.datasets.sharded import ShardedData, Shards
 
 SLICE = 1024  # pairs that are read together
+BUFFER = 1 << 18  # pairs that are shuffled together, in memory
 
 
 class ShardStream(ResumableStream[Batch]):
@@ -36,11 +37,10 @@ class ShardStream(ResumableStream[Batch]):
         tokens: int,
         *,
         seed: int,
-        buffer: int,
         rank: int = 0,
         world: int = 1,
         weights: Sequence[float] = (),
-        temperature: float = 1.0,
+        buffer: int = BUFFER,
     ) -> None:
         """Start at the beginning of the first buffer.
 
@@ -48,15 +48,14 @@ class ShardStream(ResumableStream[Batch]):
             prepared: the corpora.
             tokens: token budget of a batch, for each side.
             seed: seed of all orders.
-            buffer: pairs of a buffer.
             rank: data-parallel rank of this process.
             world: number of processes.
-            weights: sampling weight of each corpus; empty: n^(1/temperature) for a corpus of n pairs.
-            temperature: 1 takes pairs in proportion to the sizes; infinity would take equally many of each corpus.
+            weights: sampling weight of each corpus; empty: its number of pairs.
+            buffer: pairs of a buffer.
         """
         self.tokens, self._store = tokens, prepared.train
         corpora = prepared.train.corpora
-        shares = np.array(weights or [len(corpus) ** (1 / temperature) for corpus in corpora])
+        shares = np.array(weights or [len(corpus) for corpus in corpora])
         buffer = min(buffer, len(prepared.train))
         ends = np.round(np.cumsum(shares / shares.sum()) * buffer).astype(np.int64)
         self._counts = [max(1, count) for count in np.diff(ends, prepend=0).tolist()]
@@ -68,7 +67,6 @@ class ShardStream(ResumableStream[Batch]):
             "seed": seed,
             "world": world,
             "weights": list(weights),
-            "temperature": temperature,
             "buffer": buffer,
             "data": prepared.checksum,
             "subwords": prepared.subwords.digest(),
