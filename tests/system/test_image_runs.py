@@ -191,8 +191,6 @@ def test_a_mistake_gets_a_sentence(
     "name",
     [
         "digits",
-        "fashion-mnist",
-        "cifar-10",
         "digits-clip",
         "denoising",
         "reverse",

@@ -81,10 +81,10 @@ class QuestionAnsweringConfig(TaskSection):
 class ImageConfig(TaskSection):
     """Image data set, its splits, and the patch size."""
 
-    source: str = "digits"  # scikit-learn's digits, or a folder with a data set from `headwise data get`
+    source: str = "digits"  # scikit-learn's digits
     split: Literal["shuffled", "last"] = "shuffled"  # held-out images: random, or the last of the data set
     split_seed: Seed = 1  # of the shuffle, independent of `training.seed`
-    test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3  # share of a data set without test images
+    test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3  # share of the images
     dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the remaining images
     patch: Pixels = 4  # edge length of a patch in pixels
 

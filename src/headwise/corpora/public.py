@@ -17,7 +17,7 @@ from functools import partial
 from headwise.corpora.built_in import write_built_in
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.synthetic import generate
-from headwise.corpora.wmt import WMT14, stanford_files
+from headwise.corpora.wmt import WMT14
 from headwise.errors import ConfigError
 
 _OWN = "MIT, as Headwise"
@@ -108,13 +108,6 @@ def _generated(
     return Corpus(name, description, (), _OWN, "", megabytes, files, pair, write=partial(generate, name))
 
 
-_FASHION_MNIST = {
-    "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
-    "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
-    "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
-}
-
 _EXERCISE = ("source", "target", "joined")
 _EXERCISE_PAIR = ("train.source", "train.target")
 
@@ -138,18 +131,6 @@ _ALL = (
         megabytes=5,
         files=_on_github("odashi/small_parallel_enja/master", _TANAKA),
         pair=("train.en", "train.ja"),
-    ),
-    Corpus(
-        name="iwslt15-en-vi",
-        description="TED talks, 133,000 training sentences; tokenized, entities such as &apos; escaped",
-        languages=("en", "vi"),
-        license="CC BY-NC-ND (TED)",
-        homepage="https://nlp.stanford.edu/projects/nmt/",
-        megabytes=34,
-        files=stanford_files(
-            "iwslt15.en-vi", "train.en train.vi tst2012.en tst2012.vi tst2013.en tst2013.vi"
-        ),
-        pair=("train.en", "train.vi"),
     ),
     *WMT14,
     Corpus(
@@ -208,35 +189,6 @@ _ALL = (
                 "en_ewt-ud-dev.conllu": "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6",
                 "en_ewt-ud-test.conllu": "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd",
             },
-        ),
-    ),
-    Corpus(
-        name="fashion-mnist",
-        description="70,000 gray images of clothes, 28 x 28 pixels, 10 classes (IDX files)",
-        languages=(),
-        license="MIT",
-        homepage="https://github.com/zalandoresearch/fashion-mnist",
-        megabytes=55,
-        files=tuple(
-            PublicFile(
-                name, f"{_GITHUB}/zalandoresearch/fashion-mnist/master/data/fashion/{name}.gz", md5=md5
-            )
-            for name, md5 in _FASHION_MNIST.items()
-        ),
-    ),
-    Corpus(
-        name="cifar-10",
-        description="60,000 color images of animals and vehicles, 32 x 32 pixels, 10 classes (binary version)",
-        languages=(),
-        license="research use; cite Krizhevsky 2009",
-        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-        megabytes=184,
-        files=(
-            PublicFile(
-                "cifar-10-binary.tar",
-                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                md5="c32a1d4ab5d03f1284b67883e8d87530",
-            ),
         ),
     ),
     _built_in(

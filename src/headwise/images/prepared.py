@@ -154,10 +154,8 @@ def _build(
     say(f"reading the images of {config.source}")
     request = with_checksums(request)
     dataset = source.read()
-    split = split_rows(len(dataset.train), config, own_test=dataset.test is not None)
-    parts = {part: dataset.train[indices] for part, indices in split.items()}
-    if dataset.test is not None:
-        parts["test"] = dataset.test
+    split = split_rows(len(dataset.images), config)
+    parts = {part: dataset.images[indices] for part, indices in split.items()}
     images = parts["train"].images.astype(np.float64) / dataset.full
     deviation = np.maximum(images.std(axis=(0, 2, 3)), 1e-6)
     _, channels, height, width = images.shape
@@ -177,13 +175,13 @@ def _build(
     )
     report = [
         f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(dataset.classes)} classes: "
-        f"{sizes} held out for the test ({_describe(config, own_test=dataset.test is not None)})"
+        f"{sizes} held out for the test ({_describe(config)})"
     ]
     write_manifest(folder, request, report)
 
 
-def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, NDArray[np.int64]]:
-    """Split the indices of `count` images into train, dev and test; no test images if the set has its own.
+def split_rows(count: int, config: ImageConfig) -> dict[str, NDArray[np.int64]]:
+    """Split the indices of `count` images into train, dev and test.
 
     The test images are taken first, then the development images, each share rounded up. Raises `DataError` if no image
     is left for training.
@@ -191,7 +189,7 @@ def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, 
     order = np.arange(count)[::-1]
     if config.split == "shuffled":
         order = np.random.default_rng(config.split_seed).permutation(count)
-    test = 0 if own_test else math.ceil(count * config.test_share)
+    test = math.ceil(count * config.test_share)
     dev = math.ceil((count - test) * config.dev_share)
     if test + dev >= count:
         raise DataError(f"{config.source}: expected images to be left for training, found {count:,} in all")
@@ -199,9 +197,7 @@ def split_rows(count: int, config: ImageConfig, *, own_test: bool) -> dict[str, 
     return {part: np.sort(indices) for part, indices in zip(("test", "dev", "train"), parts, strict=True)}
 
 
-def _describe(config: ImageConfig, *, own_test: bool) -> str:
-    if own_test:
-        return "the set's own"
+def _describe(config: ImageConfig) -> str:
     selection = (
         f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
     )

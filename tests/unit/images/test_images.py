@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import struct
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -20,98 +17,27 @@ from headwise.config.tasks import ImageConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.images.batches import RowDraws, augment
 from headwise.images.prepared import PreparedImages, prepare_images, split_rows
-from headwise.images.sets import find_source, parse_cifar, read_idx, read_image
+from headwise.images.sets import ImageSet, Labeled, Source, find_source, read_image
 from headwise.models.vision import VisionTransformer, patches
 
 RANDOM = np.random.default_rng(5)
 
 
-def idx(values: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+def images(count: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Labeled:
+    """Let `digits` be random images of 28 x 28 pixels."""
+    pixels = RANDOM.integers(0, 256, (count, 1, 28, 28)).astype(np.uint8)
+    made = Labeled(pixels, np.arange(count) % 10)
+    (folder / "file").write_bytes(pixels.tobytes())
+    source = Source((folder / "file",), lambda: ImageSet(tuple("0123456789"), 255, made))
+    monkeypatch.setattr("headwise.images.prepared.find_source", lambda name: source)
+    return made
 
 
-def fashion(folder: Path, train: int = 20, test: int = 6) -> dict[str, np.ndarray]:
-    arrays = {}
-    for part, count in (("train", train), ("t10k", test)):
-        arrays[f"{part}-images-idx3-ubyte"] = RANDOM.integers(0, 256, (count, 28, 28)).astype(np.uint8)
-        arrays[f"{part}-labels-idx1-ubyte"] = (np.arange(count) % 10).astype(np.uint8)
-    folder.mkdir(exist_ok=True)
-    for name, values in arrays.items():
-        (folder / name).write_bytes(idx(values))
-    return arrays
-
-
-def cifar(folder: Path) -> dict[str, np.ndarray]:
-    batches = {}
-    folder.mkdir(exist_ok=True)
-    with tarfile.open(folder / "cifar-10-binary.tar", "w") as archive:
-        for name in [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin", "readme.html"]:
-            batch = RANDOM.integers(0, 256, (4, 3073)).astype(np.uint8)
-            batch[:, 0] %= 10
-            batches[name] = batch
-            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
-            member.size = batch.nbytes
-            archive.addfile(member, io.BytesIO(batch.tobytes()))
-    return batches
-
-
-def test_fashion_mnist_is_read_from_idx_files(tmp_path: Path) -> None:
-    arrays = fashion(tmp_path / "f")
-    found = find_source(str(tmp_path / "f")).read()
-    assert found.test is not None
-    np.testing.assert_array_equal(found.train.images[:, 0], arrays["train-images-idx3-ubyte"])
-    np.testing.assert_array_equal(found.test.labels, arrays["t10k-labels-idx1-ubyte"])
-    assert (found.full, found.classes[9]) == (255, "ankle boot")
-
-
-def test_cifar_is_read_from_its_archive_without_unpacking(tmp_path: Path) -> None:
-    batches = cifar(tmp_path / "c")
-    found = find_source(str(tmp_path / "c")).read()
-    assert found.train.images.shape == (20, 3, 32, 32)
-    third = batches["data_batch_3.bin"]
-    assert found.train.labels[8:12].tolist() == third[:, 0].tolist()
-    for channel, row, column in ((0, 0, 0), (1, 2, 31), (2, 31, 5)):
-        assert found.train.images[9, channel, row, column] == third[1, 1 + 1024 * channel + 32 * row + column]
-    assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["cifar-10-binary.tar"]
-
-
-def test_damaged_files_get_a_sentence(tmp_path: Path) -> None:
-    file = tmp_path / "x"
-    for content, sentence in (
-        (
-            b"\x1f\x8b\x08\x00 zipped",
-            "expected an IDX file of unsigned bytes, found it to begin with 1f 8b 08 00",
-        ),
-        (
-            idx(np.zeros((2, 3), np.uint8))[:-1],
-            r"expected 18 bytes for the shape \(2, 3\) that it names, found 17",
-        ),
-        (bytes([0, 0, 8, 3, 0, 0]), "expected at least 16 bytes for its 3 sizes, found 6"),
+def test_another_set_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match="source: expected digits, the only set of images, found data/cifar-10"
     ):
-        file.write_bytes(content)
-        with pytest.raises(DataError, match=sentence):
-            read_idx(file)
-    with pytest.raises(DataError, match="can't be read"):
-        read_idx(tmp_path / "none")
-    with pytest.raises(DataError, match="b: expected a multiple of 3,073 bytes, found 5"):
-        parse_cifar(b"12345", "b")
-    with pytest.raises(DataError, match="expected labels from 0 to 9, found 77"):
-        parse_cifar(bytes([77, *[0] * 3072]), "b")
-    folder = tmp_path / "f"
-    fashion(folder)
-    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(np.zeros(5, np.uint8)))
-    with pytest.raises(DataError, match="expected as many images as t10k-labels-idx1-ubyte has labels"):
-        find_source(str(folder)).read()
-    cifar(tmp_path / "c")
-    whole = (tmp_path / "c" / "cifar-10-binary.tar").read_bytes()
-    (tmp_path / "c" / "cifar-10-binary.tar").write_bytes(b"no archive" + whole[:100])
-    with pytest.raises(DataError, match="expected a tar archive, found a damaged one"):
-        find_source(str(tmp_path / "c")).read()
-    with pytest.raises(DataError, match="expected digits, or a folder with a set of images, found none"):
-        find_source("digit")
-    (tmp_path / "e").mkdir()
-    with pytest.raises(DataError, match="found neither; `headwise data get` brings them"):
-        find_source(str(tmp_path / "e"))
+        find_source("data/cifar-10")
 
 
 def test_without_scikit_learn_the_digits_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,26 +64,25 @@ def test_an_image_file_must_have_the_right_size(tmp_path: Path) -> None:
 @given(st.integers(10, 400), st.sampled_from(["shuffled", "last"]), st.floats(0.1, 0.6), st.floats(0.0, 0.4))
 def test_every_image_is_for_one_purpose(count: int, split: str, test: float, dev: float) -> None:
     config = ImageConfig.model_validate({"split": split, "test_share": test, "dev_share": dev})
-    rows = split_rows(count, config, own_test=False)
+    rows = split_rows(count, config)
     assert sorted(np.concatenate([*rows.values()]).tolist()) == list(range(count))
     assert len(rows["test"]) >= count * test
-    assert split_rows(count, config, own_test=False)["test"].tolist() == rows["test"].tolist()
+    assert split_rows(count, config)["test"].tolist() == rows["test"].tolist()
     if split == "last":
         assert rows["test"].tolist() == list(range(count - len(rows["test"]), count))
-    assert len(split_rows(count, config, own_test=True)["test"]) == 0
 
 
-def test_images_are_prepared_once_and_normalized(tmp_path: Path) -> None:
-    arrays = fashion(tmp_path / "f")
-    config = ImageConfig(source=str(tmp_path / "f"), dev_share=0.2)
+def test_images_are_prepared_once_and_normalized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up = images(30, monkeypatch, tmp_path)
+    config = ImageConfig(split="last", test_share=0.2, dev_share=0.2)
     made = prepare_images(config, tmp_path / "p")
     again = prepare_images(config, tmp_path / "p")
     assert (made.reused, again.reused) == (False, True)
-    assert [len(part) for part in (again.train, again.dev, again.test)] == [16, 4, 6]
+    assert [len(part) for part in (again.train, again.dev, again.test)] == [19, 5, 6]
     pixels = again.format.normalized(again.train.images)
     assert pixels.mean() == pytest.approx(0.0, abs=1e-5)
     assert pixels.std() == pytest.approx(1.0, abs=1e-5)
-    np.testing.assert_array_equal(again.test.images[:, 0], arrays["t10k-images-idx3-ubyte"])
+    np.testing.assert_array_equal(again.test.images, made_up.images[24:])
     with pytest.raises(CheckpointError, match="was begun with other text"):
         prepare_images(config.model_copy(update={"dev_share": 0.3}), tmp_path / "p", expected="0" * 12)
     (tmp_path / "p" / "train.labels").write_bytes(b"12345678")
