@@ -31,7 +31,7 @@ class System(Peer):
         super().load()
 
     def prepare(self, workload: Workload, folder: Path) -> None:
-        from headwise.interop.ctranslate2.conversion import convert
+        from headwise.interop.ctranslate2.exporter import convert
         from headwise.models.weights import Weights
 
         vocabularies = _id_tokens(workload.source_size), _id_tokens(workload.target_size)

@@ -142,6 +142,9 @@ def original_ids(run: Path, tokenizer: Any) -> list[int]:
     ]
 
 
+Damages = dict[str, tuple[Callable[[Path], Any], str]]
+
+
 def refused(damage: Callable[[Path], Any], whole: Path, folder: Path, capsys: Any) -> str:
     """Import a damaged copy of a directory, and check that it is refused with one sentence, which is returned."""
     shutil.copytree(whole, folder)
@@ -184,90 +187,3 @@ def edit_tensors(**changes: Any) -> Callable[[Path], None]:
         save_file(tensors, folder / "model.safetensors")
 
     return damage
-
-
-class Bomb:
-    """What a hostile pickle holds."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (print, ("boom",))
-
-
-def pickled_code(folder: Path) -> None:
-    """Replace the tensors by a pickle that runs code."""
-    (folder / "model.safetensors").unlink()
-    torch.save({"tensor": Bomb()}, folder / "pytorch_model.bin")
-
-
-# Damages that every single-text model's directory may have, and what the sentence says.
-HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "code in a pickle": (pickled_code, "found a pickle that needs more"),
-    "no tensors": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 40), "damaged"),
-    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
-    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "expected tokenizer.json"),
-    "a tokenizer that isn't": (
-        lambda folder: (folder / "tokenizer.json").write_text("[]"),
-        "expected a JSON object",
-    ),
-    "a vast vocabulary": (edit("config.json", vocab_size=10**12), "vocab_size: "),
-    "a larger vocabulary": (edit("config.json", vocab_size=2**22), "expected at most 65536 fewer pieces"),
-    "a small vocabulary": (edit("config.json", vocab_size=20), "expected a different id from 0 to 19"),
-    "an unknown model": (edit("tokenizer.json", "model", type="Unigram"), "expected one of BPE, WordPiece"),
-    "an unknown normalizer": (
-        edit("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
-        "normalizer: expected one of BertNormalizer",
-    ),
-    "a slow pattern": (
-        edit(
-            "tokenizer.json",
-            pre_tokenizer={
-                "type": "Split",
-                "pattern": {"Regex": "(a+)+$"},
-                "behavior": "Isolated",
-                "invert": False,
-            },
-        ),
-        "without repeated groups",
-    ),
-    "a pattern that isn't": (
-        edit(
-            "tokenizer.json",
-            pre_tokenizer={
-                "type": "Split",
-                "pattern": {"Regex": "((("},
-                "behavior": "Isolated",
-                "invert": False,
-            },
-        ),
-        "expected a tokenizer.json, found a damaged one",
-    ),
-    "a long replacement": (
-        edit(
-            "tokenizer.json",
-            normalizer={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 10**6},
-        ),
-        "expected at most 4 characters",
-    ),
-    "many replacements": (
-        edit(
-            "tokenizer.json",
-            normalizer={
-                "type": "Sequence",
-                "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}] * 40,
-            },
-        ),
-        "normalizer: expected at most 4 parts that make a text longer, found 40",
-    ),
-    "a long added token": (
-        edit("tokenizer.json", added_tokens=[{"id": 9, "content": "a" * 10**6, "special": False}]),
-        "added_tokens: expected at most 256 characters",
-    ),
-    "long words": (
-        edit("tokenizer.json", "model", max_input_chars_per_word=10**9),
-        "max_input_chars_per_word: expected a number from 1 to 1000",
-    ),
-    "an id twice": (edit("tokenizer.json", "model", "vocab", extra=7), "found one twice"),
-    "an id too high": (edit("tokenizer.json", "model", "vocab", extra=10**9), "expected an id from 0 to"),
-    "an added token elsewhere": (edit("tokenizer.json", "added_tokens", 0, id=9), "added_tokens: expected"),
-    "added tokens that aren't": (edit("tokenizer.json", added_tokens=[3]), "added_tokens: expected objects"),
-}

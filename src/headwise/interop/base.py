@@ -19,6 +19,7 @@ from headwise.config.languages import is_code
 from headwise.errors import ConfigError
 from headwise.images.prepared import ImageFormat
 from headwise.models.weights import Weights
+from headwise.nn.positions import sinusoids
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Vocabulary
 
@@ -79,6 +80,13 @@ class TrainedRun:
         """Return a parameter in float32; raises `CheckpointError` if it isn't finite."""
         tensor = self.weights.get(name)
         assert tensor is not None, name
+        return tensor
+
+    def parameter(self, name: str) -> Tensor | None:
+        """Return a parameter as `tensor`, sinusoids for a table of positions; None if the model lacks it."""
+        model, tensor = self.config.model, self.weights.get(name)
+        if tensor is None and model.positions == "sinusoidal" and name.endswith("positions.table"):
+            return sinusoids(model.max_length, model.d_model)
         return tensor
 
 

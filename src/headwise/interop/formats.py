@@ -15,15 +15,15 @@ from headwise.interop.base import Exporter, Importer
 
 # In the order in which a source is compared with them.
 IMPORTERS = {
-    "huggingface": "headwise.interop.huggingface.importer",
+    "huggingface": "headwise.interop.huggingface.directory",
     "ctranslate2": "headwise.interop.ctranslate2.importer",
-    "argos": "headwise.interop.argos.importer",
+    "argos": "headwise.interop.argos",
     "marian": "headwise.interop.marian.importer",
 }
 EXPORTERS = {
-    "huggingface": "headwise.interop.huggingface.exporter",
+    "huggingface": "headwise.interop.huggingface.directory",
     "ctranslate2": "headwise.interop.ctranslate2.exporter",
-    "argos": "headwise.interop.argos.exporter",
+    "argos": "headwise.interop.argos",
     "onnx": "headwise.interop.onnx.export",
     "marian": "headwise.interop.marian.exporter",
 }

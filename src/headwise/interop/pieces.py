@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from headwise.errors import CheckpointError
+from headwise.interop.table import Change, Changes
 from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, Side
 from headwise.text.tokens.splitting import Split, open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
@@ -49,6 +51,10 @@ class Rows:
         found = tensor[torch.tensor([row or 0 for row in self.order])]
         found[torch.tensor([row is None for row in self.order])] = 0
         return found
+
+    def into(self, source: Path) -> Changes:
+        """Return the change of tensors of a file or directory, whose rows get Headwise's order."""
+        return lambda name: Change(lambda tensor: self.of(tensor, f"{source}: {name}"))
 
     def logit_bias(self, stored: Tensor | None, place: str) -> Tensor | None:
         """Return the bias of the logits, None if it is zero everywhere."""

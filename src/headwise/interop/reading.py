@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path, PureWindowsPath
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -27,11 +26,6 @@ def checked(kind: type[Kind], tree: Any, place: object) -> Kind:
         key = ".".join(map(str, problem["loc"])) or "content"
         message = problem["msg"].lower().replace("input should be", "expected", 1)
         raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
-
-
-def beside(folder: Path, name: str) -> Path:
-    """Return the file of this name in a folder, whatever folder a stranger's path names."""
-    return folder / PureWindowsPath(name).name
 
 
 def assembled(

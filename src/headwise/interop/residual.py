@@ -8,8 +8,13 @@ the sub-layers. The permutation moves numbers and changes none, so it is lossles
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
+
+from headwise.interop.table import SAME, Change
 
 _READS = (".query.weight", ".key.weight", ".value.weight", ".w1.weight", ".gate.weight")  # (…, d_model)
 _WRITES = (".output.weight", ".output.bias", ".w2.weight", ".w2.bias")  # (d_model, …)
@@ -22,6 +27,18 @@ def residual_dimension(name: str) -> int | None:
     if name.endswith(_WRITES) or "norm." in name:
         return 0
     return None
+
+
+def reordered(name: str) -> Change:
+    """Return the change of one of our parameters that has all sines before all cosines on the other side."""
+    dimension = residual_dimension(name)
+    if dimension is None:
+        return SAME
+    return Change(partial(_along, alternating, dimension), partial(_along, sines_first, dimension))
+
+
+def _along(change: Callable[[Tensor, int], Tensor], dimension: int, tensor: Tensor) -> Tensor:
+    return change(tensor, dimension) if dimension < tensor.dim() else tensor
 
 
 def sines_first(tensor: Tensor, dimension: int) -> Tensor:

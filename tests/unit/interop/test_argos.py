@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import stat
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sentencepiece
@@ -167,107 +164,3 @@ def test_two_subword_models_are_refused(tmp_path: Path, capsys: pytest.CaptureFi
     out = tmp_path / "a.argosmodel"
     assert headwise(["export", str(run), "--to", "argos", "-o", str(out), *LANGUAGES]) == 2
     assert "one SentencePiece model for both languages, found subwords.joint=false" in capsys.readouterr().err
-
-
-def rewritten(change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> Callable[[Path], None]:
-    """Change the members of a package."""
-
-    def edit(file: Path) -> None:
-        with zipfile.ZipFile(file) as archive:
-            content = {name: archive.read(name) for name in archive.namelist()}
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in change(content).items():
-                archive.writestr(name, data)
-
-    return edit
-
-
-def linked(file: Path) -> None:
-    with zipfile.ZipFile(file, "a") as archive:
-        entry = zipfile.ZipInfo("translate-en_de-1_0/model/vmap.txt")
-        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
-        archive.writestr(entry, "/etc/passwd")
-
-
-def bomb(file: Path) -> None:
-    rewritten(lambda files: files | {f"{FOLDER}/model/model.bin": b"\0" * (200 << 20)})(file)
-
-
-def understated(file: Path) -> None:
-    """State a smaller size of model.bin than it has, in both headers."""
-    content = file.read_bytes()
-    with zipfile.ZipFile(file) as archive:
-        size = archive.getinfo(f"{FOLDER}/model/model.bin").file_size
-    file.write_bytes(content.replace(size.to_bytes(4, "little"), (1000).to_bytes(4, "little")))
-
-
-FOLDER = "translate-en_de-1_0"
-
-
-def without(name: str) -> Callable[[Path], None]:
-    return rewritten(lambda files: {each: data for each, data in files.items() if not each.endswith(name)})
-
-
-def with_metadata(**changes: Any) -> Callable[[Path], None]:
-    def change(files: dict[str, bytes]) -> dict[str, bytes]:
-        name = f"{FOLDER}/metadata.json"
-        return files | {name: json.dumps(json.loads(files[name]) | changes).encode()}
-
-    return rewritten(change)
-
-
-HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "zip-slip": (
-        rewritten(lambda files: files | {"translate-en_de-1_0/../../evil": b"x"}),
-        "expected names inside the package, found 'translate-en_de-1_0/../../evil'",
-    ),
-    "an absolute name": (rewritten(lambda files: files | {"/tmp/evil": b"x"}), "found '/tmp/evil'"),
-    "a Windows name": (
-        rewritten(lambda files: files | {"a\\..\\evil": b"x"}),
-        "expected names inside the package",
-    ),
-    "a drive": (rewritten(lambda files: files | {"C:/evil": b"x"}), "expected names inside the package"),
-    "a link": (linked, "model/vmap.txt', which is a link"),
-    "a bomb": (bomb, "expected a package that unpacks to at most"),
-    "an understated size": (understated, "damaged zip file"),
-    "two packages": (
-        rewritten(lambda files: files | {"other/metadata.json": b"{}"}),
-        "expected one package, found metadata.json twice",
-    ),
-    "no model": (without("model.bin"), "expected model/model.bin in the folder of the package"),
-    "no metadata": (without("metadata.json"), "expected metadata.json in the folder of the package"),
-    "no subwords": (without("sentencepiece.model"), "expected sentencepiece.model, found none"),
-    "Moses": (
-        rewritten(
-            lambda files: {
-                name.replace("sentencepiece.model", "bpe.model"): data for name, data in files.items()
-            }
-        ),
-        "expected sentencepiece.model, found bpe.model, which needs Moses' tokenizer",
-    ),
-    "another type": (with_metadata(type="sbd"), "type: expected translate, found 'sbd'"),
-    "a code that isn't": (with_metadata(from_code=[1]), "metadata.json: from_code"),
-    "a damaged model": (
-        rewritten(lambda files: files | {f"{FOLDER}/model/model.bin": b"x" * 100}),
-        "model/model.bin: expected a model of CTranslate2",
-    ),
-    "no zip file": (lambda file: file.write_bytes(b"x" * 1000), "damaged zip file"),
-    "half a zip file": (lambda file: file.write_bytes(file.read_bytes()[:-400]), "damaged zip file"),
-}
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_package_gets_a_sentence(
-    name: str, opennmt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = write_package(tmp_path / "en_de.argosmodel", opennmt)
-    damage, sentence = HOSTILE[name]
-    damage(file)
-    assert headwise(["import", str(file), "-o", str(tmp_path / "run")]) == 2
-    captured = capsys.readouterr()
-    assert sentence in captured.err
-    assert str(file) in captured.err
-    assert captured.err.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-    assert not (tmp_path / "evil").exists()

@@ -26,9 +26,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra 'hugg
 
 from transformers_models import (  # noqa: E402 - needs transformers
     HARD,
-    HOSTILE,
     edit,
-    edit_tensors,
     imported,
     original_ids,
     refused,
@@ -298,55 +296,6 @@ def test_another_task_begins_from_an_imported_model(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_bert(tmp_path_factory.mktemp("bert") / "whole", "BertForMaskedLM")
-
-
-WORDS = "bert__embeddings__word_embeddings__weight"
-OWN_HOSTILE = {
-    "a vast width": (edit("config.json", hidden_size=10**12), "hidden_size: "),
-    "a large width": (edit("config.json", hidden_size=2**20, num_attention_heads=2**16), "expected"),
-    "another width": (edit("config.json", hidden_size=32), "of shape"),
-    "more layers": (edit("config.json", num_hidden_layers=3), "expected tensor bert.encoder.layer.2."),
-    "fewer layers": (edit("config.json", num_hidden_layers=1), "found tensor bert.encoder.layer.1."),
-    "odd heads": (edit("config.json", num_attention_heads=5), "d_model must be a multiple of heads"),
-    "an activation": (edit("config.json", hidden_act="tanh"), "hidden_act: expected one of"),
-    "a decoder": (edit("config.json", is_decoder=True), "is_decoder: expected false"),
-    "relative positions": (
-        edit("config.json", position_embedding_type="relative_key"),
-        "position_embedding_type: expected absolute",
-    ),
-    "no head": (
-        edit("config.json", architectures=["BertModel"]),
-        "architectures: expected one of BertForMaskedLM",
-    ),
-    "an unknown type": (edit("config.json", model_type="xlnet"), "model_type: expected one of"),
-    "no mask": (edit("tokenizer_config.json", mask_token=3), "expected a piece for mask_token"),
-    "one piece for two": (
-        edit("tokenizer_config.json", cls_token="[SEP]"),
-        "expected a piece of its own for cls_token",
-    ),
-    "numbers that aren't": (
-        edit_tensors(**{WORDS: torch.full((153, 24), float("inf"))}),
-        "expected finite numbers",
-    ),
-    "fewer embeddings": (edit_tensors(**{WORDS: torch.zeros(20, 24)}), "expected at least 153 rows"),
-    "an untied output": (
-        edit_tensors(cls__predictions__decoder__weight=torch.zeros(153, 24)),
-        "expected cls.predictions.decoder.weight to equal",
-    ),
-    "a tensor of counters": (
-        edit_tensors(**{WORDS: torch.zeros(153, 24, dtype=torch.int64)}),
-        "expected bert.embeddings.word_embeddings.weight in int8 or one of F32",
-    ),
-    "a tensor too many": (edit_tensors(boom=torch.zeros(3)), "found tensor boom"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE | OWN_HOSTILE)
-def test_a_hostile_directory_gets_a_sentence(
-    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage, sentence = (HOSTILE | OWN_HOSTILE)[name]
-    assert sentence in refused(damage, whole, tmp_path / "model", capsys)
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,12 @@ from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX  # no
 
 from transformers_models import (  # noqa: E402 - needs transformers
     HARD,
-    HOSTILE,
     TEXTS,
     byte_level,
     edit,
-    edit_tensors,
     imported,
     metaspace,
     original_ids,
-    refused,
     shaken,
     trained,
 )
@@ -268,75 +265,3 @@ def test_vocab_json_and_merges_give_the_same_run(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], after[name]) for name in before)
     ours, again = (load_vocabulary(tmp_path / run) for run in ("expected", "run"))
     assert all(ours.encode(text) == again.encode(text) for text in HARD)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_gpt2(tmp_path_factory.mktemp("gpt2") / "whole")
-
-
-@pytest.fixture(scope="module")
-def whole_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_llama(tmp_path_factory.mktemp("llama") / "whole")
-
-
-GPT2_HOSTILE = {
-    "a vast width": (edit("config.json", n_embd=10**12), "n_embd: "),
-    "another width": (edit("config.json", n_embd=32), "of shape"),
-    "more layers": (edit("config.json", n_layer=3), "expected tensor h.2."),
-    "fewer layers": (edit("config.json", n_layer=1), "found tensor h.1."),
-    "many layers": (edit("config.json", n_layer=10**9), "n_layer: "),
-    "unscaled attention": (
-        edit("config.json", scale_attn_weights=False),
-        "scale_attn_weights: expected true",
-    ),
-    "another class": (edit("config.json", architectures=["GPT2Model"]), "architectures: expected one of"),
-    "no end": (edit("generation_config.json", eos_token_id=10**6), "eos_token_id: expected an id from 0 to"),
-    "a narrow projection": (
-        edit_tensors(transformer__h__0__attn__c_attn__weight=torch.zeros(24, 2)),
-        "layers.0.self_attention.query.weight of shape",
-    ),
-    "numbers that aren't": (
-        edit_tensors(transformer__wpe__weight=torch.full((160, 24), float("nan"))),
-        "expected finite numbers",
-    ),
-    "two ends of lines": (edit("tokenizer.json", decoder=None), "decoder: expected ByteLevel"),
-}
-LLAMA_HOSTILE = {
-    "a sliding window": (
-        edit("config.json", model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=4),
-        "sliding_window: expected none",
-    ),
-    "another class": (edit("config.json", model_type="qwen2"), "expected one of Qwen2ForCausalLM"),
-    "scaled angles": (
-        edit("config.json", rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}),
-        "rope_parameters: expected rope_type default",
-    ),
-    "a base that isn't": (
-        edit("config.json", rope_parameters={"rope_type": "default", "rope_theta": "x"}),
-        "rope_theta: expected a number above 1",
-    ),
-    "odd groups": (edit("config.json", num_key_value_heads=3), "heads must be a multiple of key_value_heads"),
-    "wide heads": (edit("config.json", head_dim=2**20), "heads times d_k must be at most"),
-    "a small output": (edit_tensors(lm_head__weight=torch.zeros(7, 24)), "expected at least"),
-    "another beginning": (
-        edit("tokenizer.json", "post_processor", "single", 0, SpecialToken={"id": "<x>", "type_id": 0}),
-        "post_processor: expected a piece before a text",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE | GPT2_HOSTILE)
-def test_a_hostile_gpt2_gets_a_sentence(
-    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage, sentence = (HOSTILE | GPT2_HOSTILE)[name]
-    assert sentence in refused(damage, whole, tmp_path / "model", capsys)
-
-
-@pytest.mark.parametrize("name", LLAMA_HOSTILE)
-def test_a_hostile_llama_gets_a_sentence(
-    name: str, whole_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage, sentence = LLAMA_HOSTILE[name]
-    assert sentence in refused(damage, whole_llama, tmp_path / "model", capsys)

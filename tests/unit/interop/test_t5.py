@@ -23,11 +23,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra 'hugg
 from transformers_models import (  # noqa: E402 - needs transformers
     HARD,
     TEXTS,
-    edit,
-    edit_tensors,
     imported,
-    pickled_code,
-    refused,
     trained,
 )
 
@@ -175,66 +171,3 @@ def test_heads_and_translate_work_on_it(
     pairs = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "de")]
     assert headwise(["analyze", "heads", str(tmp_path / "run"), *pairs]) == 0
     assert "Encoder self-attention: 6 sentences" in capsys.readouterr().out
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_t5(tmp_path_factory.mktemp("t5") / "whole")
-
-
-QUERY = "encoder__block__0__layer__0__SelfAttention__q__weight"
-HOSTILE = {
-    "code in a pickle": (pickled_code, "found a pickle that needs more"),
-    "no tokenizer": (
-        lambda folder: (folder / "tokenizer.json").unlink(),
-        "expected spiece.model or tokenizer.json, found neither",
-    ),
-    "a damaged model of subwords": (
-        lambda folder: (folder / "spiece.model").write_bytes(b"x"),
-        "expected a SentencePiece model",
-    ),
-    "another tokenizer": (edit("tokenizer.json", "model", type="BPE"), "model: expected Unigram"),
-    "a table that isn't": (
-        edit("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "%"}),
-        "precompiled_charsmap in base 64",
-    ),
-    "a table that lies": (
-        edit("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "/////wAAAAA="}),
-        "expected a SentencePiece model",
-    ),
-    "pieces that aren't": (edit("tokenizer.json", "model", vocab=[["a", "b"]]), "expected pairs of a piece"),
-    "a piece twice": (edit("tokenizer.json", "model", vocab=[["a", 0.0], ["a", 0.0]]), "found one twice"),
-    "no unknown": (edit("tokenizer.json", "model", unk_id=10**9), "model.unk_id: expected an id from 0 to"),
-    "a small vocabulary": (edit("config.json", vocab_size=20), "expected at most vocab_size=20 pieces"),
-    "a larger vocabulary": (edit("config.json", vocab_size=2**22), "and at most 65536 fewer"),
-    "a vast vocabulary": (edit("config.json", vocab_size=10**12), "vocab_size: "),
-    "another width": (edit("config.json", d_model=32), "of shape"),
-    "a vast head": (edit("config.json", d_kv=2**20), "heads times d_k must be at most"),
-    "odd buckets": (edit("config.json", relative_attention_num_buckets=7), "buckets"),
-    "a short reach": (edit("config.json", relative_attention_max_distance=2), "reach must exceed half"),
-    "more layers": (edit("config.json", num_layers=3), "expected tensor encoder.block.2."),
-    "fewer layers": (edit("config.json", num_decoder_layers=1), "found tensor decoder.block.1."),
-    "an activation": (
-        edit("config.json", feed_forward_proj="gated-tanh"),
-        "feed_forward_proj: expected one of",
-    ),
-    "an encoder alone": (
-        edit("config.json", architectures=["T5EncoderModel"]),
-        "architectures: expected one of",
-    ),
-    "an end elsewhere": (edit("generation_config.json", eos_token_id=10**6), "expected different ids below"),
-    "numbers that aren't": (
-        edit_tensors(**{QUERY: torch.full((20, 24), float("nan"))}),
-        "expected finite numbers",
-    ),
-    "fewer embeddings": (edit_tensors(shared__weight=torch.zeros(20, 24)), "expected at least"),
-    "no embeddings": (edit_tensors(shared__weight=None), "expected tensor shared.weight"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_directory_gets_a_sentence(
-    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage, sentence = HOSTILE[name]
-    assert sentence in refused(damage, whole, tmp_path / "model", capsys)

@@ -19,11 +19,7 @@ from headwise.config import Config
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
 from transformers_models import (  # noqa: E402 - needs transformers
-    edit,
-    edit_tensors,
     imported,
-    pickled_code,
-    refused,
     shaken,
     trained,
 )
@@ -143,49 +139,3 @@ def test_without_a_processor_pixels_are_scaled_as_by_default(tmp_path: Path) -> 
     form = json.loads((tmp_path / "run" / "images.json").read_text())
     assert (form["mean"], form["deviation"]) == (list(processor.image_mean), list(processor.image_std))
     assert form["classes"] == LABELS
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_vit(tmp_path_factory.mktemp("vit") / "whole")
-
-
-PROCESSOR = "preprocessor_config.json"
-HOSTILE = {
-    "code in a pickle": (pickled_code, "found a pickle that needs more"),
-    "a vast image": (edit("config.json", image_size=10**9), "image_size"),
-    "a large image": (edit("config.json", image_size=2**14, patch_size=1), "max_length: "),
-    "another image": (edit("config.json", image_size=16), "of shape"),
-    "an odd patch": (edit("config.json", patch_size=5), "patch_size: expected a square that divides 12 x 8"),
-    "a long patch": (edit("config.json", patch_size=[2, 4]), "patch_size: expected a square"),
-    "no patch": (edit("config.json", patch_size=0), "patch_size"),
-    "many channels": (edit("config.json", num_channels=4), "num_channels: "),
-    "another width": (edit("config.json", hidden_size=32), "of shape"),
-    "more layers": (edit("config.json", num_hidden_layers=3), "expected tensor vit.encoder.layer.2."),
-    "fewer layers": (edit("config.json", num_hidden_layers=1), "found tensor vit.encoder.layer.1."),
-    "no head": (edit("config.json", architectures=["ViTModel"]), "architectures: expected one of"),
-    "labels twice": (
-        edit("config.json", id2label={"0": "a", "1": "a", "2": "b"}),
-        "two or more different labels",
-    ),
-    "fewer labels": (edit("config.json", id2label={"0": "a", "1": "b"}), "output.weight of shape"),
-    "no deviation": (edit(PROCESSOR, image_std=[0.0, 1.0, 1.0]), "image_std"),
-    "a mean too many": (edit(PROCESSOR, image_mean=[0.5] * 4), "image_mean: expected a number for each of 3"),
-    "another scale": (
-        edit(PROCESSOR, rescale_factor=0.3),
-        "rescale_factor: expected 1 divided by the largest",
-    ),
-    "numbers that aren't": (
-        edit_tensors(vit__embeddings__cls_token=torch.full((1, 1, 24), float("nan"))),
-        "expected finite numbers",
-    ),
-    "a scalar": (edit_tensors(vit__embeddings__position_embeddings=torch.zeros(())), "of shape"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_directory_gets_a_sentence(
-    name: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage, sentence = HOSTILE[name]
-    assert sentence in refused(damage, whole, tmp_path / "model", capsys)

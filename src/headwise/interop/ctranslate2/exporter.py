@@ -1,17 +1,39 @@
-"""Export to CTranslate2: a directory for `ctranslate2.Translator`, with the SentencePiece models beside it."""
+"""Export to CTranslate2, by its own model specifications.
+
+What is written is a directory for `ctranslate2.Translator`, with the SentencePiece models beside it.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from headwise.config import Config
+import torch
+from torch import Tensor
+
+from headwise.config import Config, ModelConfig
+from headwise.errors import ConfigError
 from headwise.files import write_bytes
 from headwise.interop import base
 from headwise.interop.base import Trained
-from headwise.interop.ctranslate2.conversion import PRECISIONS, check_installed, convert
-from headwise.interop.ctranslate2.layout import unsupported
+from headwise.interop.ctranslate2.layout import (
+    ACTIVATIONS,
+    POSITIONS,
+    PROJECTION,
+    SIDES,
+    SOURCE_EMBEDDING,
+    TARGET_EMBEDDING,
+    embeddings,
+    linear_layers,
+    norms,
+    unsupported,
+)
 from headwise.interop.pieces import source_code_notes
+from headwise.nn.positions import sinusoids
 
+PRECISIONS = ("float32", "float16", "bfloat16", "int8")  # in which weights can be stored
 SPM_FILES = ("source.spm", "target.spm")
 
 
@@ -58,3 +80,103 @@ def write_model(trained: Trained, folder: Path, precision: str, place: str) -> N
         precision=precision,
         source_end=model.source_end,
     )
+
+
+def check_installed(place: str) -> None:
+    """Raise `ConfigError` with the `pip install` that brings CTranslate2, where it isn't there."""
+    try:
+        importlib.metadata.version("ctranslate2")
+    except importlib.metadata.PackageNotFoundError:
+        raise ConfigError(
+            f"{place}: ctranslate2 isn't installed: pip install headwise[ctranslate2]"
+        ) from None
+
+
+def convert(
+    config: ModelConfig,
+    tensors: Callable[[str], Tensor | None],
+    vocabularies: tuple[Sequence[str], Sequence[str]],
+    folder: Path,
+    *,
+    precision: str = "float32",
+    source_end: bool = False,
+) -> None:
+    """Write model.bin, config.json and the vocabularies into an existing directory.
+
+    Args:
+        config: a model that `unsupported` accepts.
+        tensors: returns a parameter by its name in `headwise.models.transformer`, in float32; None if there is none.
+        vocabularies: the source and target token of each id.
+        folder: an existing directory.
+        precision: one of `PRECISIONS`; int8 has one scale for each row of a matrix.
+        source_end: whether CTranslate2 adds the end symbol to a source.
+    """
+    from ctranslate2.specs import Activation, TransformerSpec
+    from ctranslate2.specs.model_spec import index_spec
+
+    assert unsupported(config) is None
+    spec: Any = TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.heads,
+        pre_norm=config.norm == "pre",
+        activation=getattr(Activation, ACTIVATIONS[config.activation]),
+        ffn_glu=config.gated,
+        rms_norm=config.normalization == "rms",
+    )
+    for scope, modules in linear_layers(config).items():
+        _set_linear(index_spec(spec, scope), tensors, modules)
+    for scope, module in norms(config).items():
+        norm = index_spec(spec, scope)
+        norm.gamma = _array(tensors(f"{module}.weight"))
+        if config.normalization == "layer":
+            norm.beta = _array(tensors(f"{module}.bias"))
+    _set_embeddings(spec, config, tensors, index_spec)
+    for tokens, register in zip(
+        vocabularies, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
+    ):
+        register(list(tokens))
+    spec.config.add_source_eos = source_end
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    spec.validate()
+    spec.optimize(quantization=precision)
+    spec.save(str(folder))
+
+
+def _set_linear(spec: Any, tensors: Callable[[str], Tensor | None], modules: Sequence[str]) -> None:
+    """Set the weight and the bias, if there is one, of modules joined along the output dimension."""
+    spec.weight = _array(*(tensors(f"{module}.weight") for module in modules))
+    if (bias := tensors(f"{modules[0]}.bias")) is not None:
+        spec.bias = _array(bias, *(tensors(f"{module}.bias") for module in modules[1:]))
+
+
+def _set_embeddings(
+    spec: Any, config: ModelConfig, tensors: Callable[[str], Tensor | None], index_spec: Callable[..., Any]
+) -> None:
+    """Set the embeddings, the positions and the output projection; equal matrices are stored once."""
+    parameters = {name: _array(tensors(name)) for name in dict.fromkeys(embeddings(config))}
+    source, target, output = (parameters[name] for name in embeddings(config))
+    index_spec(spec, SOURCE_EMBEDDING.removesuffix("/weight")).weight = source
+    index_spec(spec, TARGET_EMBEDDING.removesuffix("/weight")).weight = target
+    index_spec(spec, PROJECTION).weight = output
+    if (bias := tensors("logit_bias")) is not None:
+        index_spec(spec, PROJECTION).bias = _array(bias)
+    table = _array(_positions(config, tensors))
+    for side in SIDES:
+        index_spec(spec, side).scale_embeddings = config.scale_embeddings
+        index_spec(spec, POSITIONS.format(side=side).removesuffix("/encodings")).encodings = table
+
+
+def _positions(config: ModelConfig, tensors: Callable[[str], Tensor | None]) -> Tensor | None:
+    if config.positions == "learned":
+        return tensors("positions.table")
+    if config.positions == "none":
+        return torch.zeros(config.max_length, config.d_model)
+    return sinusoids(config.max_length, config.d_model)
+
+
+def _array(*parts: Tensor | None) -> Any:
+    """Return tensors as one NumPy array, joined along the first dimension."""
+    present = [part for part in parts if part is not None]
+    assert present
+    assert len(present) == len(parts)
+    return torch.cat([part.detach() for part in present]).contiguous().numpy()

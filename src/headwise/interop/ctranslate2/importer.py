@@ -5,7 +5,9 @@ int8 matrices stay in int8, as they have one scale for each row there, too. Othe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headwise.config import Config, ModelConfig, SubwordConfig
+from headwise.config import DecodingConfig, ModelConfig
 from headwise.errors import CheckpointError
 from headwise.interop import base
 from headwise.interop.base import Imported
@@ -35,10 +37,14 @@ from headwise.interop.ctranslate2.layout import (
     linear_layers,
     norms,
 )
-from headwise.interop.ctranslate2.positions import read_positions
 from headwise.interop.ctranslate2.vocabulary import read_settings, read_text
 from headwise.interop.pieces import Rows
-from headwise.models.build import build_model
+from headwise.interop.reading import assembled
+from headwise.nn.positions import sinusoids
+
+_MADE = 512  # positions of a table that CTranslate2 would make; Headwise's default of model.max_length
+# OpenNMT-py computes sinusoids in float32: at position 5,000 they are off by 3e-4. bfloat16 has 8 bits.
+_TOLERANCE, _COARSE = 1e-3, 5e-3
 
 
 class Importer(base.Importer):
@@ -65,7 +71,7 @@ def read_directory(
     empty = starts_empty(file)
     text, rows = read_text(source, settings, models, starts_empty=empty, target_language=target_language)
     tables = [POSITIONS.format(side=side) for side in SIDES]
-    positions, table = read_positions(file, tables, shape_of(file, TARGET_EMBEDDING, 2)[1])
+    positions, table = _read_positions(file, tables, shape_of(file, TARGET_EMBEDDING, 2)[1])
     model = read_model(
         file,
         share=_shared(file, joint=text.joint),
@@ -82,16 +88,9 @@ def read_directory(
     if positions == "learned":
         parameters.tensors["positions.table"] = lambda: table
     parameters.check_rest({*tables} & file.variables.keys())
-    kind = "bpe" if text.numbering is None else "imported"
-    subwords = SubwordConfig(kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases)
-    return Imported(
-        Config(model=model, subwords=subwords),
-        lambda: build_model(model, text.source_size, text.target_size),
-        parameters.tensors,
-        text,
-        _notes(file, model, stored_positions=tables[0] in file.variables),
-        quantized=frozenset(parameters.quantized),
-    )
+    notes = _notes(file, model, stored_positions=tables[0] in file.variables)
+    imported = assembled(model, DecodingConfig(), text, parameters.tensors, notes)
+    return replace(imported, quantized=frozenset(parameters.quantized))
 
 
 def _shared(file: ModelFile, *, joint: bool) -> str:
@@ -209,3 +208,41 @@ class _Parameters:
                 raise CheckpointError(
                     f"{self._file.path}: found the variable {name}, which Headwise has no place for"
                 )
+
+
+def _read_positions(file: ModelFile, names: list[str], d_model: int) -> tuple[str, Tensor]:
+    """Return the kind of positions and their table (max_length, d_model); `names` are the tables of both sides.
+
+    Sinusoids that were rounded become the paper's again.
+
+    Raises `CheckpointError` unless both sides have the same table, or neither has one.
+    """
+    present = [name for name in names if name in file.variables]
+    if not present:
+        return "learned", _made_sinusoids(_MADE, d_model)
+    if len(present) < len(names):
+        raise CheckpointError(f"{file.path}: expected {' and '.join(names)}, found only {present[0]}")
+    shapes = [shape_of(file, name, 2) for name in names]
+    for name, shape in zip(names, shapes, strict=True):
+        if shape[1] != d_model or not shape[0]:
+            raise CheckpointError(f"{file.path}: expected {name} of shape (…, {d_model}), found {shape}")
+    length = min(shape[0] for shape in shapes)
+    tables = [file.tensor(name, slice(length)) for name in names]
+    if not torch.equal(*tables):
+        raise CheckpointError(f"{file.path}: expected {' and '.join(names)} to be equal, found other numbers")
+    table = tables[0]
+    tolerance = _COARSE if file.variables[names[0]].type == "bfloat16" else _TOLERANCE
+    if d_model % 2 == 0 and torch.allclose(table, sinusoids(length, d_model), rtol=0, atol=tolerance):
+        return "sinusoidal", table
+    return ("learned" if bool(table.any()) else "none"), table
+
+
+def _made_sinusoids(length: int, d_model: int) -> Tensor:
+    """Return the table that CTranslate2 makes for a model without one (`src/layers/common.cc`), (length, d_model).
+
+    As in OpenNMT-tf, all sines come before all cosines, positions begin at 1, and the wavelengths end at 10,000 · 2π.
+    """
+    half = d_model // 2
+    frequency = torch.exp(-math.log(10000) / (half - 1) * torch.arange(half, dtype=torch.float64))
+    angle = torch.arange(1, length + 1, dtype=torch.float64)[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=1).float()

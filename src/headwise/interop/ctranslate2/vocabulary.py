@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from headwise import bounds
 from headwise.config.base import Epsilon
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.pieces import Rows, arranged, make_subwords
+from headwise.interop.reading import checked
 from headwise.parsing import Malformed, decode, parse_object, read_bounded, read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES
 from headwise.text.tokens.subwords import Subwords, read_file
@@ -56,14 +57,7 @@ def read_settings(source: Path, file: ModelFile) -> Settings:
     else:
         content = read_bounded(place, _MOST_BYTES, CheckpointError, "a JSON object")
         tree = parse_object(content, place, error=CheckpointError, finite=False)
-        try:
-            settings = Settings.model_validate(tree)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            key = ".".join(map(str, problem["loc"]))
-            raise CheckpointError(
-                f"{place}: {key}: {problem['msg'].lower()}, found {str(problem['input'])[:60]!r}"
-            ) from None
+        settings = checked(Settings, tree, place)
     if settings.decoder_start_token is None:
         raise CheckpointError(
             f"{place}: decoder_start_token: expected the token that begins every translation, "

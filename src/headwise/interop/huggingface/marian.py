@@ -6,63 +6,170 @@ Marian normalizes after each sub-layer, as the paper does; Pegasus, the same mod
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
-from headwise.config import Config, ModelConfig, SubwordConfig
+from headwise.config import Config, ModelConfig
+from headwise.config.base import Heads, Layers, Length, Probability, Width
 from headwise.errors import CheckpointError
-from headwise.interop.base import Imported, Tensors
-from headwise.interop.huggingface.fields import (
-    Fields,
-    find_activation,
-    make_config,
-    read_fields,
+from headwise.files import write_bytes, write_text
+from headwise.interop import base
+from headwise.interop.base import Imported, Trained
+from headwise.interop.huggingface.card import model_card
+from headwise.interop.huggingface.keys import (
+    SymbolKeys,
+    VocabularySize,
+    as_json,
+    model_config,
+    problems,
+    read_keys,
     search_options,
+    their_keys,
 )
-from headwise.interop.huggingface.marian_text import languages, read_text
-from headwise.interop.huggingface.names import layer_names
-from headwise.interop.pieces import Rows
-from headwise.interop.residual import alternating, residual_dimension, sines_first
-from headwise.interop.tensors import folder_tensors
-from headwise.models.build import build_model
+from headwise.interop.huggingface.marian_text import languages, read_text, write_tokenizer
+from headwise.interop.huggingface.tensors import folder_tensors
+from headwise.interop.pieces import Rows, source_code_notes
+from headwise.interop.reading import assembled
+from headwise.interop.residual import reordered, sines_first
+from headwise.interop.table import Change, Left, Row, both, their_tensors
 from headwise.nn.positions import sinusoids
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
+
+# Our names of a layer's parts, and theirs.
+_ATTENTION = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_PARTS = {
+    "around_feed_forward.norm": "final_layer_norm",
+    "feed_forward.w1": "fc1",
+    "feed_forward.w2": "fc2",
+}
+_NORMS = {
+    "encoder": {"around_attention.norm": "self_attn_layer_norm"},
+    "decoder": {
+        "around_self_attention.norm": "self_attn_layer_norm",
+        "around_cross_attention.norm": "encoder_attn_layer_norm",
+    },
+}
+_SHARED, _OUTPUT, _LOGIT_BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+# Their keys and ours.
+_KEYS = {
+    "d_model": "d_model",
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "encoder_attention_heads": "heads",
+    "decoder_attention_heads": "heads",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "d_ff",
+    "max_position_embeddings": "max_length",
+    "activation_function": "activation",
+    "scale_embedding": "scale_embeddings",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+}
+
+
+class Fields(SymbolKeys):
+    """What config.json must have."""
+
+    model_type: Literal["marian", "pegasus"]
+    vocab_size: VocabularySize
+    decoder_vocab_size: VocabularySize | None = None
+    d_model: Width
+    encoder_layers: Layers
+    decoder_layers: Layers
+    encoder_attention_heads: Heads
+    decoder_attention_heads: Heads
+    encoder_ffn_dim: Width
+    decoder_ffn_dim: Width
+    max_position_embeddings: Length = 512
+    activation_function: str = "gelu"
+    scale_embedding: bool = False
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+
+
+def _table(model: ModelConfig, *, rows: Callable[[str, str], Change]) -> list[Row]:
+    """Return our parameters and theirs, without positions and the bias of the logits.
+
+    `rows` returns the change of embeddings, whose rows may have another order there, by our name and theirs.
+    """
+    table = [
+        Row(f"{ours}.weight", theirs, rows(ours, theirs), copies=copies)
+        for ours, (theirs, copies) in _embeddings(model).items()
+    ]
+    for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
+        names: dict[str, str] = {}
+        for number in range(layers):
+            ours, theirs = f"{side}.{number}", f"model.{side}.layers.{number}"
+            for attention in ("self_attention",) if side == "encoder" else _ATTENTION:
+                for projection, name in _PROJECTIONS.items():
+                    own, path = f"{ours}.{attention}.{projection}", f"{theirs}.{_ATTENTION[attention]}.{name}"
+                    table.append(_row(f"{own}.weight", f"{path}.weight"))
+                    if model.attention_bias:
+                        table.append(_row(f"{own}.bias", f"{path}.bias", model.d_model))
+            names |= {f"{ours}.{own}": f"{theirs}.{name}" for own, name in (_NORMS[side] | _PARTS).items()}
+        names |= {f"{side}_norm": f"model.{side}.layer_norm"} if model.norm == "pre" else {}
+        table += [_row(row.names[0], str(row.theirs)) for row in both(names)]
+    return table
+
+
+def _row(ours: str, theirs: str, zeros: int = 0) -> Row:
+    return Row(ours, theirs, reordered(ours), (zeros,) if zeros else ())
+
+
+def _embeddings(model: ModelConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return our embeddings and the output projection; for each the name there, and those of copies."""
+    encoder, decoder = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
+    if model.share_embeddings == "all":
+        return {"source_embedding": (_SHARED, (encoder, decoder, _OUTPUT))}
+    if model.share_embeddings == "target":
+        return {"source_embedding": (encoder, ()), "target_embedding": (decoder, (_OUTPUT,))}
+    return {
+        "source_embedding": (encoder, ()),
+        "target_embedding": (decoder, ()),
+        "output_projection": (_OUTPUT, ()),
+    }
 
 
 def read(source: Path) -> Imported:
     """Read a Marian or Pegasus directory; raises `CheckpointError` for what Headwise can't express."""
-    fields = read_fields(source)
-    tensors = dict(folder_tensors(source))
-    text, rows = read_text(source, fields)
+    fields = read_keys(source, Fields)
+    left = Left(source, folder_tensors(source))
+    text, rows = read_text(
+        source, fields, (fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size)
+    )
     model = _model(fields, source)
-    _drop_positions(tensors, fields, source)
-    stored = tensors.pop("final_logits_bias", None)
-    biases = rows[-1].logit_bias(stored and stored(), f"{source}: final_logits_bias")
+    _drop_positions(left, fields, source)
+    stored = left.take(_LOGIT_BIAS)() if _LOGIT_BIAS in left else None
+    biases = rows[-1].logit_bias(stored, f"{source}: {_LOGIT_BIAS}")
     model.logit_bias = biases is not None
-    model.attention_bias = _has_attention_bias(tensors, model)
-    parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
-    parameters |= _embeddings(tensors, model, rows, source)
-    for ours, theirs in layer_names(model).items():
-        if theirs not in tensors:
-            raise CheckpointError(f"{source}: expected tensor {theirs}, found none of that name")
-        parameters[ours] = partial(_alternating, tensors.pop(theirs), residual_dimension(ours))
-    if tensors:
-        raise CheckpointError(f"{source}: found tensor {min(tensors)}, which Headwise has no place for")
+    if model.share_embeddings != "all":
+        left.drop(_SHARED)
+
+    def change(ours: str, theirs: str) -> Change:
+        order: Rows = rows[0] if ours == "source_embedding" else rows[-1]
+        return order.into(source)(theirs).then(reordered(f"{ours}.weight"))
+
+    model.attention_bias = True
+    names = [str(row.theirs) for row in _table(model, rows=change) if row.zeros]
+    if not any(bool(left.peek(name)().any()) for name in names if name in left):
+        model.attention_bias = False
+        left.drop(*names)
+    parameters: dict[str, Any] = dict(left.take_rows(_table(model, rows=change)))
+    parameters |= {} if biases is None else {"logit_bias": lambda: biases}
+    left.finish()
     notes: list[str] = []
     decoding = search_options(fields, fields.max_position_embeddings, notes)
-    kind = "bpe" if text.numbering is None else "imported"
-    subwords = SubwordConfig(kind=kind, size=text.source_size, joint=text.joint, lowercase=text.lowercases)
-    imported = Imported(
-        Config(model=model, subwords=subwords, decoding=decoding),
-        lambda: build_model(model, text.source_size, text.target_size),
-        parameters,
-        text,
-        notes,
-    )
-    return imported.in_languages(*languages(source))
+    return assembled(model, decoding, text, parameters, notes).in_languages(*languages(source))
 
 
 def _model(fields: Fields, source: Path) -> ModelConfig:
@@ -75,32 +182,22 @@ def _model(fields: Fields, source: Path) -> ModelConfig:
                 f"found {encoder} and {decoder}"
             )
     shared = "all" if fields.share_encoder_decoder_embeddings else "target"
-    return make_config(
+    return model_config(
         source,
-        ModelConfig,
-        encoder_layers=fields.encoder_layers,
-        decoder_layers=fields.decoder_layers,
-        d_model=fields.d_model,
-        d_ff=fields.encoder_ffn_dim,
-        heads=fields.encoder_attention_heads,
+        fields,
+        _KEYS,
         norm="post" if fields.model_type == "marian" else "pre",
-        activation=find_activation(source, "activation_function", fields.activation_function),
-        max_length=fields.max_position_embeddings,
         share_embeddings=shared if fields.tie_word_embeddings else "none",
-        scale_embeddings=fields.scale_embedding,
-        dropout=fields.dropout,
-        attention_dropout=fields.attention_dropout,
-        activation_dropout=fields.activation_dropout,
     )
 
 
-def _drop_positions(tensors: dict[str, Any], fields: Fields, source: Path) -> None:
+def _drop_positions(left: Left, fields: Fields, source: Path) -> None:
     """Remove the position tables; raises `CheckpointError` if they aren't the paper's sinusoids."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.weight"
-        if name not in tensors:
+        if name not in left:
             continue
-        table = tensors.pop(name)()
+        table = left.take(name)()
         expected = sines_first(sinusoids(fields.max_position_embeddings, fields.d_model), 1)
         if table.shape != expected.shape or not torch.allclose(table, expected, atol=1e-4):
             raise CheckpointError(
@@ -108,49 +205,75 @@ def _drop_positions(tensors: dict[str, Any], fields: Fields, source: Path) -> No
             )
 
 
-def _has_attention_bias(tensors: dict[str, Any], model: ModelConfig) -> bool:
-    """Whether a bias of the attention isn't zero; if all are zero, remove them."""
-    with_biases = model.model_copy(update={"attention_bias": True})
-    names = set(layer_names(with_biases).values()) - set(layer_names(model).values())
-    if any(bool(tensors[name]().any()) for name in names if name in tensors):
-        return True
-    for name in names:
-        tensors.pop(name, None)
-    return False
+class Exporter(base.Exporter):
+    """Writer of Marian and Pegasus directories."""
+
+    library = "transformers"
+
+    def refuses(self, config: Config) -> str | None:  # noqa: D102
+        found = problems(config.model, _KEYS, {}, "norm", "attention_bias", "logit_bias", "share_embeddings")
+        return f"it has no {', '.join(found)}" if found else None
+
+    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
+        config, generation = _configurations(trained)
+        for name, content in (("config.json", config), ("generation_config.json", generation)):
+            write_text(folder / name, as_json(content))
+        write_bytes(folder / "model.safetensors", save(_tensors(trained), {"format": "pt"}))
+        write_tokenizer(trained, folder)
+        write_text(folder / "README.md", model_card(trained, config["architectures"][0]))
+        notes = [
+            f"{config['architectures'][0]} and MarianTokenizer: AutoModelForSeq2SeqLM and AutoTokenizer load them"
+        ]
+        return notes + source_code_notes(trained.subwords)
 
 
-def _embeddings(tensors: dict[str, Any], model: ModelConfig, rows: list[Rows], source: Path) -> Tensors:
-    """Return the embeddings and the output projection, with the rows in Headwise's order."""
-    shared, output = "model.shared.weight", "lm_head.weight"
-    encoder, decoder = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
-    places = {"source_embedding": (encoder, rows[0]), "target_embedding": (decoder, rows[-1])}
-    if model.share_embeddings == "all":
-        places = {"source_embedding": (shared, rows[0])}
-        copies = {encoder: shared, decoder: shared, output: shared}
-    else:
-        tensors.pop(shared, None)
-        copies = {output: decoder}
-    if model.share_embeddings == "none":
-        places["output_projection"] = (output, rows[-1])
-        copies = {}
-    for copy, original in copies.items():
-        if copy in tensors and original not in tensors:
-            tensors[original] = tensors.pop(copy)
-        elif copy in tensors and not torch.equal(tensors.pop(copy)(), tensors[original]()):
-            raise CheckpointError(f"{source}: expected {copy} to equal {original}, which it is tied to")
-    found: dict[str, Any] = {}
-    for ours, (theirs, order) in places.items():
-        if theirs not in tensors:
-            raise CheckpointError(f"{source}: expected tensor {theirs}, found none of that name")
-        found[f"{ours}.weight"] = partial(_reordered, tensors.pop(theirs), order, f"{source}: {theirs}")
-    return found
+def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the contents of config.json and generation_config.json."""
+    model, decoding, subwords = trained.config.model, trained.config.decoding, trained.subwords
+    marian = model.norm == "post"
+    symbols = {
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": EOS,
+    }
+    config = {
+        "architectures": ["MarianMTModel" if marian else "PegasusForConditionalGeneration"],
+        "model_type": "marian" if marian else "pegasus",
+        "vocab_size": subwords.source_size,
+        **their_keys(model, _KEYS),
+        "tie_word_embeddings": model.share_embeddings != "none",
+        "is_encoder_decoder": True,
+        "num_hidden_layers": model.encoder_layers,
+        "use_cache": True,
+        "dtype": "float32",
+        **symbols,
+    }
+    if marian:
+        config["decoder_vocab_size"] = subwords.target_size
+        config["share_encoder_decoder_embeddings"] = model.share_embeddings == "all"
+    if subwords.given:
+        symbols["forced_bos_token_id"] = subwords.given[0]
+    generation = {
+        **symbols,
+        "bad_words_ids": [[PAD], [UNK], [BOS]],
+        "num_beams": decoding.beam,
+        "length_penalty": decoding.alpha,
+        "max_length": model.max_length,
+    }
+    return config, generation
 
 
-def _reordered(read: Any, rows: Rows, place: str) -> Tensor:
-    tensor = rows.of(read(), place)
-    return alternating(tensor, 1) if tensor.dim() == 2 else tensor
-
-
-def _alternating(read: Any, dimension: int | None) -> Tensor:
-    tensor = read()
-    return tensor if dimension is None or dimension >= tensor.dim() else alternating(tensor, dimension)
+def _tensors(trained: Trained) -> dict[str, Tensor]:
+    """Return the parameters by their names in `transformers`."""
+    model = trained.config.model
+    biased = model.model_copy(update={"attention_bias": True})
+    table = _table(biased, rows=lambda ours, _: reordered(f"{ours}.weight"))
+    tensors = their_tensors(table, trained.parameter)
+    bias = trained.tensor("logit_bias") if model.logit_bias else torch.zeros(trained.subwords.target_size)
+    tensors[_LOGIT_BIAS] = bias[None]
+    positions = sines_first(sinusoids(model.max_length, model.d_model), 1)
+    return tensors | {
+        f"model.{side}.embed_positions.weight": positions.clone() for side in ("encoder", "decoder")
+    }

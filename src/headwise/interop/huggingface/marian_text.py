@@ -1,4 +1,4 @@
-"""The tokenizer of a Marian directory: `source.spm`, `target.spm` and `vocab.json`, which numbers the pieces."""
+"""The tokenizer of a Marian directory, in and out: `source.spm`, `target.spm`, and `vocab.json` with the numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import CheckpointError
-from headwise.interop.huggingface.fields import MOST_BYTES, Fields, SymbolKeys
+from headwise.files import write_bytes, write_text
+from headwise.interop.base import Trained
+from headwise.interop.huggingface.keys import MOST_BYTES, SymbolKeys, as_json
+from headwise.interop.huggingface.tokenizer import read_settings
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.parsing import read_json
 from headwise.text.tokens.numbering import SPECIAL_PIECES
@@ -16,11 +19,13 @@ from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
 
 
-def read_text(source: Path, fields: Fields) -> tuple[Subwords, list[Rows]]:
-    """Read the tokenizer, and the rows of each list of pieces; raises `CheckpointError` for a damaged file."""
-    settings = _settings(source)
+def read_text(source: Path, fields: SymbolKeys, sizes: tuple[int, int]) -> tuple[Subwords, list[Rows]]:
+    """Read the tokenizer, and the rows of each list of pieces; `sizes` are those of the embeddings.
+
+    Raises `CheckpointError` for a damaged file.
+    """
+    settings = read_settings(source)
     separate = settings.get("separate_vocabs") is True
-    sizes = fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size
     names = ("vocab.json", "target_vocab.json") if separate else ("vocab.json",)
     lists: list[tuple[str, ...]] = []
     rows: list[Rows] = []
@@ -41,14 +46,9 @@ def read_text(source: Path, fields: Fields) -> tuple[Subwords, list[Rows]]:
 
 def languages(source: Path) -> tuple[str | None, str | None]:
     """Return the languages that the tokenizer's settings name; raises `CheckpointError` for a damaged file."""
-    settings = _settings(source)
+    settings = read_settings(source)
     named = settings.get("source_lang"), settings.get("target_lang")
     return named[0] if isinstance(named[0], str) else None, named[1] if isinstance(named[1], str) else None
-
-
-def _settings(source: Path) -> dict[str, Any]:
-    file = source / "tokenizer_config.json"
-    return _object(file) if file.is_file() else {}
 
 
 def _start(fields: SymbolKeys) -> int:
@@ -92,7 +92,7 @@ def numbered(pieces: Sequence[str], fields: SymbolKeys, file: Path) -> tuple[tup
     return arranged(pieces, special, str(file), begin_is_piece=begin_is_piece)
 
 
-def _check_banned(fields: Fields, rows: Rows, source: Path) -> None:
+def _check_banned(fields: SymbolKeys, rows: Rows, source: Path) -> None:
     """Raise `CheckpointError` for pieces that the model may not generate, besides the special ones."""
     allowed = {*rows.order[: len(SPECIAL_PIECES)], fields.pad_token_id} - {fields.eos_token_id}
     for word in fields.bad_words_ids or []:
@@ -102,7 +102,7 @@ def _check_banned(fields: Fields, rows: Rows, source: Path) -> None:
             )
 
 
-def _target_language(fields: Fields, pieces: Sequence[str], rows: Rows, source: Path) -> str:
+def _target_language(fields: SymbolKeys, pieces: Sequence[str], rows: Rows, source: Path) -> str:
     """Return the piece that is forced to be the first of a translation, as in mBART; empty for none."""
     forced = fields.forced_bos_token_id
     if forced is None:
@@ -112,3 +112,29 @@ def _target_language(fields: Fields, pieces: Sequence[str], rows: Rows, source: 
             f"{source}: forced_bos_token_id: expected the id of a piece that is no special symbol, found {forced}"
         )
     return pieces[rows.order.index(forced, len(SPECIAL_PIECES))]
+
+
+def write_tokenizer(trained: Trained, folder: Path) -> None:
+    """Write the files of `MarianTokenizer`."""
+    subwords = trained.subwords
+    source = subwords.source_pieces(range(subwords.source_size))
+    write_text(folder / "vocab.json", as_json({piece: number for number, piece in enumerate(source)}))
+    if not subwords.joint:
+        target = subwords.target_pieces(range(subwords.target_size))
+        write_text(
+            folder / "target_vocab.json", as_json({piece: number for number, piece in enumerate(target)})
+        )
+    for name, content in zip(("source.spm", "target.spm"), trained.sentencepiece(), strict=True):
+        write_bytes(folder / name, content)
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "model_max_length": trained.config.model.max_length,
+        "separate_vocabs": not subwords.joint,
+        "source_lang": trained.languages[0] or "source",
+        "target_lang": trained.languages[1] or "target",
+        "clean_up_tokenization_spaces": False,
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+    }
+    write_text(folder / "tokenizer_config.json", as_json(settings))

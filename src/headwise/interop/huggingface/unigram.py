@@ -13,7 +13,7 @@ from typing import Any
 
 from headwise import bounds
 from headwise.errors import CheckpointError
-from headwise.interop.huggingface.fields import MOST_BYTES
+from headwise.interop.huggingface.keys import MOST_BYTES
 from headwise.parsing import read_json
 from headwise.text.tokens.sentencepiece_file import (
     CONTROL,

@@ -21,19 +21,13 @@ from headwise.config import Config, ModelConfig
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
 from headwise.interop.base import Trained
-from headwise.interop.marian.names import (
-    NORM_EPSILON,
-    OPTIONS,
-    OUTPUT,
-    POSITIONS,
-    embedding_names,
-    layer_names,
-)
+from headwise.interop.marian.npz import write_npz
 from headwise.interop.marian.options import ACTIVATIONS
+from headwise.interop.marian.table import NORM_EPSILON, OPTIONS, OUTPUT, POSITIONS, table
 from headwise.interop.marian.vocabulary import vocabulary_text
-from headwise.interop.npz import write_npz
 from headwise.interop.pieces import source_code_notes
-from headwise.interop.residual import residual_dimension, sines_first
+from headwise.interop.residual import sines_first
+from headwise.interop.table import their_tensors
 from headwise.models.limits import inexpressible
 from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.text.tokens.subwords import BOS, Subwords
@@ -103,20 +97,14 @@ def _tensors(trained: Trained) -> dict[str, Tensor]:
     """Return the parameters by their names in Marian, in its layout."""
     model = trained.config.model
     biased = model.model_copy(update={"attention_bias": True})
-    names = embedding_names(model) | layer_names(biased)
-    ours = {name: trained.tensor(name) for name in embedding_names(model) | layer_names(model)}
-    for name in names.keys() - ours.keys():
-        ours[name] = torch.zeros(model.d_model)
+    rows = table(biased, permuted=model.positions == "sinusoidal")
+    ours: dict[str, Tensor] = {}
+    for row in rows:
+        (name,) = row.names
+        tensor = trained.parameter(name)
+        ours[name] = torch.zeros(row.zeros) if tensor is None else tensor
     _start_from_zero(ours, model)
-    tensors = {}
-    for name, theirs in names.items():
-        tensor, dimension = ours[name], residual_dimension(name)
-        if model.positions == "sinusoidal" and dimension is not None and dimension < tensor.dim():
-            tensor = sines_first(tensor, dimension)
-        if name.endswith(("embedding.weight", "output_projection.weight")):
-            tensors[theirs] = tensor
-        else:
-            tensors[theirs] = tensor.T if tensor.dim() == 2 else tensor[None]
+    tensors = their_tensors(rows, ours.get)
     bias = trained.tensor("logit_bias") if model.logit_bias else torch.zeros(trained.subwords.target_size)
     tensors[f"{OUTPUT}_b"] = bias[None]
     if model.positions == "sinusoidal":

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import zipfile
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import torch
@@ -19,15 +18,8 @@ from torch import Tensor
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.errors import CheckpointError
 from headwise.interop import base
-from headwise.interop.base import Imported, Tensors
-from headwise.interop.marian.names import (
-    NORM_EPSILON,
-    OPTIONS,
-    OUTPUT,
-    POSITIONS,
-    embedding_names,
-    layer_names,
-)
+from headwise.interop.base import Imported
+from headwise.interop.marian.npz import Array, npz_arrays
 from headwise.interop.marian.options import (
     ACTIVATIONS,
     DecoderOptions,
@@ -35,11 +27,12 @@ from headwise.interop.marian.options import (
     decoder_options,
     model_options,
 )
+from headwise.interop.marian.table import NORM_EPSILON, OPTIONS, OUTPUT, POSITIONS, embeddings, table
 from headwise.interop.marian.vocabulary import Vocabulary, read_vocabulary
-from headwise.interop.npz import Array, npz_arrays
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.interop.reading import assembled, beside
-from headwise.interop.residual import alternating, residual_dimension, sines_first
+from headwise.interop.reading import assembled
+from headwise.interop.residual import sines_first
+from headwise.interop.table import Change, Left, Read
 from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.text.tokens.subwords import Subwords, read_file
 
@@ -110,14 +103,14 @@ def _find(source: Path) -> _Files:
     settings = [folder / name for name in (*own, "decoder.yml") if (folder / name).is_file()]
     settings += sorted(folder.glob("*.npz.decoder.yml")) if source.is_dir() and not settings else []
     options = decoder_options(settings[0]) if settings else DecoderOptions()
-    models = [source] if source.is_file() else [beside(folder, name) for name in options.models]
+    models = [source] if source.is_file() else [_beside(folder, name) for name in options.models]
     if not models:
         models = [file for file in sorted(folder.glob("*.npz")) if _is_marian(file)]
     if len(models) != 1:
         raise CheckpointError(
             f"{folder}: expected one model, found {len(models)}; give the .npz file that you mean"
         )
-    vocabularies = [beside(folder, name) for name in options.vocabs]
+    vocabularies = [_beside(folder, name) for name in options.vocabs]
     if not vocabularies:
         patterns = ("*vocab*.yml", "*vocab*.yaml", "*vocab*.spm")
         vocabularies = [file for pattern in patterns for file in sorted(folder.glob(pattern))][:2]
@@ -131,6 +124,11 @@ def _find(source: Path) -> _Files:
             f"{folder}: expected vocabularies of source and target, found {len(vocabularies)}"
         )
     return _Files(models[0], options, (vocabularies[0], vocabularies[1]))
+
+
+def _beside(folder: Path, name: str) -> Path:
+    """Return the file of this name in a folder, whatever folder a stranger's path names."""
+    return folder / PureWindowsPath(name).name
 
 
 def _model(options: ModelOptions, path: Path) -> ModelConfig:
@@ -175,7 +173,7 @@ def _text(
             f"{files.vocabularies[1]}: expected the pieces of {files.vocabularies[0].name}, because the embeddings are "
             f"tied, found others"
         )
-    tables = embedding_names(model)
+    tables = embeddings(model)
     lists, rows = [], []
     for vocabulary, file, name in zip(
         vocabularies[1:] if joint else vocabularies,
@@ -183,8 +181,8 @@ def _text(
         ["target"] if joint else ["source", "target"],
         strict=False,
     ):
-        table = tables.get(f"{name}_embedding.weight", "Wemb")
-        begin = vocabulary.begin if _is_zero(arrays, table, vocabulary.begin) else None
+        matrix = tables.get(f"{name}_embedding.weight", "Wemb")
+        begin = vocabulary.begin if _is_zero(arrays, matrix, vocabulary.begin) else None
         special = vocabulary.padding, vocabulary.unknown, begin, vocabulary.end
         pieces, order = arranged(vocabulary.pieces, special, str(file))
         lists.append(pieces)
@@ -203,11 +201,11 @@ def _text(
     return make_subwords((read_file(names[0]), read_file(names[1])), lists, str(folder)), rows
 
 
-def _is_zero(arrays: dict[str, Array], table: str, row: int | None) -> bool:
+def _is_zero(arrays: dict[str, Array], matrix: str, row: int | None) -> bool:
     """Whether a row of the embeddings is the zero vector with which Marian's decoder begins."""
-    if row is None or table not in arrays:
+    if row is None or matrix not in arrays:
         return False
-    tensor = arrays[table].read()
+    tensor = arrays[matrix].read()
     return tensor.dim() == 2 and row < len(tensor) and not bool(tensor[row].any())
 
 
@@ -219,8 +217,7 @@ def _logit_bias(arrays: dict[str, Array], rows: Rows, path: Path) -> Tensor | No
 
 def _has_attention_bias(arrays: dict[str, Array], model: ModelConfig) -> bool:
     """Whether a bias of the attention isn't zero; if all are zero, remove them."""
-    without = model.model_copy(update={"attention_bias": False})
-    names = [name for name in layer_names(model).values() if name not in layer_names(without).values()]
+    names = [str(row.theirs) for row in table(model, permuted=False) if row.zeros]
     if any(name not in arrays or bool(arrays[name].read().any()) for name in names):
         return True
     for name in names:
@@ -236,49 +233,32 @@ def _set_positions(arrays: dict[str, Array], model: ModelConfig, path: Path) -> 
     """
     if POSITIONS not in arrays:
         return False
-    table = arrays.pop(POSITIONS).read()
+    stored = arrays.pop(POSITIONS).read()
     for name, make in (("tensor2tensor", tensor2tensor_sinusoids), ("sinusoidal", sinusoids)):
-        if table.dim() != 2 or table.shape[1] != model.d_model or len(table) > _LENGTH * 128:
+        if stored.dim() != 2 or stored.shape[1] != model.d_model or len(stored) > _LENGTH * 128:
             break
-        expected = make(len(table), model.d_model)
-        if torch.equal(table, sines_first(expected, 1) if name == "sinusoidal" else expected):
-            model.positions, model.max_length = name, len(table)
+        expected = make(len(stored), model.d_model)
+        if torch.equal(stored, sines_first(expected, 1) if name == "sinusoidal" else expected):
+            model.positions, model.max_length = name, len(stored)
             return name == "sinusoidal"
     raise CheckpointError(f"{path}: expected {POSITIONS} to be sinusoids, found other numbers")
 
 
 def _parameters(
     arrays: dict[str, Array], model: ModelConfig, rows: list[Rows], permuted: bool, path: Path
-) -> Tensors:
+) -> dict[str, Read]:
     """Return the parameters by our names; raises `CheckpointError` for an array that is missing or left over."""
-    if f"{OUTPUT}_W" in arrays:  # (d_model, vocabulary), of an old Marian
-        arrays[f"{OUTPUT}_Wt"] = arrays.pop(f"{OUTPUT}_W")
-    found: dict[str, Any] = {}
-    used: set[str] = set()
-    for ours, theirs in (embedding_names(model) | layer_names(model)).items():
-        if theirs not in arrays:
-            raise CheckpointError(f"{path}: expected array {theirs}, found none of that name")
-        used.add(theirs)
-        order = None
-        if ours.endswith("embedding.weight") or ours == "output_projection.weight":
-            order = rows[0] if ours == "source_embedding.weight" else rows[-1]
-        found[ours] = partial(_converted, arrays[theirs], ours, order, permuted)
-    if extra := sorted(arrays.keys() - used):
-        raise CheckpointError(f"{path}: found array {extra[0]}, which Headwise has no place for")
+    reads: dict[str, Read] = {name: array.read for name, array in arrays.items()}
+    if old := reads.pop(f"{OUTPUT}_W", None):  # (d_model, vocabulary), of an old Marian
+        reads[f"{OUTPUT}_Wt"] = lambda: old().T
+
+    def words(ours: str, theirs: str) -> Change:
+        return (rows[0] if ours == "source_embedding.weight" else rows[-1]).into(path)(theirs)
+
+    left = Left(path, reads, "array")
+    found = left.take_rows(table(model, permuted=permuted, words=words))
+    left.finish()
     return found
-
-
-def _converted(array: Array, ours: str, rows: Rows | None, permuted: bool) -> Tensor:
-    """Read an array in our layout: matrices (output, input), vectors without their leading dimension."""
-    tensor = array.read()
-    if rows is not None:
-        tensor = rows.of(tensor.T if array.name == f"{OUTPUT}_W" else tensor, f"{array.path}: {array.name}")
-    elif tensor.dim() == 2:
-        tensor = tensor[0] if ours.endswith(".bias") or "norm." in ours else tensor.T
-    dimension = residual_dimension(ours)
-    if not permuted or dimension is None or dimension >= tensor.dim():
-        return tensor
-    return alternating(tensor, dimension)
 
 
 def _decoding(options: DecoderOptions, model: ModelConfig, notes: list[str]) -> DecodingConfig:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,13 @@ from pydantic import Field
 from headwise.config import Config, ModelConfig, SubwordConfig
 from headwise.config.base import Natural
 from headwise.interop.base import Imported
-from headwise.interop.huggingface.fields import Keys as AnyKeys
-from headwise.interop.huggingface.fields import VocabularySize, make_config, unexpected
-from headwise.interop.huggingface.parameters import Parameters, Read, changed
+from headwise.interop.huggingface.keys import Keys, VocabularySize, make_config, unexpected
 from headwise.interop.huggingface.tokenizer import Original, read_original, take_over
+from headwise.interop.table import Changes, Left, Row
 from headwise.models.build import build_decoder_only
 
 
-class Keys(AnyKeys):
+class LanguageModelKeys(Keys):
     """Keys that all decoder-only models have."""
 
     architectures: list[str] = Field(default_factory=list)
@@ -27,12 +26,6 @@ class Keys(AnyKeys):
     bos_token_id: int | None = None
     eos_token_id: Natural | list[Natural] | None = None
     pad_token_id: int | None = None  # older versions write -1 where there is none
-
-    def check(self, source: Path, known: Sequence[str]) -> None:
-        """Raise `CheckpointError` for another architecture than those that are known."""
-        name = self.architectures[0] if self.architectures else ""
-        if name not in known:
-            raise unexpected(source, "architectures", f"one of {', '.join(known)}", name)
 
     @property
     def ends(self) -> list[int]:
@@ -43,17 +36,15 @@ class Keys(AnyKeys):
 
 def language_model(
     source: Path,
-    fields: Keys,
+    fields: LanguageModelKeys,
     model: ModelConfig,
-    parameters: Mapping[str, Read],
-    embeddings: Mapping[str, Read],
-    left: Parameters,
+    left: Left,
+    table: Callable[[Changes], list[Row]],
 ) -> Imported:
-    """Return a language model from its parameters and its embeddings, which get Headwise's order of ids.
+    """Return a language model of the tensors in `left`; `table` needs what gives them Headwise's order of ids.
 
-    `left` must have no more tensors. Raises `CheckpointError` for what Headwise can't express.
+    Raises `CheckpointError` for what Headwise can't express.
     """
-    left.finish()
     original = read_original(source, fields.vocab_size)
     pad, begin = (
         None if number is None or number < 0 else _piece(original, [number], source, key)
@@ -62,10 +53,9 @@ def language_model(
     end = _piece(original, fields.ends, source, "eos_token_id")
     pad, begin = original.named("pad_token") or pad, original.named("bos_token") or begin
     text, rows = take_over(original, [pad, original.unknown, begin, end])
+    found: dict[str, Any] = dict(left.take_rows(table(rows.into(source))))
+    left.finish()
     model.logit_bias = bool(rows.never)
-    found: dict[str, Any] = dict(parameters)
-    for name, read in embeddings.items():
-        found[name] = changed(read, rows.of, f"{source}: {name}")
     bias = rows.logit_bias(None, str(source))
     found |= {} if bias is None else {"logit_bias": lambda: bias}
     notes = [f"task language_model, from {fields.architectures[0]}"]

@@ -6,11 +6,9 @@ keys and values.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field
 
 from headwise import bounds
@@ -18,20 +16,42 @@ from headwise.config import ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
 from headwise.config.model import LARGEST_TABLE
 from headwise.interop.base import Imported
-from headwise.interop.huggingface.fields import find_activation, make_config, read_keys, unexpected
-from headwise.interop.huggingface.imports.language_model import Keys, language_model
-from headwise.interop.huggingface.parameters import Parameters
+from headwise.interop.huggingface.keys import check_architecture, model_config, read_keys, unexpected
+from headwise.interop.huggingface.language_model import LanguageModelKeys, language_model
+from headwise.interop.huggingface.tensors import folder_tensors
+from headwise.interop.table import Changes, Left, Row
 
-LAYER = {
-    "self_attn.q_proj": "self_attention.query",
-    "self_attn.k_proj": "self_attention.key",
-    "self_attn.v_proj": "self_attention.value",
-    "self_attn.o_proj": "self_attention.output",
-    "mlp.gate_proj": "feed_forward.w1",
-    "mlp.up_proj": "feed_forward.gate",
-    "mlp.down_proj": "feed_forward.w2",
-    "input_layernorm": "around_attention.norm",
-    "post_attention_layernorm": "around_feed_forward.norm",
+# Our names of a layer's parts, and theirs.
+_LAYER = {
+    "self_attention.query": "self_attn.q_proj",
+    "self_attention.key": "self_attn.k_proj",
+    "self_attention.value": "self_attn.v_proj",
+    "self_attention.output": "self_attn.o_proj",
+    "feed_forward.w1": "mlp.gate_proj",
+    "feed_forward.gate": "mlp.up_proj",
+    "feed_forward.w2": "mlp.down_proj",
+    "around_attention.norm": "input_layernorm",
+    "around_feed_forward.norm": "post_attention_layernorm",
+}
+_WORDS, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
+# Their keys and ours, and the keys of ours that have one value there.
+_KEYS = {
+    "hidden_size": "d_model",
+    "intermediate_size": "d_ff",
+    "num_hidden_layers": "decoder_layers",
+    "num_attention_heads": "heads",
+    "hidden_act": "activation",
+    "rms_norm_eps": "norm_epsilon",
+    "mlp_bias": "feed_forward_bias",
+    "attention_dropout": "attention_dropout",
+}
+_ALWAYS = {
+    "norm": "pre",
+    "normalization": "rms",
+    "gated": True,
+    "positions": "rotary",
+    "scale_embeddings": False,
+    "dropout": 0.0,
 }
 _ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
@@ -41,7 +61,7 @@ _ARCHITECTURES = {
 _Base = Annotated[float, Field(gt=1.0, le=bounds.ROTARY_BASE)]
 
 
-class Fields(Keys):
+class Fields(LanguageModelKeys):
     """What config.json must have."""
 
     model_type: Literal["llama", "mistral", "qwen2"]
@@ -73,36 +93,40 @@ class Fields(Keys):
         )
 
 
+def _table(model: ModelConfig, fields: Fields, words: Changes) -> list[Row]:
+    """Return our parameters and theirs; `words` reorders what has a row for each word."""
+    tied = (_OUTPUT,) if fields.tie_word_embeddings else ()
+    rows = [
+        Row("embedding.weight", _WORDS, words(_WORDS), copies=tied),
+        Row("norm.weight", "model.norm.weight"),
+    ]
+    if not fields.tie_word_embeddings:
+        rows.append(Row("output_projection.weight", _OUTPUT, words(_OUTPUT)))
+    for number in range(model.decoder_layers):
+        for own, name in _LAYER.items():
+            ours, theirs = f"layers.{number}.{own}", f"model.layers.{number}.{name}"
+            rows.append(Row(f"{ours}.weight", f"{theirs}.weight"))
+            if fields.has_bias(name):
+                rows.append(Row(f"{ours}.bias", f"{theirs}.bias"))
+            elif own == "self_attention.output" and model.attention_bias:
+                rows.append(Row(f"{ours}.bias", None, zeros=(model.d_model,)))
+    return rows
+
+
 def read(source: Path) -> Imported:
     """Read a Llama directory; raises `CheckpointError` for what Headwise can't express."""
     fields = read_keys(source, Fields)
-    fields.check(source, (_ARCHITECTURES[fields.model_type],))
+    check_architecture(source, fields.architectures, (_ARCHITECTURES[fields.model_type],))
     slides = (
         fields.model_type == "mistral" if fields.use_sliding_window is None else fields.use_sliding_window
     )
     if slides and (fields.sliding_window or fields.max_position_embeddings) < fields.max_position_embeddings:
         raise unexpected(source, "sliding_window", "none", fields.sliding_window)
     model = _model(fields, source)
-    left = Parameters(source)
-    words, output = "model.embed_tokens.weight", "lm_head.weight"
-    if fields.tie_word_embeddings:
-        left.drop_copy(output, words)
-    names = {"norm.weight": "model.norm.weight"}
+    left = Left(source, folder_tensors(source))
     for number in range(model.decoder_layers):
-        left.drop((f"model.layers.{number}.self_attn.rotary_emb.inv_freq",))  # stored by old versions
-        for theirs, ours in LAYER.items():
-            names[f"layers.{number}.{ours}.weight"] = f"model.layers.{number}.{theirs}.weight"
-            if fields.has_bias(theirs):
-                names[f"layers.{number}.{ours}.bias"] = f"model.layers.{number}.{theirs}.bias"
-    found = left.take_all(names)
-    if model.attention_bias:
-        for number in range(model.decoder_layers):
-            name = f"layers.{number}.self_attention.output.bias"
-            found.setdefault(name, partial(torch.zeros, model.d_model))
-    embeddings = {"embedding.weight": left.take(words)}
-    if not fields.tie_word_embeddings:
-        embeddings["output_projection.weight"] = left.take(output)
-    return language_model(source, fields, model, found, embeddings, left)
+        left.drop(f"model.layers.{number}.self_attn.rotary_emb.inv_freq")  # stored by old versions
+    return language_model(source, fields, model, left, lambda words: _table(model, fields, words))
 
 
 def _model(fields: Fields, source: Path) -> ModelConfig:
@@ -112,30 +136,18 @@ def _model(fields: Fields, source: Path) -> ModelConfig:
             source, "hidden_size", f"a multiple of {fields.num_attention_heads} heads", fields.hidden_size
         )
     size = size or fields.hidden_size // fields.num_attention_heads
-    return make_config(
+    return model_config(
         source,
-        ModelConfig,
-        decoder_layers=fields.num_hidden_layers,
-        d_model=fields.hidden_size,
-        d_ff=fields.intermediate_size,
-        heads=fields.num_attention_heads,
+        fields,
+        _KEYS,
+        **_ALWAYS,
         d_k=size,
         d_v=size,
         key_value_heads=fields.num_key_value_heads or fields.num_attention_heads,
-        norm="pre",
-        normalization="rms",
-        norm_epsilon=fields.rms_norm_eps,
-        activation=find_activation(source, "hidden_act", fields.hidden_act),
-        gated=True,
-        feed_forward_bias=fields.mlp_bias,
         attention_bias=fields.has_bias("self_attn.q_proj"),
-        positions="rotary",
         position_options={"rotary": {"pairs": "halves", "base": _base(fields, source)}},
         share_embeddings="all" if fields.tie_word_embeddings else "none",
-        scale_embeddings=False,
         max_length=min(fields.max_position_embeddings, max(1, LARGEST_TABLE // fields.hidden_size)),
-        dropout=0.0,
-        attention_dropout=fields.attention_dropout,
     )
 
 

@@ -1,1 +1,0 @@
-"""Exporters of the kinds of models of `transformers`: one module for each, with a class `Exporter`."""

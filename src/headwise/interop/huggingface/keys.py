@@ -1,0 +1,192 @@
+"""The keys of config.json and generation_config.json that matter for a model, in and out.
+
+A kind of model has a table of its keys beside those of `ModelConfig`, and the keys of `ModelConfig` that have one value
+in all models of the kind; an importer and an exporter read both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headwise import bounds
+from headwise.config import DecodingConfig, ModelConfig
+from headwise.config.base import Length, Natural, Section
+from headwise.errors import CheckpointError
+from headwise.interop.reading import checked
+from headwise.models.limits import inexpressible
+from headwise.parsing import parse_object, read_bounded
+
+# Their names of activations, and ours.
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "swish": "silu",
+    "silu": "silu",
+}
+THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+MOST_BYTES = 64 << 20  # of a JSON file
+
+_MOST_LABELS = 100_000
+_DEFAULT_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}  # of `transformers`, which doesn't write it
+
+VocabularySize = Annotated[int, Field(gt=4, le=bounds.VOCABULARY)]
+
+
+class Keys(BaseModel):
+    """Base class of the keys of a kind of model; other keys don't affect the function."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+Kind = TypeVar("Kind", bound=Keys)
+Made = TypeVar("Made", bound=Section)
+
+
+class SymbolKeys(Keys):
+    """Symbols and search options of an encoder-decoder.
+
+    The options are here in older models, and in generation_config.json in newer ones.
+    """
+
+    pad_token_id: Natural
+    eos_token_id: Natural
+    decoder_start_token_id: Natural | None = None
+    num_beams: Annotated[int, Field(gt=0, le=bounds.BEAM)] | None = None
+    length_penalty: float | None = None
+    max_length: Length | None = None
+    bad_words_ids: list[list[Natural]] | None = None
+    forced_bos_token_id: Natural | None = None
+
+
+def read_keys(source: Path, kind: type[Kind], main: str = "config.json") -> Kind:
+    """Read config.json, or another main file, and generation_config.json.
+
+    Raises `CheckpointError` naming a key that can't be used.
+    """
+    tree: dict[str, Any] = {}
+    for name in (main, "generation_config.json"):
+        file = source / name
+        if name == main or file.is_file():
+            content = read_bounded(file, MOST_BYTES, CheckpointError, "a JSON object")
+            tree |= parse_object(content, file, error=CheckpointError, finite=False)
+    known = {key: value for key, value in tree.items() if value is not None}
+    return checked(kind, known, source / main)
+
+
+def unexpected(
+    source: Path, key: str, expected: str, found: object, file: str = "config.json"
+) -> CheckpointError:
+    """Return the error for a value of config.json, or of another file, that Headwise can't express."""
+    return CheckpointError(f"{source / file}: {key}: expected {expected}, found {str(found)[:60]!r}")
+
+
+def check_architecture(source: Path, found: list[str], known: Collection[str]) -> str:
+    """Return the first of the architectures in config.json; raises `CheckpointError` if it isn't one of the known."""
+    name = found[0] if found else ""
+    if name not in known:
+        raise unexpected(source, "architectures", f"one of {', '.join(known)}", name)
+    return name
+
+
+def find_activation(source: Path, key: str, name: str) -> Any:
+    """Return Headwise's name of an activation; raises `CheckpointError` for one that it doesn't have."""
+    if name not in ACTIVATIONS:
+        raise unexpected(source, key, f"one of {', '.join(ACTIVATIONS)}", name)
+    return ACTIVATIONS[name]
+
+
+def make_config(source: Path, kind: type[Made], **values: Any) -> Made:
+    """Return a section of the configuration; raises `CheckpointError` for values that don't fit together."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise CheckpointError(
+            f"{source / 'config.json'}: {key and f'{key}: '}{problem['msg'].removeprefix('Value error, ')}"
+        ) from None
+
+
+def model_config(source: Path, fields: Keys, keys: Mapping[str, str], **values: Any) -> ModelConfig:
+    """Return the model's configuration: the values of their keys, by a table of theirs and ours, and further ones.
+
+    Raises `CheckpointError` for what Headwise can't express.
+    """
+    found = {ours: getattr(fields, theirs) for theirs, ours in keys.items() if ours not in values}
+    for theirs, ours in keys.items():
+        if ours == "activation" and ours in found:
+            found[ours] = find_activation(source, theirs, found[ours])
+    return make_config(source, ModelConfig, **found, **values)
+
+
+def their_keys(model: ModelConfig, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return their keys with the values of ours."""
+    found = {theirs: getattr(model, ours) for theirs, ours in keys.items()}
+    return {
+        theirs: THEIR_ACTIVATIONS[value] if keys[theirs] == "activation" else value
+        for theirs, value in found.items()
+    }
+
+
+def problems(model: ModelConfig, keys: Mapping[str, str], always: Mapping[str, Any], *more: str) -> list[str]:
+    """Return `model.KEY=VALUE` for each key that a kind of model can't express.
+
+    `keys` are theirs and ours, `always` those of ours with the one value that they have there, and `more` further keys
+    of ours that can be expressed.
+    """
+    found = inexpressible(model, {*keys.values(), *always, *more})
+    for key, value in always.items():
+        if getattr(model, key) != value:
+            found.append(f"model.{key}={str(getattr(model, key)).lower()}")
+    return found
+
+
+def table_problem(model: ModelConfig) -> list[str]:
+    """Return the problem of positions that aren't a table."""
+    return [] if model.positions in ("learned", "sinusoidal") else [f"model.positions={model.positions}"]
+
+
+def as_json(content: Any) -> str:
+    """Return the text of a JSON file."""
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def search_options(fields: SymbolKeys, longest: int, notes: list[str]) -> DecodingConfig:
+    """Return the search options of the model's own generation, of at most `longest` tokens unless it says so."""
+    decoding = DecodingConfig(beam=fields.num_beams or 4)
+    decoding.extra_length = fields.max_length or longest
+    penalty = 1.0 if fields.length_penalty is None else fields.length_penalty
+    decoding.alpha = min(max(penalty, 0.0), bounds.ALPHA)
+    notes.append(
+        f"decoding.alpha={decoding.alpha:g} for length_penalty {penalty:g}: "
+        "Headwise divides by ((5 + |Y|) / 6)^alpha, transformers by |Y|^length_penalty"
+    )
+    return decoding
+
+
+def read_labels(source: Path, found: Mapping[str, str]) -> list[str]:
+    """Return the labels in the order of their ids; raises `CheckpointError` if one is missing or there twice."""
+    found = found or _DEFAULT_LABELS
+    if len(found) > _MOST_LABELS or any(str(number) not in found for number in range(len(found))):
+        raise unexpected(source, "id2label", f"a label for each id from 0 to {len(found) - 1}", list(found))
+    labels = [found[str(number)] for number in range(len(found))]
+    if len(set(labels)) < max(len(labels), 2) or not all(labels):
+        raise unexpected(source, "id2label", "two or more different labels", labels)
+    return labels
+
+
+def label_keys(labels: list[str]) -> dict[str, Any]:
+    """Return id2label and label2id."""
+    if not labels:
+        return {}
+    return {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
