@@ -73,11 +73,6 @@ def test_a_folder_for_a_file(program: Call, toy: Toy, tmp_path: Path) -> None:
     assert outcome.error == f"{tmp_path}: expected a text file, found a directory"
 
 
-def test_one_side_only(program: Call, toy: Toy, tmp_path: Path) -> None:
-    outcome = program("train", "--source", toy.source, "-o", tmp_path / "run")
-    assert "data.target: expected one file for each plain-text file in data.source" in outcome.error
-
-
 @pytest.mark.parametrize(
     ("size", "sentence"),
     [(1000, "expected at most "), (20, "expected at least ")],
@@ -152,34 +147,6 @@ def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: 
 # Configuration and command line
 
 
-@pytest.mark.parametrize(
-    ("key", "sentence"),
-    [
-        ("model.droput=0.2", "model.droput: unknown key (did you mean model.dropout?)"),
-        ("dropout=0.2", "dropout: unknown key (did you mean model.dropout?)"),
-        ("model.dropout=1.5", "model.dropout: input should be less than 1, found 1.5"),
-        ("model.heads=3", "model: d_model must be a multiple of heads"),
-        ("model.attention=quick", "attention"),
-        (
-            "model.architecture=transfomer",
-            "model.architecture: expected one of convolutional, recurrent, transformer, found 'transfomer'",
-        ),
-        ("schedule.name=cosine", "schedule: schedule cosine needs a peak learning rate, found none"),
-        ("training.log_every=0", "training.log_every: input should be greater than 0, found 0"),
-        ("training.precision=float16", "training.precision: input should be 'auto', 'float32' or 'bfloat16'"),
-        ("training.best_by=bleu training.validate_bleu=false", "best_by=bleu needs validate_bleu=true"),
-        ("subwords.joint=false", "model.share_embeddings=all needs one vocabulary for both languages"),
-        ("data.weights=[1,2]", "data.weights: expected one weight for each of the 1 files"),
-        ("training", "command line: expected key.sub=value, found 'training'"),
-    ],
-)
-def test_an_invalid_configuration_is_refused(
-    key: str, sentence: str, program: Call, toy: Toy, tmp_path: Path
-) -> None:
-    assert sentence in train(program, toy, tmp_path / "run", *key.split()).error
-    assert not (tmp_path / "run" / "config.yaml").exists()
-
-
 def test_all_problems_are_reported_together(program: Call, tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("model: {droput: 0.1, heads: zero}\ntraning: {max_steps: 5}\nbatch: {tokens: -1}\n")
@@ -196,45 +163,10 @@ def test_an_invalid_configuration_file_is_refused(text: str | bytes, program: Ca
     assert program("train", "-c", file, "-o", tmp_path / "run").error.startswith(f"{file}: expected ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["trian"], "expected a command, found 'trian' (did you mean train?)"),
-        (["--verbose"], "expected a command, found '--verbose' (known: "),
-        (["train", "--sorce", "x"], "train: no such option: --sorce"),
-        (["train", "--max-steps", "many", "-o", "x"], "train: invalid value for '--max-steps'"),
-        (["train"], "-o: expected the run directory"),
-        (["train", "-o", "nowhere"], "train: expected --source and --target, or -c FILE, found neither"),
-        (["train", "-c", "nowhere.yaml"], "nowhere.yaml: there is no such configuration file"),
-        (["translate"], "translate: missing argument "),
-        (["translate", "nowhere"], "nowhere: expected a run directory, found none"),
-    ],
-)
-def test_an_invalid_command_is_refused(
-    arguments: list[str], sentence: str, program: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert program(*arguments).error.startswith(sentence)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_error_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
     outcome = headwise("train", "-c", toy.config, "model.droput=0.2", "-o", tmp_path / "run")
     assert outcome.error == f"{toy.config}: model.droput: unknown key (did you mean model.dropout?)"
     assert outcome.out == ""
-
-
-@pytest.mark.parametrize("number", ["9" * 5000, "²", "٣"])
-def test_invalid_numbers_are_refused(number: str, program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
-    explain = ("explain", run, "--text", "ba be")
-    assert program(*explain, "--word", number).error.startswith("word: expected one of the output (")
-    picture = tmp_path / "out.png"
-    error = program(*explain, "-o", picture, "--head", f"1.{number}").error
-    assert error.startswith("head: expected LAYER.HEAD from 1.1 to 1.2, found ")
-    files = ("--source", toy.source, "--target", toy.target)
-    assert program("analyze", "align", run, *files, "--rule", number).error.startswith(
-        "rule: expected mean, a layer such as 3"
-    )
 
 
 # Device and disk

@@ -324,35 +324,6 @@ def test_folds_hold_out_every_text_once(program: Call, reviews: Path, tmp_path: 
 # Error messages
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        (["classification.labels=[good]"], "classification.labels: expected one label for each plain-text file"),
-        (["classification.fold=2"], "fold must be at most folds=1, found 2"),
-        (["tagging.spans=true"], "tagging: expected nothing here, as task classification has no use for it"),
-        (["data.source=[a]"], "data.source: expected nothing here, as task classification has no use for it"),
-        (["model.decoder_layers=2"], "model.decoder_layers: expected nothing here, as an encoder-only model"),
-        (["training.best_by=bleu"], "training.best_by: expected loss or accuracy or macro_f1 for task classification"),
-        (["data.text=[nowhere.tsv]"], "nowhere.tsv: there is no such file"),
-    ],
-)  # fmt: skip
-def test_an_invalid_configuration_is_refused(
-    changes: list[str], sentence: str, program: Call, reviews: Path, tmp_path: Path
-) -> None:
-    outcome = program("train", "-c", reviews / "classification.yaml", *changes, "-o", tmp_path / "run")
-    assert sentence in outcome.error
-
-
-def test_what_cannot_be_predicted(program: Call, masked_lm: Path, trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("ba mo\n")
-    assert program("predict", masked_lm, tmp_path / "text").error == (
-        f"{tmp_path}/text line 1: expected <mask> where a token is to be found, found none"
-    )
-    assert program("predict", trained, tmp_path / "text").error == (
-        "predict: expected a run of a task that labels or answers, found one of translation"
-    )
-
-
 def test_spans_without_seqeval(program: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "seqeval.metrics", None)
     (tmp_path / "train.iob").write_text("Ada\tB-PER\nslept\tO\n\n" * 40)

@@ -155,39 +155,6 @@ def test_captions_retrieve_their_images(program: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "sentence"),
-    [
-        ("evaluate RUN some.png", "evaluate: expected no file, as a run of task image_classification is scored on"),
-        ("explain RUN -o p.png", "explain: expected --text, or --image or --row for a model of images, found none"),
-        ("explain RUN --row 600 -o p.png", "--row: expected a number from 1 to 599 of the held-out images, found 600"),
-        ("explain RUN --row 6 -o p.jpg", "p.jpg: expected a file that ends in .png"),
-        ("explain RUN --image none.png -o p.png", "none.png: there is no such file"),
-        ("explain RUN --row 6 --text seven -o p.png", "--text: expected none, as RUN is a run of task"),
-        ("translate RUN", "RUN: expected a run of task translation, found one of image_classification"),
-        ("train -c CONFIG -o NEW data.text=[a]", "data: expected nothing here, as task image_cla"),
-        ("train -c CONFIG -o NEW model.decoder_layers=2", "model.decoder_layers: expected nothing here, as"),
-        ("train -c CONFIG -o NEW image_classification.patch=3", "patch: expected a number that divides the images'"),
-        ("train -c CONFIG -o NEW model.max_length=16", "model.max_length: expected at least 17, for 16 patches"),
-        ("train -c CONFIG -o NEW image_classification.source=nowhere", "nowhere: expected digits, or a folder"),
-        ("train -c CLIP -o NEW model.max_length=9", "model.max_length: expected at least the "),
-        ("train -c CLIP -o NEW image_text.source=x", "image_text.source: expected digits, of which captions are known"),
-        ("train -c CLIP -o NEW image_text.canvas=8", "image_text.canvas: expected at least 10 pixels"),
-    ],
-)  # fmt: skip
-def test_a_mistake_gets_a_sentence(
-    command: str, sentence: str, learned: Path, program: Call, tmp_path: Path
-) -> None:
-    words = {
-        "RUN": str(learned),
-        "CONFIG": str(learned.parent / "image_classification.yaml"),
-        "CLIP": str(CONFIGS / "digits-clip.yaml"),
-        "NEW": str(tmp_path / "new"),
-    }
-    error = program(*(words.get(word, word) for word in command.split())).error
-    assert sentence.replace("RUN", str(learned)) in error
-
-
-@pytest.mark.parametrize(
     "name",
     [
         "digits",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -305,24 +304,6 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "recorded already" in again.err
     assert again.out == done.out
     assert "sqrt-dk" in call(capsys, "reproduce", "list").out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["table4"], "did you mean table3?|did you mean table2?|did you mean table1?"),
-        (["table2", "--scale", "tinny"], r"found 'tinny' \(did you mean tiny\?\)"),
-        (["table2", "--shard", "3/2"], "expected I/N with I from 1 to N"),
-        (["table2", "--seeds", "one"], "expected whole numbers such as 1,2,3"),
-        (["table3", "--rows", "h1"], "expected a name or pattern of table3-base"),
-    ],
-)
-def test_a_users_mistake_gets_a_sentence(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = call(capsys, "reproduce", *arguments)
-    assert done.code == 2
-    assert re.search(sentence, done.err)
 
 
 def test_attention_of_a_missing_run(tmp_path: Path) -> None:

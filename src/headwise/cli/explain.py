@@ -158,7 +158,9 @@ def _of_translator(tracer: Tracer | StackTracer, options: dict[str, Any]) -> dic
     from headwise.analysis.single_stack import StackTracer
 
     if options and isinstance(tracer, StackTracer):
-        raise ConfigError(f"--{next(iter(options))}: expected a translation run, found another")
+        name = next(iter(options))
+        option = f"--{name}" if name in ("target", "hypothesis", "beam", "alpha") else f"-s {name}"
+        raise ConfigError(f"{option}: expected a translation run, found another")
     if "hypothesis" in options:
         options["hypothesis"] -= 1
     return options

@@ -39,11 +39,12 @@ def command(
     from headwise.interop.runs import with_language, write_run
     from headwise.interop.sources import located
 
+    pair = None if languages is None else parse_languages(languages)
     with located(source) as path:
         name, importer = find_importer(path, form)
         imported = with_language(importer.read(path), language)
-        if languages is not None:
-            imported = imported.in_languages(*parse_languages(languages))
+        if pair is not None:
+            imported = imported.in_languages(*pair)
         parameters = write_run(imported, out, source)
     for note in imported.notes:
         typer.echo(f"headwise: {note}", err=True)

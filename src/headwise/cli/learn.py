@@ -42,8 +42,9 @@ def command(
         if browser and _has_screen():
             webbrowser.open(chapters)
 
+    runs = open_runs([run], device)
     with listening("127.0.0.1", port, [], say) as (listener, hosts):
-        serve(open_runs([run], device), listener, hosts)
+        serve(runs, listener, hosts)
 
 
 def _has_screen() -> bool:

@@ -138,9 +138,9 @@ def _stream(generator: Generator, prompt: str, options: GenerationOptions, n: in
 
     texts = [prompt] * n
     stream = generator.stream(prompt, options, samples=n)
-    if not as_json:
-        show(f"--- 1 ---\n{prompt}" if n > 1 else prompt)
-    for parts in stream:
+    for step, parts in enumerate(stream):
+        if step == 0 and not as_json:
+            show(f"--- 1 ---\n{prompt}" if n > 1 else prompt)
         texts = [text + part for text, part in zip(texts, parts, strict=True)]
         if not as_json and parts[0]:
             show(parts[0])

@@ -137,9 +137,9 @@ def _show(name: str, scale: str, results: Path, *, as_json: bool) -> None:
             )
         )
         return
-    typer.echo(table.text())
-    for own in _recorded(name, scale, results):
-        typer.echo(f"\n{own.text()}")
+    recorded = _recorded(name, scale, results)
+    for one in (table, *recorded):
+        typer.echo(one.text() if one is table else f"\n{one.text()}")
 
 
 def _recorded(name: str, scale: str, results: Path) -> list[Table]:

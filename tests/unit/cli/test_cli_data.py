@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from headwise.cli.data import app
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.public import CORPORA
-from headwise.errors import ConfigError, DataError
+from headwise.errors import DataError
 from paths import SHARED
 
 
@@ -104,11 +104,6 @@ def test_get_from_a_folder(toy: Corpus, tmp_path: Path) -> None:
     run("get", "toy", "-o", "data/toy", "--only", "*.de")
     with pytest.raises(DataError, match="the checksum is wrong"):
         run("get", "toy", "--force")  # the server's text isn't the one recorded
-
-
-def test_mistakes_are_headwise_errors() -> None:
-    with pytest.raises(ConfigError, match="did you mean tanaka"):
-        run("get", "tanka")
 
 
 @pytest.mark.parametrize("command", ["list", "get"])

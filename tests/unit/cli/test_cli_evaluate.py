@@ -65,32 +65,6 @@ def test_a_run_does_not_differ_from_itself(
     assert all(name in shown for name in ("BLEU", "chrF2", "tokenized BLEU", "perplexity", "tok:13a"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--tokenize", "morse"], "--tokenize: expected one of"),
-        (["--metric", "ter", "--compare", "RUN"], "metric"),
-        (["--beam", "0"], "beam: expected a whole number of at least 1, found 0"),
-    ],
-)
-def test_a_mistake_gets_a_sentence(
-    run: Path, files: list[str], capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
-) -> None:
-    arguments = [str(run) if word == "RUN" else word for word in arguments]
-    assert run_program(["evaluate", str(run), *files, *arguments]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert "Traceback" not in error
-
-
-def test_lines_must_match(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a").write_text("one\ntwo\n")
-    (tmp_path / "b").write_text("eins\n")
-    arguments = ["--source", str(tmp_path / "a"), "--reference", str(tmp_path / "b")]
-    assert run_program(["evaluate", str(run), *arguments]) == 2
-    assert "found 2" in capsys.readouterr().err
-
-
 def test_average_is_the_mean_of_the_last_checkpoints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,10 +107,3 @@ def test_runs_and_test_sets_give_one_table(
         True
     ] * 4
     assert sum("nrefs:1" in row for row in rows) == 3
-
-    assert run_program(["evaluate", str(run), *files, "--source", str(tmp_path / "new.en")]) == 2
-    assert "expected one --reference for each --source, found 1 for 2" in capsys.readouterr().err
-    assert run_program(["evaluate", str(run), str(other), *files, "-o", str(tmp_path / "out")]) == 2
-    assert "-o: expected one run and one test set, found 2 and 1" in capsys.readouterr().err
-    assert run_program(["evaluate", str(run), str(tmp_path), *files]) == 2
-    assert "config.yaml: there is no such configuration file" in capsys.readouterr().err

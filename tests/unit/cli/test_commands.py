@@ -57,7 +57,3 @@ def test_a_name_of_an_earlier_version_says_where_it_went(
     for word, *more in words:
         assert word in COMMANDS
         assert word not in ("analyze", "data") or (word, more[0]) in SUBCOMMANDS
-
-
-def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(capsys, "trian").error == "expected a command, found 'trian' (did you mean train?)"

@@ -93,30 +93,3 @@ def test_the_command(run: Path, files: tuple[Path, Path], capsys: pytest.Capture
     sentence = "glossary: expected 馬 for cat, found it missing"
     assert records[2]["warnings"] == [sentence]
     assert f"headwise: warning: line 3: {sentence}" in done.err.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--ignore-case"], "--ignore-case: expected it together with --glossary, found it alone"),
-        (["--glossary", "none.tsv"], "none.tsv"),
-        (
-            ["--glossary", "TERMS", "-s", "sample=true"],
-            "glossary: expected beam search with it, found sampling",
-        ),
-        (["--glossary", "TERMS", "-o", "TERMS"], "expected an output file that is not an input file"),
-        (
-            ["-s", "guard=true", "-s", "sample=true"],
-            "-s guard: expected it together with beam search, found sampling",
-        ),
-    ],
-)
-def test_what_the_command_refuses(
-    run: Path,
-    files: tuple[Path, Path],
-    arguments: list[str],
-    sentence: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    given = [str(files[0]) if each == "TERMS" else each for each in arguments]
-    assert sentence in call(capsys, "translate", run, files[1], *given).error

@@ -268,10 +268,6 @@ def test_the_command_names_what_is_wrong(
             f"--port {port}: expected a free port, found that address already in use"
             in capsys.readouterr().err
         )
-    assert command_line(["serve", str(tmp_path / "none")]) == 2
-    assert "expected a run directory, found none" in capsys.readouterr().err
-    assert command_line(["serve", str(run), "--source", "x"]) == 2
-    assert "expected --source and --target together" in capsys.readouterr().err
     config = (run / "config.yaml").read_text().replace("task: translation", "task: juggling")
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "config.yaml").write_text(config)

@@ -125,23 +125,6 @@ def test_the_terminal_lists_the_boxes(run: Path, capsys: pytest.CaptureFixture[s
     assert printed.splitlines()[-1].count("100.0%") == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--boxes", "--box", "softmax"], "--boxes lists all boxes"),
-        (["--layer", "1"], "--layer: expected --box NAME with it"),
-        (["--box", "projection", "--temperature", "2"], "--temperature: expected it with --box softmax"),
-        (["--box", "softmax", "-o", "box.png"], "box.png: expected a file that ends in .json"),
-        (["--box", "encoder.self-attention.norm"], "as this model is post-norm"),
-    ],
-)
-def test_options_that_do_not_fit(
-    run: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert explain(run, *options) == 2
-    assert sentence in capsys.readouterr().err
-
-
 # ------------------------------------------------------------------------------------------ models with one stack
 
 
@@ -188,16 +171,3 @@ def test_the_command_line_takes_their_runs(
     assert "compared with the translation without interventions" in capsys.readouterr().out
     assert command_line([*digits, "--row", "2", "--box", "classifier"]) == 0
     assert "Classifier, token 1 of 1: 'image'" in capsys.readouterr().out
-    for arguments, sentence in (
-        ([*writer, "--text", "a", "--beam", "3"], "--beam: expected a translation run, found another"),
-        ([*writer, "--text", "a", "--tree"], "--tree: expected a translation run, found another"),
-        ([*writer, "--boxes"], "expected --text, or --image or --row"),
-        ([*digits, "--text", "a"], "found one of image_classification"),
-        ([*digits, "--row", "1"], "-o: expected a file that ends in .png"),
-        (
-            [*digits, "--row", "600", "--boxes"],
-            "--row: expected a number from 1 to 599 of the held-out",
-        ),
-    ):
-        assert command_line(arguments) == 2
-        assert sentence in capsys.readouterr().err

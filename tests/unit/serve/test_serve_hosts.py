@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from headwise.cli.main import run as command_line
 from headwise.errors import ConfigError
 from headwise.serve.app import create_app
 from headwise.serve.protection.hosts import Hosts, parse_authority
@@ -196,10 +195,3 @@ def test_whatever_is_asked_for_is_ours_or_refused(written: str) -> None:
     assert (
         read.removesuffix(".") == "localhost" or parse_authority(f"[{read}]" if ":" in read else read) == host
     )
-
-
-def test_the_command_refuses_what_is_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from translator_run import make_run
-
-    assert command_line(["serve", str(make_run(tmp_path / "small")), "--allow-host", "http://lab"]) == 2
-    assert "--allow-host: expected a name or an address without scheme and port" in capsys.readouterr().err

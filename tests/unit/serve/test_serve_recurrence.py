@@ -93,18 +93,3 @@ def test_the_command_prints_and_writes_it(
         np.testing.assert_allclose(shown, [gradient[k] for k in distances], rtol=0.06)
     assert names[0] == "own"
     assert found["times"]["width"] == found["width"] == 16
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--radius", "2"], "--radius: expected --recurrence with it"),
-        (["--recurrence", "--boxes"], "--recurrence: expected it without --box"),
-        (["--recurrence", "-o", "picture.png"], "picture.png: expected a file that ends in .json"),
-    ],
-)
-def test_mistakes_of_the_command(
-    run: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert explain(run, *options) == 2
-    assert sentence in capsys.readouterr().err

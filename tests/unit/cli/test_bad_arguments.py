@@ -1,0 +1,391 @@
+"""Bad arguments of every command: exit code 2, one sentence that names the key, and nothing is written.
+
+A row has the arguments and the key. In the arguments, upper-case words stand for runs and files (see `words`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from image_run import make_image_run
+from language_model_run import make_language_model_run, make_masked_model_run
+from paths import CONFIGS
+from program import call
+from toy import Toy
+from translator_run import make_run
+
+HUGE = "1" + "0" * 20
+DIGITS = "9" * 5000
+TEST = "--source TEXT --reference TEXT"
+
+PROGRAM = [
+    ("trian", "train"),
+    ("--verbose", "--verbose"),
+    ("train --sorce x", "--sorce"),
+    ("data nothing", "nothing"),
+    ("analyze nothing", "nothing"),
+    ("keys nothing", "nothing"),
+]
+TRAIN = [
+    ("", "-o"),
+    ("--max-steps many -o NEW", "--max-steps"),
+    ("--max-steps 0 -o NEW", "--max-steps"),
+    ("-o NEW", "--source"),
+    ("-c nowhere.yaml", "nowhere.yaml"),
+    ("-c TOY -o NEW model.droput=0.2", "model.dropout"),
+    ("-c TOY -o NEW dropout=0.2", "model.dropout"),
+    ("-c TOY -o NEW model.dropout=1.5", "model.dropout"),
+    ("-c TOY -o NEW model.heads=3", "heads"),
+    ("-c TOY -o NEW model.attention=quick", "attention"),
+    ("-c TOY -o NEW model.architecture=transfomer", "model.architecture"),
+    ("-c TOY -o NEW schedule.name=cosine", "schedule"),
+    ("-c TOY -o NEW training.log_every=0", "training.log_every"),
+    ("-c TOY -o NEW training.precision=float16", "training.precision"),
+    ("-c TOY -o NEW training.best_by=bleu training.validate_bleu=false", "validate_bleu"),
+    ("-c TOY -o NEW subwords.joint=false", "model.share_embeddings"),
+    ("-c TOY -o NEW data.weights=[1,2]", "data.weights"),
+    ("-c TOY -o NEW training", "training"),
+    ("-c TOY -o NEW --gpu h100", "--gpu"),
+    ("-o NEW --mix TOY=0.5", "--mix"),
+    ("-c LM/config.yaml -o NEW task=music", "task"),
+    ("-c LM/config.yaml -o NEW language_model.windows=3", "language_model.windows"),
+    ("-c LM/config.yaml -o NEW data.source=[a]", "data.source"),
+    ("-c LETTERS -o NEW model.segments=2", "model.segments"),
+    ("--source TEXT -o NEW", "data.target"),
+    ("-c LM/config.yaml -o NEW language_model.window=65", "language_model.window"),
+    ("-c LM/config.yaml -o NEW training.best_by=bleu", "training.best_by"),
+    ("-c LM/config.yaml -o NEW task=translation language_model.window=9", "language_model"),
+    ("-c LABELS -o NEW classification.labels=[good]", "classification.labels"),
+    ("-c LABELS -o NEW classification.fold=2", "fold"),
+    ("-c LABELS -o NEW tagging.spans=true", "tagging"),
+    ("-c LABELS -o NEW data.source=[a]", "data.source"),
+    ("-c LABELS -o NEW classification.labels=[a,b] model.decoder_layers=2", "model.decoder_layers"),
+    ("-c LABELS -o NEW training.best_by=bleu", "training.best_by"),
+    ("-c LABELS -o NEW data.text=[nowhere.tsv]", "nowhere.tsv"),
+]
+TRANSLATE = [
+    ("", "argument"),
+    ("nowhere", "nowhere"),
+    ("RUN NONE", "NONE"),
+    ("LM", "LM"),
+    ("RUN TEXT --beam 0", "beam"),
+    (f"RUN TEXT --beam {HUGE}", "beam"),
+    ("RUN TEXT --alpha 1e300", "alpha"),
+    ("RUN TEXT --alpha nan", "alpha"),
+    ("RUN TEXT --n-best 9", "n_best"),
+    ("RUN TEXT -s patience=.nan", "-s patience"),
+    ("RUN TEXT -s top_k=5", "-s top_k"),
+    ("RUN TEXT -s temperature=0 -s sample=true", "-s temperature"),
+    ("RUN TEXT -s paitence=2", "patience"),
+    ("RUN TEXT -s patience", "-s"),
+    ("RUN TEXT -s =2", "-s"),
+    ("RUN TEXT -s seed=[1", "-s seed"),
+    ("RUN TEXT -s seed=1.5", "-s seed"),
+    ("RUN TEXT -s sample=1", "-s sample"),
+    ("RUN TEXT -s min_length=9 -s max_length=3", "-s min_length"),
+    ("RUN TEXT -s beam=3 --beam 4", "-s beam"),
+    ("RUN TEXT -s guard=true -s sample=true", "-s guard"),
+    ("RUN TEXT --ignore-case", "--ignore-case"),
+    ("RUN TEXT --glossary NONE", "NONE"),
+    ("RUN TEXT --glossary TERMS -s sample=true", "glossary"),
+    ("RUN TEXT --glossary TERMS -o TERMS", "TERMS"),
+    ("RUN TEXT -o TEXT", "TEXT"),
+    ("RUN SHORT -o TEXT/out", "TEXT/out"),
+    ("RUN TEXT --restart", "--restart"),
+    ("RUN TEXT --on-bad-line empty", "--on-bad-line"),
+    ("RUN TEXT --engine ray", "--engine ray"),
+    ("RUN TEXT --engine fast", "engine"),
+    ("RUN TEXT --device quantum", "device"),
+    ("RUN TEXT --precision int3", "precision"),
+    ("RUN TEXT --shortlist", "shortlist"),
+]
+PREDICT = [
+    ("nowhere", "nowhere"),
+    ("RUN TEXT", "translation"),
+    ("RUN --prompt a", "--prompt"),
+    ("MASKED TEXT -n 2", "-n"),
+    ("MASKED TEXT -s top_k=2", "-s"),
+    ("MASKED TEXT", "TEXT line 1"),
+    ("LM TEXT", "TEXT line 1"),
+    ("LM TEXT -n 2", "-n"),
+    ("LM TEXT --prompt a", "--prompt"),
+    ("LM --prompt Ω", "prompt"),
+    ("LM --prompt the -s temperature=-1", "-s temperature"),
+    ("LM --prompt the -s temperature=hot", "-s temperature"),
+    ("LM --prompt the -s top_p=0", "-s top_p"),
+    ("LM --prompt the -s max_tokens=0", "-s max_tokens"),
+    ("LM --prompt the -s beam=3", "-s beam"),
+]
+EVALUATE = [
+    ("RUN", "--source"),
+    ("RUN --source TEXT", "--reference"),
+    ("RUN file.txt", "--source"),
+    ("RUN --source TEXT --reference SHORT", "1"),
+    (f"RUN {TEST} --source SHORT", "--reference"),
+    (f"RUN OTHER {TEST} -o NEW", "-o"),
+    (f"RUN . {TEST}", "config.yaml"),
+    (f"RUN {TEST} --tokenize morse", "--tokenize"),
+    (f"RUN {TEST} --metric ter --compare RUN", "metric"),
+    (f"RUN {TEST} --beam 0", "beam"),
+    (f"RUN {TEST} -s patience=0", "-s patience"),
+    (f"RUN {TEST} --jsonl", "--jsonl"),
+    (f"RUN OTHER {TEST} --with OTHER", "--with"),
+    (f"RUN --per-line {TEST} --beam 3", "--beam"),
+    (f"RUN --per-line {TEST} -s patience=3", "-s patience"),
+    (f"RUN --per-line {TEST} --json", "--json"),
+    (f"RUN --per-line {TEST} --compare RUN", "--compare"),
+    (f"RUN OTHER --per-line {TEST}", "OTHER"),
+    (f"RUN --per-line {TEST} {TEST}", "--source"),
+    (f"RUN --per-line {TEST} --alpha -1", "alpha"),
+    ("LM --beam 4", "--beam"),
+    ("LM -s patience=2", "-s"),
+    ("LM --per-line --source TEXT --reference TEXT", "--source"),
+    ("LM missing.txt", "missing.txt"),
+    ("LM --set language_model.stride=99", "language_model.stride"),
+]
+SERVE = [
+    ("NONE", "NONE"),
+    ("RUN --source x", "--target"),
+    ("RUN --gold x", "--gold"),
+    ("RUN --allow-host http://lab", "--allow-host"),
+    ("RUN -s guards=true", "-s guards"),
+    ("RUN -s beam=0", "-s beam"),
+    ("RUN -s n_best=2", "-s n_best"),
+    ("RUN -s sample=true -s guard=true", "-s guard"),
+    ("RUN --limit-seconds nan", "--limit-seconds"),
+]
+EXPLAIN = [
+    ("RUN", "--text"),
+    ("RUN --text a -o a.pdf", "a.pdf"),
+    ("RUN --text a --do silence:cross.7.1", "silence:cross.7.1"),
+    ("RUN --text a --hypothesis 9", "hypothesis"),
+    ("RUN --text a --head 9.9 -o a.png", "head"),
+    (f"RUN --text a --head 1.{DIGITS} -o a.png", "head"),
+    ("RUN --text a --head 1.² -o a.png", "head"),
+    ("RUN --text a --word Katze", "word"),
+    (f"RUN --text a --word {DIGITS}", "word"),
+    ("RUN --text a --word ٣", "word"),
+    ("RUN --text a -s patience=0", "-s patience"),
+    ("RUN --text a --boxes --box softmax", "--boxes"),
+    ("RUN --text a --layer 1", "--layer"),
+    ("RUN --text a --box projection --temperature 2", "--temperature"),
+    ("RUN --text a --box softmax -o box.png", "box.png"),
+    ("RUN --text a --box encoder.self-attention.norm", "encoder.self-attention.norm"),
+    ("RUN --text a --radius 2", "--radius"),
+    ("RUN --text a --recurrence --boxes", "--recurrence"),
+    ("RUN --text a --recurrence -o picture.png", "picture.png"),
+    ("LM --text the --beam 3", "--beam"),
+    ("LM --text the -s patience=2", "-s patience"),
+    ("LM --text the --tree", "--tree"),
+    ("LM --boxes", "--text"),
+]
+EXPLAIN_IMAGES = [
+    ("DIGITS -o p.png", "--row"),
+    ("DIGITS --text a", "image_classification"),
+    ("DIGITS --row 1", "-o"),
+    ("DIGITS --row 600 -o p.png", "--row"),
+    ("DIGITS --row 600 --boxes", "--row"),
+    ("DIGITS --row 6 -o p.jpg", "p.jpg"),
+    ("DIGITS --row 6 --image NONE -o p.png", "--image"),
+    ("DIGITS --image NONE -o p.png", "NONE"),
+    ("DIGITS --row 6 --text seven -o p.png", "--text"),
+    ("DIGITS --row 6 --box classifier --text seven", "--text"),
+    ("DIGITS --row 6 --beam 2 -o p.png", "--beam"),
+    ("DIGITS --row 6 -s patience=2 -o p.png", "-s"),
+    ("DIGITS --row 6 --words -o p.png", "--words"),
+    ("DIGITS --row 6 --do silence:encoder.1.1 -o p.png", "--do"),
+]
+OTHERS_OF_IMAGES = [
+    ("evaluate DIGITS some.png", "image_classification"),
+    ("translate DIGITS", "DIGITS"),
+    ("train -c DIGITS/config.yaml -o NEW data.text=[a]", "data"),
+    ("train -c DIGITS/config.yaml -o NEW model.decoder_layers=2", "model.decoder_layers"),
+    ("train -c DIGITS/config.yaml -o NEW image_classification.patch=3", "patch"),
+    ("train -c DIGITS/config.yaml -o NEW model.max_length=16", "model.max_length"),
+    ("train -c DIGITS/config.yaml -o NEW image_classification.source=nowhere", "nowhere"),
+    ("train -c CAPTIONS -o NEW model.max_length=9", "model.max_length"),
+    ("train -c CAPTIONS -o NEW image_text.source=x", "image_text.source"),
+    ("train -c CAPTIONS -o NEW image_text.canvas=8", "image_text.canvas"),
+]
+ANALYZE = [
+    ("heads RUN", "--source"),
+    ("heads RUN --miniature -o heads.svg", "heads.svg"),
+    ("heads LM --source TEXT --target TEXT", "--target"),
+    ("heads LM --source TEXT --importance", "--importance"),
+    ("heads RUN --source TEXT --prune alphabetical", "--prune"),
+    ("align RUN", "--source"),
+    ("align RUN --source TEXT", "--target"),
+    ("align RUN --source TEXT --target TEXT --rule best", "--gold"),
+    ("align RUN --source TEXT --target TEXT --symmetrize xor", "symmetrize"),
+    *(("align RUN --source TEXT --target TEXT --rule " + n, "rule") for n in (DIGITS, "²", "٣")),
+    ("attribute RUN", "--text"),
+    ("attribute RUN --source TEXT --target SHORT", "SHORT"),
+    (f"calibration RUN {TEST} -o c.jpg", "c.jpg"),
+    ("calibration RUN --source TEXT --reference SHORT", "1"),
+    (f"calibration RUN {TEST} --beam 0", "beam"),
+]
+REPRODUCE = [
+    ("table9", "table"),
+    ("table4", "table"),
+    ("table9 --show", "--show"),
+    ("table2 --json", "--json"),
+    ("table2 --scale tinny", "tiny"),
+    ("table2 --show --scale tinny", "tiny"),
+    ("table2 --shard 3/2", "--shard"),
+    (f"sqrt-dk --shard 1/{DIGITS}", "--shard"),
+    ("table2 --seeds one", "--seeds"),
+    (f"sqrt-dk --seeds {DIGITS}", "--seeds"),
+    ("table3 --rows h1", "table3-base"),
+]
+EXPORT = [
+    ("RUN --to nothing -o NEW", "--to"),
+    ("RUN --to run -o NEW", "--precision"),
+    ("RUN --to run --precision int8 -o OTHER", "OTHER"),
+    ("RUN --to run --precision int4 -o NEW", "--precision"),
+    ("RUN --to run --average 4 -o NEW", "checkpoints"),
+    ("RUN --to run --average 0 -o NEW", "--average"),
+    ("RUN --to run --shortlist -o NEW", "prepared"),
+    ("RUN --to run --precision int8 --from-language en -o NEW", "--from-language"),
+    (". --to run --precision int8 -o NEW", "."),
+    ("RUN --to huggingface --average 2 -o NEW", "--average"),
+    ("RUN --to huggingface --shortlist -o NEW", "--shortlist"),
+    ("RUN --to huggingface --precision int4 -o NEW", "--precision"),
+    ("RUN --to page --precision int4 -o NEW", "--precision"),
+]
+IMPORT = [
+    ("NONE -o NEW", "NONE"),
+    ("TEXT -o NEW", "TEXT"),
+    ("RUN -o NEW --format nothing", "--format"),
+    ("RUN -o NEW --languages en", "--languages"),
+]
+DATA = [
+    ("get tanka", "tanaka"),
+    ("prepare -o NEW", "--source"),
+    ("prepare --source NONE --target NONE -o NEW", "NONE"),
+    ("prepare --source TEXT --target SHORT --identify-languages -o NEW", "--languages"),
+    ("prepare --source TEXT --target TEXT --subwords 3 -o NEW", "--subwords"),
+    ("prepare --source TEXT --target TEXT --filter nowhere:keep -o NEW", "nowhere"),
+]
+COMMANDS = {
+    "train": TRAIN,
+    "translate": TRANSLATE,
+    "predict": PREDICT,
+    "evaluate": EVALUATE,
+    "serve": SERVE,
+    "explain": EXPLAIN,
+    "analyze": ANALYZE,
+    "reproduce": REPRODUCE,
+    "export": EXPORT,
+    "import": IMPORT,
+    "data": DATA,
+    "keys": [("list NONE", "NONE"), ("add keys.db alice --requests 0", "--requests")],
+    "learn": [("NONE", "NONE"), ("LM --port 70000", "--port")],
+    "demo": [("--seed -1", "--seed")],
+}
+ROWS = [
+    *PROGRAM,
+    *((f"{name} {arguments}".strip(), key) for name, rows in COMMANDS.items() for arguments, key in rows),
+]
+LATE = [  # a line is at fault, and those before it are written
+    ("translate RUN BINARY", "BINARY: line 2"),
+    ("translate RUN TEXT --prefix-file SHORT", "line 2"),
+    ("evaluate RUN --per-line --source TEXT --reference SHORT", "SHORT"),
+]
+IMAGE_ROWS = [*((f"explain {arguments}", key) for arguments, key in EXPLAIN_IMAGES), *OTHERS_OF_IMAGES]
+
+
+@pytest.fixture(scope="module")
+def words(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the upper-case words stand for."""
+    folder = tmp_path_factory.mktemp("bad")
+    files = {
+        "TEXT": b"A man.\nA dog.\n",
+        "SHORT": b"Ein Mann.\n",
+        "BINARY": b"A man.\n\xff\xfe\x00\n",
+        "TERMS": b"man\tMann\n",
+        "good": b"a fine film\na good one\n" * 9,
+        "bad": b"a poor film\na bad one\n" * 9,
+    }
+    for name, task, kind, text in (
+        ("LABELS", "classification", "bpe", ["good", "bad"]),
+        ("LETTERS", "language_model", "characters", ["good"]),
+    ):
+        data = {"text": [str(folder / one) for one in text]}
+        tree = {"task": task, "data": data, "subwords": {"kind": kind, "size": 22}}
+        files[name] = yaml.safe_dump(tree).encode()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    make_run(folder / "RUN")
+    make_run(folder / "OTHER", seed=1)
+    make_language_model_run(folder / "LM")
+    make_masked_model_run(folder / "MASKED")
+    names = ("RUN", "OTHER", "LM", "MASKED", "NONE", *files)
+    return {name: str(folder / name) for name in names} | {"NEW": "new", "TOY": str(toy.config)}
+
+
+@pytest.fixture(scope="module")
+def words_of_images(words: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")
+    digits = make_image_run(tmp_path_factory.mktemp("images") / "digits", "image_classification", patch=2)
+    return words | {"DIGITS": str(digits), "CAPTIONS": str(CONFIGS / "digits-clip.yaml")}
+
+
+def check(
+    arguments: str, key: str, words: dict[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run a command in an empty folder, and check what it says and that it leaves nothing there."""
+    given = [
+        "/".join([words.get(part, part) for part in [each.split("/")[0]]] + each.split("/")[1:])
+        for each in arguments.split()
+    ]
+    outcome = call(capsys, *given)
+    assert _named(key, words) in outcome.error
+    others = [line for line in outcome.err.splitlines()[:-1] if " engine (" not in line]
+    assert others == [] or given[0] in ("train", "serve")  # which tell what they do
+    assert len(outcome.out.splitlines()) == ((arguments, key) in LATE)
+    files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    kept = [file for file in files if not file.name.endswith(".lock") and "prepared" not in file.parts]
+    assert kept == []  # prepared text is none of a run's results
+
+
+def _named(key: str, words: dict[str, str]) -> str:
+    first, *rest = key.split(":") if ":" in key and key.split(":")[0] in words else (key,)
+    path, *parts = first.split("/")
+    head, *tail = path.split(" ")
+    return ":".join([" ".join(["/".join([words.get(head, head), *parts]), *tail]), *rest])
+
+
+@pytest.mark.parametrize(("arguments", "key"), [*ROWS, *LATE], ids=[row[0][:60] for row in [*ROWS, *LATE]])
+def test_a_bad_argument(
+    arguments: str,
+    key: str,
+    words: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(arguments, key, words, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(("arguments", "key"), IMAGE_ROWS, ids=[row[0] for row in IMAGE_ROWS])
+def test_a_bad_argument_of_a_model_of_images(
+    arguments: str,
+    key: str,
+    words_of_images: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(arguments, key, words_of_images, tmp_path, capsys)
+
+
+def test_the_input_is_left_alone(words: dict[str, str]) -> None:
+    assert Path(words["TEXT"]).read_bytes() == b"A man.\nA dog.\n"
+    assert Path(words["TERMS"]).read_bytes() == b"man\tMann\n"
+    assert not os.path.exists(words["NONE"])
