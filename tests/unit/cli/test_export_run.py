@@ -1,0 +1,46 @@
+"""`headwise export --to run`: the parts combine, and give the bits that each gives alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwise.decoding.shortlist import FILE as SHORTLIST
+from headwise.decoding.translator import Translator
+from headwise.models.weights import write_quantized
+from program import call
+from toy import Toy
+
+MODEL = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def trained(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from headwise.cli.main import run as program
+
+    run = tmp_path_factory.mktemp("trained") / "run"
+    assert program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
+    return run
+
+
+def test_average_precision_and_shortlist_combine(
+    trained: Path, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = ("export", trained, "--to", "run")
+    assert call(capsys, *export, "--average", 1, "-o", tmp_path / "one").code == 0
+    assert call(capsys, *export, "--shortlist", "-o", tmp_path / "listed").code == 0
+    outcome = call(capsys, *export, "--average=1", "--precision=int8", "--shortlist", "-o", tmp_path / "all")
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.startswith(f"headwise: {tmp_path}/all: ")
+    assert all(part in outcome.err for part in (" in int8, from ", "; the average of steps 6; ", SHORTLIST))
+    write_quantized(tmp_path / "one" / MODEL, tmp_path / "expected", "int8")
+    assert (tmp_path / "all" / MODEL).read_bytes() == (tmp_path / "expected").read_bytes()
+    assert (tmp_path / "all" / SHORTLIST).read_bytes() == (tmp_path / "listed" / SHORTLIST).read_bytes()
+    assert (tmp_path / "listed" / MODEL).read_bytes() == (trained / MODEL).read_bytes()
+    for kept in ("config.yaml", "spm.model"):
+        assert (tmp_path / "all" / kept).read_bytes() == (trained / kept).read_bytes()
+    assert {path.name for path in (tmp_path / "all").iterdir()} == {
+        *("config.yaml", "spm.model", MODEL, SHORTLIST)
+    }
+    assert Translator.load(tmp_path / "all", shortlist=True).translate(["ba be"])[0].text
