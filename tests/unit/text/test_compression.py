@@ -10,8 +10,8 @@ import pytest
 
 from headwise.errors import ConfigError
 from headwise.tasks.corpus.rows import TextFile
-from headwise.text.preparation.engines import ray_cluster
 from headwise.text.preparation.pieces import find_files
+from headwise.text.preparation.tasks import ray_cluster
 from headwise.text.reading.compression import compressed, open_binary, plain_name
 
 

@@ -16,11 +16,11 @@ from headwise.config import CleaningConfig, DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.text.batches.shards import ShardStream
 from headwise.text.datasets.sharded import ShardedData, open_corpora
-from headwise.text.preparation import engines
+from headwise.text.preparation import tasks
 from headwise.text.preparation.cleaning import Rules
 from headwise.text.preparation.corpus import Preparation, prepare_corpus
-from headwise.text.preparation.duplicates import BANDS, PER_BAND, near_keys
 from headwise.text.preparation.pieces import cut, find_files
+from headwise.text.preparation.tables import BANDS, PER_BAND, near_keys
 from program import snapshot
 from toy import Toy, toy_pairs, write_toy
 
@@ -86,7 +86,7 @@ def test_a_kill_at_any_task_changes_nothing(corpus: Toy, prepared: Path, tmp_pat
                     raise KeyboardInterrupt
                 path.write_text(text)
 
-            patched.setattr(engines, "write_text", write)
+            patched.setattr(tasks, "write_text", write)
             with pytest.raises(KeyboardInterrupt):
                 prepare_corpus(job(corpus.source, targets=(corpus.target,)), tmp_path / "out")
     prepare_corpus(job(corpus.source, targets=(corpus.target,), workers=1), tmp_path / "out")

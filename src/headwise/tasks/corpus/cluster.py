@@ -16,7 +16,7 @@ from headwise.decoding.translator import Translator
 from headwise.errors import DeviceError, HeadwiseError, TrainingError
 from headwise.tasks.corpus.job import Translated, Work
 from headwise.tasks.corpus.runs import engine_of
-from headwise.text.preparation.engines import ray_cluster
+from headwise.text.preparation.tasks import ray_cluster
 
 _AHEAD = 2  # chunks that are given to each worker
 _RESTARTS = 1000  # of a worker, by which crashes of machines are survived

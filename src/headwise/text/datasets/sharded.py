@@ -18,7 +18,7 @@ from headwise.data.prepared import read_manifest
 from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError, ConfigError
 from headwise.text.datasets.parallel import ParallelStore, open_store
-from headwise.text.preparation.stores import SHARD
+from headwise.text.preparation.tables import SHARD
 from headwise.text.tokens.subwords import Subwords
 
 _OPEN = 64  # shards whose files stay mapped

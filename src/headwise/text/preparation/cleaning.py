@@ -17,8 +17,8 @@ from headwise.config import CleaningConfig
 from headwise.data.ragged import RaggedWriter, save_array
 from headwise.errors import ConfigError, DataError
 from headwise.files import disk_errors
-from headwise.text.preparation.duplicates import near_keys
 from headwise.text.preparation.pieces import Piece
+from headwise.text.preparation.tables import near_keys
 from headwise.text.reading.compression import extra_module
 from headwise.text.reading.lines import one_line
 from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, pair_hash

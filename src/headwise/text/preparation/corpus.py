@@ -1,10 +1,10 @@
 """Preparation of a corpus that is larger than memory, in tasks that run in many processes and resume after a kill.
 
-The stages, each a list of tasks (`headwise.text.preparation.engines`): clean each piece of the text; find the
-duplicates of each range of keys; select the rows that are left of each table; store
-each table as a shard of ids. Between them,
-this process chooses the development set and learns the subwords from a sample. Rows are chosen by hashes of their text,
-so the result depends on the text and the options only: any number of processes on any engine writes the same bytes.
+The stages, each a list of tasks (`headwise.text.preparation.tasks`): clean each piece of the text; find the
+duplicates of each range of keys; select the rows that are left of each table; store each table as a shard of ids.
+Between them, this process chooses the development set and learns the subwords from a sample. Rows are chosen by hashes
+of their text, so the result depends on the text and the options only: any number of processes on any engine writes the
+same bytes.
 
 What the stages write is in `OUT/work`, which is removed at the end; then `OUT/manifest.json` makes the folder complete.
 Memory doesn't grow with the text, except for a few numbers for each table of `shard_pairs` pairs.
@@ -33,10 +33,9 @@ from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import disk_errors, hold, write_text
 from headwise.parsing import read_json
 from headwise.text.preparation.cleaning import Rules, load_filter
-from headwise.text.preparation.duplicates import BANDS
-from headwise.text.preparation.engines import ENGINES, Task, ray_cluster, run_tasks
 from headwise.text.preparation.pieces import cut, find_files, stamp_of
-from headwise.text.preparation.stores import write_rows
+from headwise.text.preparation.tables import BANDS, write_rows
+from headwise.text.preparation.tasks import ENGINES, Task, ray_cluster, run_tasks
 from headwise.text.tokens.subwords import Subwords
 
 WORK = "work"
