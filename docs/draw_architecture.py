@@ -38,9 +38,7 @@ def picture() -> str:
     }
     lines = ["```mermaid", "flowchart TD"]
     for package in packages:
-        count = len([path for path in (SOURCE / package).rglob("*.py") if path.name != "__init__.py"])
-        size = f"{count} modules" if count > 1 else "1 module"
-        lines.append(f'    {package}["<b>{package}</b><br/>{summary(package)}<br/><i>{size}</i>"]')
+        lines.append(f'    {package}["<b>{package}</b><br/>{summary(package)}"]')
     for package, others in shown.items():
         indirect = set().union(*(reached(other, shown) for other in others))
         lines += [f"    {package} --> {other}" for other in sorted(others - indirect)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,12 +12,12 @@ import pytest
 from docs_programs import load_program
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
-from paths import DOCS, ROOT
+from paths import DOCS
 
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    return load_program("site_reference")
+    return load_program("reference")
 
 
 def keys(tree: dict, prefix: str = "") -> set[str]:
@@ -46,14 +47,28 @@ def test_every_command_has_its_options(reference: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_is_built_without_warnings_and_loads_nothing_from_elsewhere() -> None:
+def test_the_site_is_built_without_warnings_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("sphinx", reason="needs pip install 'headwise[docs]'")
-    done = subprocess.run(
-        [sys.executable, DOCS / "build_site.py"], capture_output=True, text=True, check=False
-    )
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "-d",
+        tmp_path / "doctrees",
+        DOCS,
+        tmp_path / "site",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    site = ROOT / "build" / "site"
+    site = tmp_path / "site"
     chapter = (site / "learn" / "05-heads.html").read_text(encoding="utf-8")
     assert "<em>Interventions</em>" in chapter  # a link only where there is a live model
     assert "live:text" not in chapter
     assert "softmax" in (site / "searchindex.js").read_text(encoding="utf-8")
+    first = (site / "index.html").read_text(encoding="utf-8")
+    assert 'href="train.html"' in first  # README's links lead to pages of the site
+    assert "_images/page.webp" in first
+    assert "model.encoder_layers" in (site / "reference" / "configuration.html").read_text(encoding="utf-8")
+    assert "headwise analyze heads" in (site / "reference" / "command-line.html").read_text(encoding="utf-8")
