@@ -43,6 +43,7 @@ default_role = "literal"  # docstrings write `name`
 napoleon_use_ivar = True
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
+highlight_language = "text"  # of blocks without a language
 html_theme = "furo"
 html_title = "Headwise"
 html_show_sphinx = False
