@@ -28,7 +28,11 @@ def write_another(run: Path, out: Path, precision: str | None, last: int | None,
     from headwise.config import Config
     from headwise.decoding.shortlist import FILE as SHORTLIST
     from headwise.files import atomic_directory
+    from headwise.images.prepared import FORMAT_FILE
     from headwise.models.weights import write_quantized
+    from headwise.text.datasets.examples import LABELS_FILE
+    from headwise.text.tokens.numbering import FILE as NUMBERING
+    from headwise.text.tokens.vocabulary import CHARACTERS_FILE, TOKENIZER_FILE
 
     if precision not in (None, *PRECISIONS):
         raise ConfigError(
@@ -42,7 +46,8 @@ def write_another(run: Path, out: Path, precision: str | None, last: int | None,
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     config, model, said = Config.of_run(run), run / _MODEL, ""
     with atomic_directory(out) as folder:
-        for pattern in ("config.yaml", "spm*.model", "*.json", SHORTLIST):
+        text = ("spm*.model", NUMBERING, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
+        for pattern in ("config.yaml", *text, FORMAT_FILE, SHORTLIST):
             for file in sorted(run.glob(pattern)):
                 shutil.copy(file, folder / file.name)
         if last is not None:
