@@ -57,6 +57,15 @@ def doubled() -> list[Any]:
     return nested
 
 
+def nested_name(folder: Path) -> None:
+    """Name a tensor by a tuple of 2^40 elements, whose hash never ends; made by hand, as Python can't pickle it."""
+    (folder / "model.safetensors").unlink()
+    doubled = b"".join(b"q%ch%c\x86" % (number, number) for number in range(40))
+    with zipfile.ZipFile(folder / "pytorch_model.bin", "w") as archive:
+        archive.writestr("model/data.pkl", b"\x80\x02}(K\x01" + doubled + b"K\x01u.")
+        archive.writestr("model/version", "3\n")
+
+
 class Other:
     """A class of somebody's."""
 
@@ -324,6 +333,7 @@ MARIAN: Damages = {
     "a list that contains itself": (pickled(ITSELF), "expected tensors by name, found a list"),
     "a list in itself by name": (pickled({"a": ITSELF}), "expected tensors by name, found a list for 'a'"),
     "a list of lists": (pickled({"a": doubled()}), "expected tensors by name, found a list for 'a'"),
+    "a tuple of tuples for a name": (nested_name, "a pickle that needs more (a reference to a container)"),
     "a number for a name": (
         pickled({7: torch.zeros(3)}),
         "expected tensors by name, found a Tensor for a int",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import pickletools
 import re
 import zipfile
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from headwise.parsing import read_json
 _SHARD = re.compile(r"[\w.-]+")  # a file name without a folder
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")
 _MOST_SHARDS = 1000
+# What an opcode of a pickle makes that may be referred to.
+_REFERRED = ("GLOBAL", "BINUNICODE", "SHORT_BINSTRING", "BINPERSID", "REDUCE", "EMPTY_DICT", "EMPTY_LIST")
 _DAMAGED = (
     *(RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError),
 )  # what torch.load raises
@@ -87,15 +90,20 @@ def torch_file(path: Path) -> Tensors:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
+            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+            names = [entry.filename for entry in entries if entry.filename.endswith("data.pkl")]
+            pickles = [archive.read(name) for name in names if stored]
     except (OSError, zipfile.BadZipFile, ValueError):
         raise CheckpointError(
             f"{path}: expected a file of torch.save in its zip format (PyTorch 1.6 or newer), found another file"
         ) from None
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+    if not stored:
         raise CheckpointError(
             f"{path}: expected uncompressed tensors as torch.save writes them, found compressed ones"
         )
     try:
+        for content in pickles:
+            _check_pickle(content)
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         found = _REFUSED.search(str(error))
@@ -121,6 +129,23 @@ def torch_file(path: Path) -> Tensors:
                 f"{path}: expected tensors within its {most:,} bytes, found one of shape {tuple(tensor.shape)}"
             )
     return {name: partial(_as_float, tensor) for name, tensor in loaded.items()}
+
+
+def _check_pickle(content: bytes) -> None:
+    """Raise `pickle.UnpicklingError` for a tuple that is there twice by reference.
+
+    A tuple of two references to a tuple, 40 times over, has 2^40 elements, whose hash as a key Python computes one by
+    one. `torch.save` refers to names, classes, storages and tensors only.
+    """
+    kinds: dict[int, str] = {}
+    before = ""
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name in ("BINPUT", "LONG_BINPUT"):
+            assert isinstance(argument, int)
+            kinds[argument] = before
+        elif opcode.name in ("BINGET", "LONG_BINGET") and kinds.get(int(argument or 0)) not in _REFERRED:
+            raise pickle.UnpicklingError("a reference to a container")
+        before = opcode.name
 
 
 def _as_float(tensor: Tensor) -> Tensor:
