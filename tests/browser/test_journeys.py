@@ -130,20 +130,6 @@ def test_the_whole_journey_by_keyboard(visit: Visit) -> None:
     keys.press("Enter")
     visit.settled()
     assert visit.state()["changes"] == "silence:decoder.2.2"
-    keys.press("8")
-    tab_into(".tour-step")
-    keys.press("Enter")
-    expect(page.locator(".tour h2")).to_be_focused()
-    tab_into("[data-key=tour-next]")
-    for step in range(2, 10):
-        keys.press("Enter")
-        expect(page.locator(".tour h2")).to_contain_text(f"{step} of 9")
-        expect(page.locator(".tour .live")).not_to_be_empty()
-        if step < 9:
-            tab_into("[data-key=tour-next]")
-    tab_into("[data-key=tour-end]")
-    keys.press("Enter")
-    expect(page.locator(".tour")).to_be_hidden()
     keys.press("?")
     expect(page.locator("dialog")).to_be_visible()
     keys.press("Escape")
@@ -163,10 +149,7 @@ def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
         page.keyboard.press("?")
         violations.append(axe(page))
         page.keyboard.press("Escape")
-        page.locator(".tour-step").first.click()
-        page.wait_for_timeout(500)
-        violations.append(axe(page))
-    assert violations == [""] * 4
+    assert violations == [""] * 3
 
 
 def axe(page: Page) -> str:

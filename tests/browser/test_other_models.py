@@ -84,7 +84,7 @@ def test_translation_alignment_and_beam_are_the_models(
 
 @pytest.mark.parametrize("name", ATTENDING)
 def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Path], name: str) -> None:
-    page = visit.open(f"run={name}&text={TEXT}&part=decoder&tour=3")
+    page = visit.open(f"run={name}&text={TEXT}&part=decoder")
     panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
     assert panels == [
         "translate",
@@ -98,7 +98,6 @@ def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Pa
         "recurrence",
         "training",
     ]
-    expect(page.locator(".tour")).to_be_hidden()
     assert page.locator("#heads [role=tab]").all_inner_texts() == ["Cross"]
     expect(page.locator("#stage")).to_contain_text("isn’t softmax(QKᵀ/√dₖ)")
     expect(page.locator("#microscope .cells")).to_be_visible()

@@ -142,7 +142,14 @@ def command(
     elif out is None:
         _print(tracer, text, trace, search, word, words=words, steps=steps, tree=tree)
     else:
-        _write(trace, out, part, words, head)
+        if out.suffix == ".html":
+            from headwise.serve.recorded_page import write_recording
+
+            write_recording(tracer, run, text, trace, out, device)
+        else:
+            _write(trace, out, part, words, head)
+        for note in trace.notes:
+            typer.echo(f"note: {note}", err=True)
 
 
 def _of_text(**options: Any) -> None:
@@ -200,16 +207,10 @@ def _write(trace: Trace, out: Path, part: Part, words: bool, head: str | None) -
         from headwise.analysis.picture import draw_trace
 
         draw_trace(trace, out, part=part, words=words, shown=_head(trace, part, head))
-    elif out.suffix == ".html":
-        from headwise.analysis.page import write_page
-
-        write_page(trace, out)
     else:
         from headwise.files import write_text
 
         write_text(out, trace.dumps() + "\n")
-    for note in trace.notes:
-        typer.echo(f"note: {note}", err=True)
 
 
 def _head(trace: Trace, part: Part, head: str | None) -> tuple[int, int] | None:

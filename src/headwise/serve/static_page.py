@@ -55,7 +55,7 @@ _MODEL_KEYS = (
     *("source_end", "scale_embeddings"),
 )
 _ANSWERED = ("translate", "read", "products", "evidence", "metrics")  # what the page without a server can do
-_CHAPTERS = '<a class="chapters" href="learn/">Chapters</a>'  # they need a server
+CHAPTERS = '<a class="chapters" href="learn/">Chapters</a>'  # they need a server
 _LOADING = '<p class="muted">Loading…</p>'
 _HINT = (
     '<p class="muted">Loading… (Opened as a file, the page stays so: browsers run its modules from a web server only, '
@@ -125,7 +125,7 @@ def _copy_page(folder: Path) -> None:
     """Copy the page's files; the index names the folder of the run, and has the security policy of the server."""
     shutil.copytree(PAGE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("tsconfig.json"))
     index = (PAGE / "index.html").read_text("utf-8")
-    for old, new in (('<meta charset="utf-8" />', _HEAD), (_LOADING, _HINT), (_CHAPTERS, "")):
+    for old, new in (('<meta charset="utf-8" />', _HEAD), (_LOADING, _HINT), (CHAPTERS, "")):
         assert old in index
         index = index.replace(old, new, 1)
     write_text(folder / "index.html", index)

@@ -1,6 +1,7 @@
 /** Requests to the server or to the browser's model: the newest supersedes those before, an error is one sentence. */
 
 import { BrowserModel } from "./model/client.js";
+import { recordedAnswer, recording } from "./recording.js";
 import { unpacked } from "./tensor.js";
 
 /** The folder of the run's files where `headwise export --to page` wrote the page; undefined where a server did. */
@@ -53,6 +54,12 @@ export async function ask(path, question, signal) {
  * @param {AbortSignal} [signal]
  */
 async function fetched(path, question, signal) {
+  if (recording !== null) {
+    const answer = recordedAnswer(recording, path, question);
+    if (answer === null)
+      throw new Failure("This file holds the recording of one text; headwise serve answers others.", false);
+    return answer;
+  }
   if (browserModel !== null) {
     const answer = await browserModel.ask(path, question, signal);
     if (answer.error) throw new Failure(answer.error, false);

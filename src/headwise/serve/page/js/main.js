@@ -13,7 +13,6 @@ import { hasAttention, headsPanel, silence } from "./panels/heads.js";
 import { insidePanel } from "./panels/inside.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
-import { learnPanel } from "./panels/learn.js";
 import { maskedPanel } from "./panels/masked.js";
 import { microscopePanel } from "./panels/microscope.js";
 import { patchesPanel } from "./panels/patches.js";
@@ -22,6 +21,7 @@ import { ribbonPanel } from "./panels/ribbon.js";
 import { trainingPanel } from "./panels/training.js";
 import { translatePanel } from "./panels/translate.js";
 import { wordsPanel } from "./panels/words.js";
+import { recording } from "./recording.js";
 import { fromFragment, Store, toFragment } from "./state.js";
 import { counted } from "./text.js";
 import { PARTS } from "./types.js";
@@ -41,12 +41,11 @@ const PANELS = [
   interventionsPanel,
   evidencePanel,
   recurrencePanel,
-  learnPanel,
   trainingPanel,
 ];
 const RETRY_EVERY = 2000; // milliseconds between attempts to reach the server after a lost connection
 
-const store = new Store(fromFragment(location.hash));
+const store = new Store(fromFragment(location.hash || (recording?.state ?? "")));
 const data = new Data(store);
 const liveRegion = h("div", { class: "hidden", "aria-live": "polite" });
 /** @type {import("./types.js").App} */

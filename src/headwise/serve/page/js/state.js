@@ -27,7 +27,6 @@
  * @property {string} network  whose states are shown; empty: the first one with sequential steps
  * @property {number} radius  of the recurrent network without gates, its spectral radius
  * @property {string | null} panel  the panel that a link leads to
- * @property {number | null} tour  the tour's step; null: no tour
  * @property {number} temperature  of a language model, like the next three, and of the box "softmax"
  * @property {number} topk  0: all tokens
  * @property {number} topp
@@ -65,7 +64,6 @@ export const START = {
   network: "",
   radius: 2,
   panel: null,
-  tour: null,
   temperature: 1,
   topk: 0,
   topp: 1,
@@ -189,7 +187,6 @@ export function fromFragment(fragment) {
     "boxLayer",
     "boxStep",
     "position",
-    "tour",
     "shift",
     "topk",
     "seed",

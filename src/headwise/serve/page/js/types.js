@@ -169,6 +169,7 @@
  * @property {{ translate: boolean, read: boolean, products: boolean, steps: boolean, boxes: boolean,
  *   switches: boolean, recurrence: boolean, evidence: boolean, language_model: boolean, vision: boolean, metrics: boolean }} can
  * @property {{ source: string | null, target: string | null }} languages
+ * @property {boolean} [recorded]  whether only the recording of one text is there
  * @property {Partial<Record<Part, { layers: number, heads: number }>>} [parts]
  * @property {number | null} [key_size]
  * @property {number} [d_model]

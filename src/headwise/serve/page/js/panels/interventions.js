@@ -35,7 +35,8 @@ export function interventionsPanel(app) {
   const list = h("ul", { class: "chips", "aria-label": "Active interventions" });
   const result = h("div", { class: "result", "aria-live": "polite" });
   const forms = h("div", { class: "forms" });
-  section.body.append(h("div", {}, knobs(app), forms, list, result));
+  const switches = knobs(app);
+  section.body.append(h("div", {}, switches, forms, list, result));
   watch(section.body, [data.base, data.under, data.unchanged]);
 
   let kind = "silence";
@@ -77,6 +78,7 @@ export function interventionsPanel(app) {
   };
 
   const showForms = () => {
+    switches.hidden = forms.hidden = data.run.value?.recorded === true;
     const { part, layer, head } = store.state;
     const roles = byRole(data.evidence.value);
     const scopes = /** @type {[string, string][]} */ ([
@@ -199,7 +201,9 @@ export function interventionsPanel(app) {
 
   const showResult = () => {
     const { can } = data.run.value ?? {};
-    section.root.hidden = can !== undefined && !can.translate && !can.read && !can.vision;
+    section.root.hidden =
+      (can !== undefined && !can.translate && !can.read && !can.vision) ||
+      (data.run.value?.recorded === true && store.state.changes.length === 0);
     const what = can && !can.translate ? "output" : "translation";
     const [trace, base] = [data.trace.value, data.base.value];
     const settled =

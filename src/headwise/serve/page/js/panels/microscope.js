@@ -94,6 +94,7 @@ export function microscopePanel({ store, data }) {
   };
   const showMatrix = () => {
     section.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
+    steps.hidden = stage.hidden = data.run.value?.recorded === true; // the weights alone are recorded
     const shown = matrix();
     const silent = isSilent(store.state.changes, store.state.part, store.state.layer, store.state.head);
     fill(

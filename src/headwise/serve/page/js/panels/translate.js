@@ -51,20 +51,9 @@ export function translatePanel({ store, data }) {
     h("h3", {}, "Hypotheses"),
     hypotheses,
   );
+  const options = h("div", { class: "row" }, field("Beam", beam), field("Length penalty α", alpha), pin);
   section.body.append(
-    h(
-      "div",
-      { class: "sides" },
-      h(
-        "div",
-        { class: "ask" },
-        source,
-        unknown,
-        samples,
-        h("div", { class: "row" }, field("Beam", beam), field("Length penalty α", alpha), pin),
-      ),
-      answer,
-    ),
+    h("div", { class: "sides" }, h("div", { class: "ask" }, source, unknown, samples, options), answer),
   );
   watch(answer, [data.run, data.trace, data.chosen]);
   const refresh = twin(section, answer, () => tokenTable(data.reading));
@@ -87,13 +76,14 @@ export function translatePanel({ store, data }) {
     setLanguage(source, run.languages.source);
     for (const element of [output, hypotheses, difference]) setLanguage(element, run.languages.target);
     const sentences = run.samples ?? [];
-    if (sentences.length === 0) fill(samples);
+    source.readOnly = options.hidden = run.recorded === true;
+    if (sentences.length === 0 || run.recorded) fill(samples);
     else {
-      const options = /** @type {[string, string][]} */ ([
+      const examples = /** @type {[string, string][]} */ ([
         ["", "Examples…"],
         ...sentences.map((text) => [text, text]),
       ]);
-      const list = select(options, "", (text) => text && store.set({ text }), { "aria-label": "Examples" });
+      const list = select(examples, "", (text) => text && store.set({ text }), { "aria-label": "Examples" });
       fill(samples, list);
     }
     section.root.hidden = !run.can.translate;
