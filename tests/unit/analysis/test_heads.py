@@ -14,19 +14,13 @@ import torch
 from headwise.analysis.heads.importance import (
     HeadPlace,
     Pairs,
-    gated,
     head_places,
     importance_by_gradient,
     importance_by_masking,
     loss,
-    without,
 )
 from headwise.analysis.heads.measuring import Annotated, is_punctuation, measure_heads
 from headwise.analysis.heads.pruning import (
-    HardConcreteGates,
-    Tuning,
-    fine_tune,
-    learn_gates,
     pruning_curve,
     random_order,
     removal_order,
@@ -320,8 +314,7 @@ def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(
     before = copy.deepcopy(translator.model.state_dict())
     order = removal_order(importance_by_gradient(translator, encoded))
     assert sorted(order) == sorted(head_places(translator.model))
-    tuning = (Tuning(steps=3, sentences=4), encoded)
-    curves = [pruning_curve(translator, order, ENGLISH, GERMAN, points=3, tuning=tuning) for _ in range(2)]
+    curves = [pruning_curve(translator, order, ENGLISH, GERMAN, points=3) for _ in range(2)]
     assert curves[0] == curves[1]
     assert [point.removed for point in curves[0]] == [0, 4, 8, 12]
     assert all(torch.equal(before[name], value) for name, value in translator.model.state_dict().items())
@@ -330,40 +323,6 @@ def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(
         == random_order(translator.model, 1)
         != random_order(translator.model, 2)
     )
-
-
-def test_fine_tuning_lowers_the_loss_of_a_pruned_model(translator: Translator, encoded: Pairs) -> None:
-    model = copy.deepcopy(translator.model)
-    with gated(model, without(model, head_places(model)[:6])):
-        before = loss(model, encoded)
-        fine_tune(model, encoded, Tuning(steps=30, rate=1e-3, sentences=6))
-        assert loss(model, encoded) < before - 0.05
-    assert not model.training
-
-
-def test_gates_close_when_they_cost_much_and_stay_open_when_they_cost_nothing(
-    translator: Translator, encoded: Pairs
-) -> None:
-    def left(weight: float) -> int:
-        tuning = Tuning(steps=12, rate=1e-4, sentences=6)
-        result = learn_gates(
-            translator, encoded, ENGLISH[:2], GERMAN[:2], weight=weight, gate_rate=0.5, tuning=tuning
-        )
-        return len(result.open)
-
-    assert left(10.0) == 0
-    assert left(0.0) == 12
-
-
-def test_the_expected_number_of_open_gates_is_the_share_of_draws(translator: Translator) -> None:
-    gates = HardConcreteGates(translator.model, 1.0)
-    gates.requires_grad_(False)
-    for logits in gates.log_alpha.values():
-        logits.copy_(torch.linspace(-3, 3, logits.numel()).view_as(logits))
-    torch.manual_seed(0)
-    draws = [torch.cat([part.flatten() for part in gates.draw().values()]) for _ in range(3000)]
-    opened = (torch.stack(draws) > 0).float().mean(0).sum()
-    assert float(opened) == pytest.approx(float(gates.expected_open()), abs=4 * math.sqrt(12 * 0.25 / 3000))
 
 
 def test_empty_and_too_long_pairs_are_left_out(translator: Translator) -> None:
