@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwise.analysis.boxes.explaining import box_of
-from headwise.analysis.boxes.places import Place, places
+from headwise.analysis.boxes.architecture import box_of
 from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Box, Step
+from headwise.analysis.boxes.structure import Place, places
 from headwise.config import ModelConfig
 from headwise.learn.from_scratch import linear, softmax
 from oracle import ACTIVATIONS, Oracle, rotate

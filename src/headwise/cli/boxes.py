@@ -98,14 +98,15 @@ def write_json(out: Path, content: Any) -> None:
 
 
 def _found(recorded: Recorded, options: BoxOptions) -> tuple[dict[str, Any], list[str]]:
-    from headwise.analysis.boxes.terminal import architecture_lines, box_lines
+    from headwise.analysis.boxes.architecture import architecture_lines
+    from headwise.analysis.boxes.steps import box_lines
 
     if options.name is None:
         from headwise.analysis.boxes.architecture import architecture
 
         found = architecture(recorded)
         return found.to_json(), architecture_lines(found)
-    from headwise.analysis.boxes.explaining import box_of
+    from headwise.analysis.boxes.architecture import box_of
 
     layer = None if options.layer is None else options.layer - 1
     where = (options.name, layer, options.position - 1)

@@ -10,8 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from headwise.analysis.boxes.architecture import architecture
-from headwise.analysis.boxes.explaining import box_of
+from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.boxes.recording import Recorded, record, record_image
 from headwise.analysis.products import products
 from headwise.analysis.recurrence.comparing import compare

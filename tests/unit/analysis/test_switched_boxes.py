@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headwise.analysis.boxes.explaining import explain_box
+from headwise.analysis.boxes.architecture import explain_box
 from headwise.analysis.boxes.steps import Box, Step
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.interventions.history import History

@@ -1,18 +1,27 @@
-"""The whole model as boxes: shapes, parameters and operations of each, and the size of this sentence's tensors."""
+"""The whole model as boxes: shapes, parameters and operations of each, the size of this sentence's tensors, and the
+computation of one box for a chosen token and layer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headwise.analysis.boxes.places import Place, places
-from headwise.analysis.boxes.recording import Recorded
-from headwise.analysis.boxes.steps import Floats, floats
-from headwise.analysis.boxes.structure import Structure
+from headwise.analysis.boxes.attention import attention_steps
+from headwise.analysis.boxes.inputs import embedding_steps, patch_steps, position_steps
+from headwise.analysis.boxes.layers import add_norm_steps, add_steps, feed_forward_steps, norm_steps
+from headwise.analysis.boxes.outputs import head_steps, pooling_steps, projection_steps, softmax_steps
+from headwise.analysis.boxes.recording import Recorded, record
+from headwise.analysis.boxes.steps import Box, Floats, Step, floats
+from headwise.analysis.boxes.structure import Kind, Place, Structure, find_place, places, structure_of
+from headwise.analysis.interventions import Intervention
+from headwise.analysis.single_stack import StackTracer
+from headwise.analysis.tracer import Tracer
+from headwise.errors import ConfigError
 from headwise.models.counting import attention_flops, feed_forward_flops, projection_flops
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import MultiHeadAttention
@@ -223,3 +232,88 @@ def _embeddings(structure: Structure) -> str:
         return "embeddings shared with the projection" if shares else "separate embeddings"
     ways = {"all": "three", "target": "two"}.get(shared)
     return "separate embeddings" if ways is None else f"embeddings shared {ways} ways"
+
+
+def architecture_lines(found: Architecture) -> list[str]:
+    """Return the lines that `headwise explain --boxes` prints: the boxes by layer, then their sums by part."""
+    total = sum(part.parameters for part in found.parts)
+    operations = (
+        None if any(box.flops is None for box in found.boxes) else sum(box.flops or 0 for box in found.boxes)
+    )
+    lines = [", ".join(found.options), ""]
+    lines.append(f"{'box':<36}{'layer':>6}{'shape':>14}{'parameters':>14}{'FLOPs':>16}")
+    for box in found.boxes:
+        layer = "" if box.layer is None else str(box.layer + 1)
+        shape = "{} × {:,}".format(*box.shape)
+        lines.append(f"{box.name:<36}{layer:>6}{shape:>14}{_own_parameters(box):>14}{_count(box.flops):>16}")
+    lines += ["", f"{'part':<36}{'parameters':>20}{'FLOPs, this sentence':>28}"]
+    for part in found.parts:
+        lines.append(
+            f"{part.name:<36}{_share(part.parameters, total):>20}{_share(part.flops, operations):>28}"
+        )
+    return [*lines, f"{'sum':<36}{_share(total, total):>20}{_share(operations, operations):>28}"]
+
+
+def _own_parameters(box: BoxSize) -> str:
+    return f"{box.parameters:,}" if box.parameters or not box.shared else "shared"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _share(number: int | None, total: int | None) -> str:
+    if number is None or total is None:
+        return "not known"
+    return f"{number:,} {number / max(1, total):>7.1%}"
+
+
+def explain_box(
+    tracer: Tracer | StackTracer,
+    text: str,
+    target: str | Sequence[int],
+    name: str,
+    layer: int | None = None,
+    position: int = 0,
+    *,
+    temperature: float = 1.0,
+    interventions: Sequence[Intervention] = (),
+) -> Box:
+    """Compute one box during forced decoding of `target` (text, or ids as `Forced.target.ids`).
+
+    `layer` and `position` count from 0; `temperature` acts in the box `softmax` only. Raises `ConfigError` for a box,
+    layer or position that doesn't exist, and for a model that isn't a Transformer.
+    """
+    model = tracer.stack if isinstance(tracer, StackTracer) else tracer.translator.model
+    find_place(structure_of(model), name, layer)  # fails before the forward pass
+    return box_of(record(tracer, text, target, interventions), name, layer, position, temperature=temperature)
+
+
+def box_of(
+    recorded: Recorded, name: str, layer: int | None = None, position: int = 0, *, temperature: float = 1.0
+) -> Box:
+    """Compute one box of a recorded forward pass; as `explain_box`."""
+    place = find_place(recorded.structure, name, layer)
+    pieces = recorded.sides[place.row].pieces
+    if not 0 <= position < len(pieces):
+        raise ConfigError(f"position: expected a number from 1 to {len(pieces)}, found {position + 1}")
+    if place.kind == "softmax":
+        steps = softmax_steps(recorded, place, position, temperature)
+    else:
+        steps = _STEPS[place.kind](recorded, place, position)
+    return Box(place.name, place.title, place.layer, position, pieces, tuple(steps))
+
+
+_STEPS: dict[Kind, Callable[[Recorded, Place, int], Sequence[Step]]] = {
+    "embedding": embedding_steps,
+    "patches": patch_steps,
+    "positions": position_steps,
+    "attention": attention_steps,
+    "feed-forward": feed_forward_steps,
+    "add-norm": add_norm_steps,
+    "norm": norm_steps,
+    "add": add_steps,
+    "pooling": pooling_steps,
+    "head": head_steps,
+    "projection": projection_steps,
+}

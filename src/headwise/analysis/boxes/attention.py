@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from headwise.analysis.boxes.inputs import rotated
-from headwise.analysis.boxes.places import Place
 from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Floats, Grid, Step, Vector, floats
+from headwise.analysis.boxes.structure import Place
 from headwise.analysis.terminal import plain
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights

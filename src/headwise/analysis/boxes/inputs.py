@@ -7,11 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from headwise.analysis.boxes.places import Place
+from headwise.analysis.boxes.layers import normalization_steps
 from headwise.analysis.boxes.recording import Call, Recorded
-from headwise.analysis.boxes.residual import normalization_steps
 from headwise.analysis.boxes.steps import Grid, Step, Vector, floats
-from headwise.analysis.boxes.structure import Structure
+from headwise.analysis.boxes.structure import Place, Structure
 from headwise.analysis.terminal import plain
 from headwise.models.transformer import InputEmbedding
 from headwise.nn.positions import AttentionPositions, position_encoding

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from headwise.analysis.boxes.feed_forward import FORMULAS
-from headwise.analysis.boxes.places import Place
+from headwise.analysis.boxes.layers import FORMULAS, normalization_steps
 from headwise.analysis.boxes.recording import Recorded
-from headwise.analysis.boxes.residual import normalization_steps
 from headwise.analysis.boxes.steps import Grid, Step, Vector, floats
+from headwise.analysis.boxes.structure import Place
 from headwise.analysis.terminal import plain
 
 LIKELIEST = 10  # tokens that are shown

@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.analysis.boxes.places import Place
-from headwise.analysis.boxes.structure import Row, Stack, StackModules, Structure, structure_of
-from headwise.analysis.boxes.switched import switched_off
+from headwise.analysis.boxes.structure import Place, Row, Stack, StackModules, Structure, structure_of
 from headwise.analysis.interventions import Intervention, private_copy
 from headwise.analysis.patches import Maps
 from headwise.analysis.single_stack import StackTracer
@@ -23,7 +21,9 @@ from headwise.analysis.viewer import ClassifierViewer
 from headwise.decoding.batching import padded
 from headwise.errors import ConfigError
 from headwise.models.transformer import InputEmbedding
+from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
 from headwise.nn.multihead import Attended, MultiHeadAttention
+from headwise.nn.positions import AttentionPositions
 from headwise.text.tokens.subwords import BOS, PAD
 
 
@@ -63,7 +63,7 @@ class Recorded:
     Attributes:
         structure: of the model without interventions.
         interventions: those that acted.
-        off: dotted names of what interventions switched off (`headwise.analysis.boxes.switched`).
+        off: dotted names of what interventions switched off (`headwise.analysis.boxes.recording`).
         sides: what the rows of boxes are; `pooled` is one vector for all.
         outcome: of the last box.
         calls: by the module's dotted name; an input embedding that both stacks share has two.
@@ -269,3 +269,27 @@ def _recording_modules(model: nn.Module) -> Iterator[tuple[dict[str, list[Call]]
         for module in model.modules():
             if isinstance(module, MultiHeadAttention):
                 module.watch = None
+
+
+def switched_off(trained: nn.Module, model: nn.Module) -> frozenset[str]:
+    """Return the dotted names of what acts in a trained model but not in its copy with interventions.
+
+    Normalizations, feed-forward networks, residual connections (also those that the model was trained without),
+    positions inside attention, and `NAME.causal` for the causal mask of an attention. (Positions that are added to
+    embeddings are in the record of the input embedding.)
+    """
+    now = dict(model.named_modules(remove_duplicate=False))
+    off: set[str] = set()
+    for name, module in trained.named_modules(remove_duplicate=False):
+        if isinstance(module, LayerNorm | RMSNorm | FeedForward | AttentionPositions):
+            if not isinstance(now.get(name), type(module)):
+                off.add(name)
+        elif isinstance(module, Residual):
+            other = now[name]
+            if not (isinstance(other, Residual) and other.connected):
+                off.add(name)
+        elif isinstance(module, MultiHeadAttention):
+            other = now[name]
+            if module.causal and not (isinstance(other, MultiHeadAttention) and other.causal):
+                off.add(f"{name}.causal")
+    return frozenset(off)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headwise.analysis.terminal import bar, columns, padded, plain
+
+_NUMBERS = 8  # of a vector
+_LARGEST = 3  # of a row of a grid
+_WIDEST = 64  # columns of a grid whose largest values are named
 
 Floats = NDArray[np.float32]
 
@@ -137,3 +144,56 @@ def listed(values: Floats) -> list[Any]:
     shown = values.astype(object)
     shown[~np.isfinite(values)] = None
     return shown.tolist()
+
+
+def box_lines(box: Box) -> list[str]:
+    """Return the lines that `headwise explain --box` prints."""
+    lines = [
+        f"{box.title}, token {box.position + 1} of {len(box.pieces)}: {plain(box.pieces[box.position])!r}"
+    ]
+    for number, step in enumerate(box.steps, start=1):
+        lines += ["", f"{number}. {_written(step.name)}    {_written(step.formula)}", f"   {step.sentence}"]
+        lines += [f"   {line}" for line in _tensors(step)]
+    return lines
+
+
+def _tensors(step: Step) -> Iterator[str]:
+    labels = [_written(one.label) for one in (*step.vectors, *step.grids)]
+    width = max(map(columns, labels), default=0)
+    for vector in step.vectors:
+        yield from _vector(vector, width)
+    for grid in step.grids:
+        yield from _grid(grid, width)
+    if step.facts:
+        yield ", ".join(f"{name} {value:.6g}" for name, value in step.facts.items())
+
+
+def _vector(vector: Vector, width: int) -> Iterator[str]:
+    label = padded(_written(vector.label), width)
+    if vector.names is None:
+        shown = " ".join(f"{value:.4f}" for value in vector.values[:_NUMBERS])
+        more = f" … ({len(vector.values)} numbers)" if len(vector.values) > _NUMBERS else ""
+        yield f"{label}  {shown}{more}"
+        return
+    names = [plain(name) for name in vector.names]
+    longest, largest = max(map(columns, names)), max(1e-12, float(np.abs(vector.values).max()))
+    digits = ".0" if (vector.values == vector.values.round()).all() else ".4"
+    yield label.rstrip()
+    for name, value in zip(names, vector.values.tolist(), strict=True):
+        yield f"  {padded(name, longest)}  {bar(abs(value) / largest, 12)} {value:{digits}f}"
+
+
+def _grid(grid: Grid, width: int) -> Iterator[str]:
+    label = padded(_written(grid.label), width)
+    rows, count = grid.values.shape
+    if grid.columns is None or count > _WIDEST:
+        yield f"{label}  {rows} × {count} numbers"
+        return
+    for name, row in zip(grid.rows, grid.values, strict=True):
+        largest = np.argsort(-row, kind="stable")[:_LARGEST]
+        shown = "  ".join(f"{plain(grid.columns[i])} {row[i]:.4f}" for i in largest if np.isfinite(row[i]))
+        yield f"{label}  {name}: {shown}"
+
+
+def _written(markup: str) -> str:
+    return re.sub(r"([_^])\{([^}]*)\}", r"\1\2", markup)
