@@ -142,14 +142,7 @@ def command(
     elif out is None:
         _print(tracer, text, trace, search, word, words=words, steps=steps, tree=tree)
     else:
-        if out.suffix == ".html":
-            from headwise.serve.recorded_page import write_recording
-
-            write_recording(tracer, run, text, trace, out, device)
-        else:
-            _write(trace, out, part, words, head)
-        for note in trace.notes:
-            typer.echo(f"note: {note}", err=True)
+        _write(tracer, run, text, trace, search, out, part=part, words=words, head=head)
 
 
 def _of_text(**options: Any) -> None:
@@ -202,15 +195,34 @@ def _print(
     typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))
 
 
-def _write(trace: Trace, out: Path, part: Part, words: bool, head: str | None) -> None:
+def _write(
+    tracer: Tracer | StackTracer,
+    run: Path,
+    text: str,
+    trace: Trace,
+    search: dict[str, Any],
+    out: Path,
+    *,
+    part: Part,
+    words: bool,
+    head: str | None,
+) -> None:
+    """Write a trace as a picture, a page or JSON."""
     if out.suffix == ".png":
         from headwise.analysis.picture import draw_trace
 
         draw_trace(trace, out, part=part, words=words, shown=_head(trace, part, head))
+    elif out.suffix == ".html":
+        from headwise.serve.recorded_page import write_recording
+
+        plain = tracer.trace(text, **search) if trace.interventions else trace
+        write_recording(tracer, run, text, trace, plain, out)
     else:
         from headwise.files import write_text
 
         write_text(out, trace.dumps() + "\n")
+    for note in trace.notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 def _head(trace: Trace, part: Part, head: str | None) -> tuple[int, int] | None:

@@ -38,21 +38,20 @@ _IMPORT = re.compile(r'^((?:import|export)\b[^"\n;]*?(?:\{[^}]*\}[^"\n;]*?)?)"(\
 
 
 def write_recording(
-    tracer: Tracer | StackTracer, path: Path, text: str, trace: Trace, file: Path, device: str = "auto"
+    tracer: Tracer | StackTracer, path: Path, text: str, trace: Trace, plain: Trace, file: Path
 ) -> None:
-    """Write the page with a trace of a text, and what the page asks for beside it; `path` is the run's directory.
+    """Write the page with a trace of a text, and what the page asks for beside it, such as other hypotheses.
 
-    Raises `TrainingError` if the file can't be written.
+    `path` is the run's directory. `plain` is the trace without interventions. Raises `TrainingError` if the file can't
+    be written.
     """
     model = tracer.generator if isinstance(tracer, LanguageModelTracer) else tracer
     assert isinstance(model, Tracer | Generator | MaskedModelTracer)
-    run = Run(
-        path.resolve().name, path, Config.load(path / "config.yaml"), device, _model=model, _samples=[text]
-    )
-    changes = [str(change) for change in trace.interventions]
+    config = Config.load(path / "config.yaml")
+    run = Run(path.resolve().name, path, config, _model=model, _samples=[text])
     recording = {
-        "state": urlencode([("changes", change) for change in changes]),
-        "answers": [*_about_run(run, trace), *_about_text(run, tracer, text, trace)],
+        "state": urlencode([("changes", str(change)) for change in trace.interventions]),
+        "answers": [*_about_run(run, trace), *_about_text(run, tracer, text, trace, plain)],
     }
     write_text(file, page(recording))
 
@@ -113,15 +112,15 @@ def _about_run(run: Run, trace: Trace) -> Iterator[dict[str, Any]]:
     yield _answer("evidence", {}, Evidence(None, run.translator).to_json())
 
 
-def _about_text(run: Run, tracer: Tracer | StackTracer, text: str, trace: Trace) -> Iterator[dict[str, Any]]:
-    """Yield the trace, its hypotheses read and decoded step by step, and the trace without interventions."""
+def _about_text(
+    run: Run, tracer: Tracer | StackTracer, text: str, trace: Trace, plain: Trace
+) -> Iterator[dict[str, Any]]:
+    """Yield the trace, its hypotheses read and decoded step by step, and the trace without interventions (`plain`)."""
     changes = [str(change) for change in trace.interventions]
     searched = {"text": text, "beam": None, "alpha": None}
     yield _answer("trace", {**searched, "interventions": changes}, trace_json(trace, "packed"))
     targets = [trace.path(hypothesis.node) for hypothesis in trace.hypotheses] if trace.tree else []
     if trace.interventions:
-        options = {"beam": trace.beam, "alpha": trace.alpha} if isinstance(tracer, Tracer) else {}
-        plain = tracer.trace(text, **options)
         yield _answer("trace", {**searched, "interventions": []}, trace_json(plain, "packed"))
         if plain.forced is not None:
             targets.append(plain.forced.target.ids)

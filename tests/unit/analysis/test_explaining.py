@@ -255,7 +255,7 @@ def test_bars_and_widths() -> None:
 
 def test_the_page_carries_its_data_safely(tracer: Tracer, run: Path, tmp_path: Path) -> None:
     trace = tracer.trace(HOSTILE)
-    write_recording(tracer, run, HOSTILE, trace, tmp_path / "a.html")
+    write_recording(tracer, run, HOSTILE, trace, trace, tmp_path / "a.html")
     html = (tmp_path / "a.html").read_text("utf-8")
     assert "<img" not in html
     assert html.count("</script>") == 3
