@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.__main__ import BENCHMARKS, run
-from benchmarks.decode import DecodingJob, _spread
+from benchmarks.decode import DecodingJob, _jobs, _spread
 from benchmarks.systems import PEERS, find_peer, options
 from benchmarks.systems.own import NATIVE
 from benchmarks.systems.peer import Decoding, Room, Setting
@@ -104,13 +104,21 @@ def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytes
 def test_decoding(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]
-    only = ["--only", "headwise:float32 1x1 native", "--batch", "1", "--beam", "2"]
+    only = ["--only", "headwise:float32 1x1 native", "--batch", "1", "--beam", "1"]
     assert run(["decode", *text, *small, *only, "--json", str(file)]) == 0
     rows = read(file)
-    assert [(row["batch"], row["beam"]) for row in rows] == [(1, 1), (1, 2)]
+    assert [(row["batch"], row["beam"]) for row in rows] == [(1, 1)]
     assert all(row["same_outputs"] == 1.0 for row in rows)
     assert all(0 < row["latency_median"] <= row["latency_99"] for row in rows)
     assert "one sentence at a time, beam 1, 3 tokens each" in capsys.readouterr().out
+
+
+def test_a_beam_for_single_sentences_is_measured_beside_greedy_search() -> None:
+    assert list(_jobs("64,1", "4", None)) == [
+        Decoding(64, 4, None),
+        Decoding(1, 1, None),
+        Decoding(1, 4, None),
+    ]
 
 
 def test_decoding_with_a_shortlist(tmp_path: Path, text: list[str]) -> None:
