@@ -10,7 +10,7 @@ demo: $(VENV)/user
 	$(BIN)/headwise demo --out runs/demo
 
 test: $(VENV)/dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 # The model in the package, of a run of `headwise demo`.
 RUN ?= runs/demo

@@ -123,17 +123,24 @@ def test_input_that_is_closed(run: Path) -> None:
     assert in_shell("<&-", "translate", run).error == "standard input: can't be read (Bad file descriptor)"
 
 
-def test_unused_standard_input_may_be_closed(run: Path, toy: Toy) -> None:
-    open_input, closed = headwise("translate", run, toy.source), in_shell("<&-", "translate", run, toy.source)
-    assert (closed.code, closed.out) == (0, open_input.out)
+@pytest.fixture(scope="module")
+def translated(trained: Path, toy: Toy) -> str:
+    """What a translation prints with all streams open."""
+    return headwise("translate", trained, toy.source).out
 
 
-def test_files_do_not_take_the_place_of_closed_streams(run: Path, toy: Toy, tmp_path: Path) -> None:
+def test_unused_standard_input_may_be_closed(translated: str, run: Path, toy: Toy) -> None:
+    closed = in_shell("<&-", "translate", run, toy.source)
+    assert (closed.code, closed.out) == (0, translated)
+
+
+def test_files_do_not_take_the_place_of_closed_streams(
+    translated: str, run: Path, toy: Toy, tmp_path: Path
+) -> None:
     """A file opened while descriptor 1 is closed would become descriptor 1 and receive the printed output."""
-    expected = headwise("translate", run, toy.source).out
     outcome = in_shell("<&- >&- 2>&-", "translate", run, toy.source, "-o", tmp_path / "out")
     assert outcome.code == 0
-    assert (tmp_path / "out").read_text() == expected
+    assert (tmp_path / "out").read_text() == translated
     new = tmp_path / "new"
     arguments = ("train", "-c", toy.config, "--max-steps=2", "--json", "-o", new)
     assert in_shell("<&- >&- 2>&-", *arguments).code == 2  # because there is no output for the JSON
@@ -141,10 +148,11 @@ def test_files_do_not_take_the_place_of_closed_streams(run: Path, toy: Toy, tmp_
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", pytest.param("2>/dev/full", marks=pytest.mark.slow)])
-def test_messages_never_mix_with_the_results(redirection: str, run: Path, toy: Toy, tmp_path: Path) -> None:
+def test_messages_never_mix_with_the_results(
+    redirection: str, translated: str, run: Path, toy: Toy, tmp_path: Path
+) -> None:
     assert in_shell(redirection, "translate", tmp_path / "nowhere", toy.source) == Outcome(2, "", "")
-    expected = headwise("translate", run, toy.source).out
-    assert in_shell(redirection, "translate", run, toy.source) == Outcome(0, expected, "")
+    assert in_shell(redirection, "translate", run, toy.source) == Outcome(0, translated, "")
 
 
 def _train_on_terminal(toy: Toy, run: Path, **options: Any) -> tuple[subprocess.Popen[bytes], int]:
