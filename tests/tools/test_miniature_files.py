@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from headwise.corpora.built_in import FOLDER, NAMES, write_built_in
-from headwise.corpora.public import CORPORA
+from headwise.corpora.catalog import CORPORA
 from headwise.text.reading.conllu import read_trees
 from tools.miniature import EXAMPLES, generate, write
 from tools.miniature.__main__ import SEED, TRAIN

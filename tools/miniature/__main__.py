@@ -15,7 +15,7 @@ TRAIN, SEED = 60_000, 1  # training pairs, each of which the demo's model sees a
 
 
 def main() -> None:
-    """Write the compressed files, and print the checksum of each plain one for `headwise.corpora.public`."""
+    """Write the compressed files, and print the checksum of each plain one for `headwise.corpora.catalog`."""
     with TemporaryDirectory() as folder:
         for file in sorted(write(generate(train=TRAIN, seed=SEED), Path(folder))):
             write_bytes(FOLDER / "miniature" / f"{file.name}.bz2", bz2.compress(file.read_bytes()))

@@ -35,7 +35,7 @@ def list_corpora(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the corpora and models that `headwise data get` knows, with their terms."""
-    from headwise.corpora.public import CORPORA
+    from headwise.corpora.catalog import CORPORA
 
     if as_json:
         typer.echo(json.dumps([_describe(corpus) for corpus in CORPORA.values()], indent=2))
@@ -73,7 +73,7 @@ def get(
     there are verified, not fetched again.
     """
     from headwise.corpora.acquire import get_corpus
-    from headwise.corpora.public import find_corpus
+    from headwise.corpora.catalog import find_corpus
 
     _prefix_warnings()
     corpus = find_corpus(name)

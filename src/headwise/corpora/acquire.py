@@ -142,7 +142,7 @@ def _acquire(
 ) -> Acquired:
     """Fetch one file into `directory`, unless it is there with the expected checksum."""
     path = directory / file.name
-    known = file.sha256 is not None or file.md5 is not None
+    known = file.sha256 is not None
     if path.exists() and not force:
         digest, size = _digest(path)
         if digest != expected:
@@ -162,24 +162,15 @@ def _acquire(
                 for archive in archive_paths.values():
                     archive.unlink(missing_ok=True)
             raise
-        return Acquired(
-            file.name, path, size, digest, "copied" if source else "downloaded", file.sha256 is not None
-        )
+        return Acquired(file.name, path, size, digest, "copied" if source else "downloaded", known)
     if source is not None:
         assert local is not None, "checked before the first file"
-        as_published = file.md5 is not None and _is_packed_as_published(local, file)
-        if as_published:
-            archives.check_md5(local, file.md5)
-        blocks = _plain(local, file, corpus)
-        digest, size = _install(blocks, str(local), path, expected, progress)
-        known = file.sha256 is not None or as_published
+        digest, size = _install(_plain(local, file, corpus), str(local), path, expected, progress)
         return Acquired(file.name, path, size, digest, "copied", known)
     part = directory / f"{file.name}.part"
     fetch(file.url, part, most=corpus.most_bytes, progress=progress)
     try:
-        archives.check_md5(part, file.md5)
-        blocks = _plain(part, file, corpus)
-        digest, size = _install(blocks, str(part), path, expected, None)
+        digest, size = _install(_plain(part, file, corpus), str(part), path, expected, None)
     except Damaged as error:
         discard(part)
         raise DataError(
@@ -187,12 +178,6 @@ def _acquire(
         ) from error
     part.unlink()
     return Acquired(file.name, path, size, digest, "downloaded", known)
-
-
-def _is_packed_as_published(path: Path, file: PublicFile) -> bool:
-    """Whether a file is compressed as its published form is."""
-    with open(path, "rb") as content:
-        return (content.read(2) == _GZIP) == file.url.endswith(".gz")
 
 
 def _install(

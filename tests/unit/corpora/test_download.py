@@ -16,9 +16,8 @@ import pytest
 
 from headwise.corpora import download
 from headwise.corpora.acquire import MANIFEST, get_corpus
-from headwise.corpora.catalog import Corpus, PublicFile
+from headwise.corpora.catalog import CORPORA, Corpus, PublicFile, find_corpus
 from headwise.corpora.download import fetch
-from headwise.corpora.public import CORPORA, find_corpus
 from headwise.errors import ConfigError, DataError
 from http_servers import Server, Sleeps
 from paths import SHARED
@@ -213,7 +212,8 @@ def test_catalog_entries_are_complete(corpus: Corpus) -> None:
             assert re.fullmatch(r"https://[\w.-]+/[\w./~-]+", url)
         assert not file.url or file.url.removesuffix(".gz").endswith("/" + file.name)
         assert file.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", file.sha256)
-        assert file.md5 is None or re.fullmatch(r"[0-9a-f]{32}", file.md5)
+        for part in file.parts:
+            assert part.archive.md5 is None or re.fullmatch(r"[0-9a-f]{32}", part.archive.md5)
     assert corpus.pair is None or set(corpus.pair) <= set(names)
     assert corpus.license
     assert corpus.homepage.startswith("https://") or corpus.write is not None
@@ -238,31 +238,6 @@ def test_checksums_are_those_of_the_real_data(
     files = get_corpus(CORPORA[name], tmp_path / name, source=SHARED / folder, only=only)
     for file in files:
         assert file.path.read_bytes() == gzip.decompress((SHARED / folder / f"{file.name}.gz").read_bytes())
-
-
-def test_a_publishers_md5_is_verified_before_anything_is_unpacked(server: Server, tmp_path: Path) -> None:
-    packed = gzip.compress(ENGLISH)
-    server.files["/images.gz"] = packed
-    published = hashlib.md5(packed).hexdigest()
-
-    def corpus(md5: str) -> Corpus:
-        file = PublicFile("images", f"{server.url}/images.gz", md5=md5)
-        return Corpus("toy", "", (), "none", server.url, 1, (file,))
-
-    (file,) = get_corpus(corpus(published), tmp_path / "right")
-    assert (file.known, file.path.read_bytes()) == (True, ENGLISH)
-    assert get_corpus(corpus(published), tmp_path / "right")[0].status == "present"
-    with pytest.raises(DataError, match=f"expected the published MD5 {'0' * 32}, found {published}"):
-        get_corpus(corpus("0" * 32), tmp_path / "wrong")
-    assert not [path for path in (tmp_path / "wrong").iterdir() if path.name != MANIFEST]
-    local = tmp_path / "local"
-    local.mkdir()
-    (local / "images.gz").write_bytes(packed)
-    assert get_corpus(corpus(published), tmp_path / "packed", source=local)[0].known
-    with pytest.raises(DataError, match="expected the published MD5"):
-        get_corpus(corpus("0" * 32), tmp_path / "bad", source=local)
-    (local / "images").write_bytes(ENGLISH)  # unpacked already: nothing to verify it against
-    assert not get_corpus(corpus(published), tmp_path / "plain", source=local)[0].known
 
 
 def test_an_unknown_corpus_gets_the_nearest_name() -> None:
