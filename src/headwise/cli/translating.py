@@ -14,9 +14,9 @@ from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.tasks.corpus.columns import Columns
-    from headwise.tasks.corpus.job import Translated
     from headwise.tasks.corpus.manifest import Manifest
     from headwise.tasks.corpus.runs import Runs
+    from headwise.tasks.corpus.work import Translated
     from headwise.text.reading.glossary import Glossary
 
 

@@ -10,85 +10,39 @@ byte for byte.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Generic, Protocol, TypeVar
+from typing import BinaryIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headwise.chunks import chunks
-from headwise.decoding.translator import Translator
 from headwise.errors import HeadwiseError, TrainingError
 from headwise.files import disk_errors
 from headwise.tasks.corpus.manifest import FileState, Manifest, digest_of
-from headwise.tasks.corpus.progress import TranslationProgress
-from headwise.tasks.corpus.runs import Runs
+from headwise.tasks.corpus.rows import TextRow
+from headwise.tasks.corpus.work import Translated
+from headwise.training.monitor import clock
 
-Row = TypeVar("Row")
-RowIn = TypeVar("RowIn", contravariant=True)
-
-
-@dataclass(frozen=True)
-class Remark:
-    """The number of words of a line, the unknown ones, and sentences about its translation."""
-
-    number: int
-    words: int
-    unknown: tuple[str, ...]
-    sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Translated:
-    """The output of a chunk of lines.
-
-    Attributes:
-        data: the bytes to append to the file.
-        lines: the number of lines of the source.
-        counts: how many of them were unusual, by the fields of `FileState`.
-        remarks: remarks on the lines.
-        long: warnings of lines that were cut.
-        failure: why the rows after these can't be translated.
-    """
-
-    data: bytes
-    lines: int
-    counts: Mapping[str, int]
-    remarks: Sequence[Remark] = ()
-    long: Sequence[str] = ()
-    failure: HeadwiseError | None = None
-
-
-class Work(Protocol[RowIn]):
-    """How a chunk is translated; it can be sent to other processes, and gives the same bytes in each."""
-
-    @property
-    def runs(self) -> Runs:
-        """The runs that translate."""
-        ...
-
-    def elsewhere(self) -> Work[RowIn]:
-        """Return the same work for processes with another working directory."""
-        ...
-
-    def translate(self, translator: Translator, rows: Sequence[RowIn]) -> Translated:
-        """Translate the rows of a chunk; raises `DataError` or `ConfigError`."""
-        ...
-
+_INTERVAL = 10.0  # seconds between lines of progress
 
 # From chunks to their translations, in order.
-Engine = Callable[[Iterable[Sequence[Row]]], Iterator[Translated]]
+Engine = Callable[[Iterable[Sequence[TextRow]]], Iterator[Translated]]
 
 
 @dataclass
-class Job(Generic[Row]):
-    """Files to translate, their manifest, and how they are read.
+class Job:
+    """A text to translate, its manifest, and how it is read.
 
     Attributes:
         manifest: what is complete.
         path: the manifest's file.
-        outputs: the files that are appended to.
-        rows: yields the rows of file `index` from row `first` on.
+        output: the file that is appended to.
+        rows: yields the rows from row `first` on.
         chunk: rows of a chunk.
         quiet: whether no progress is shown.
         notice: called with every chunk's output once it is complete.
@@ -96,13 +50,13 @@ class Job(Generic[Row]):
 
     manifest: Manifest
     path: Path
-    outputs: Sequence[Path]
-    rows: Callable[[int, int], Iterator[Row]]
+    output: Path
+    rows: Callable[[int], Iterator[TextRow]]
     chunk: int
     quiet: bool = False
     notice: Callable[[Translated], None] = field(default=lambda _: None)
 
-    def run(self, engine: Engine[Row]) -> None:
+    def run(self, engine: Engine) -> None:
         """Translate the remaining rows.
 
         Where a row can't be read, those before it are translated and written, and the error is raised; its chunk isn't
@@ -110,18 +64,15 @@ class Job(Generic[Row]):
 
         Raises a `HeadwiseError`: `TrainingError` for the disk or where another process writes the same file.
         """
-        total = sum(self.manifest.totals)
-        with TranslationProgress(total, self.manifest.lines, quiet=self.quiet) as progress:
-            for index, state in enumerate(self.manifest.files):
-                if state.lines < self.manifest.totals[index]:
-                    self._run_file(index, state, engine, progress)
+        (state,), (total,) = self.manifest.files, self.manifest.totals
+        with TranslationProgress(total, state.lines, quiet=self.quiet) as progress:
+            if state.lines < total:
+                self._translate(state, engine, progress)
 
-    def _run_file(
-        self, index: int, state: FileState, engine: Engine[Row], progress: TranslationProgress
-    ) -> None:
-        path = self.outputs[index]
+    def _translate(self, state: FileState, engine: Engine, progress: TranslationProgress) -> None:
+        path = self.output
         digest = digest_of(path, state.bytes)
-        rows = _Readable(self.rows(index, state.lines))
+        rows = _Readable(self.rows(state.lines))
         with _appending(path, state.bytes) as file:
             for result in engine(chunks(rows, _always(self.chunk))):
                 _append(path, file, result.data)
@@ -140,17 +91,58 @@ class Job(Generic[Row]):
                 progress.advance(result.lines)
         if rows.failure is not None:
             raise rows.failure
-        self.manifest.totals[index] = state.lines
+        self.manifest.totals = [state.lines]
 
 
-class _Readable(Generic[Row]):
+class TranslationProgress:
+    """Number of translated lines, lines per second, and the remaining time, as a context manager.
+
+    The speed is that since the start of this process; lines that an earlier one translated don't count.
+    """
+
+    def __init__(self, total: int, done: int, *, quiet: bool = False) -> None:
+        self._total, self._done, self._first = total, done, done
+        self._began = self._reported = time.monotonic()
+        self._console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
+        self._bar = Progress(
+            TextColumn("line {task.completed}/{task.total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_terminal,
+        )
+
+    def __enter__(self) -> TranslationProgress:
+        self._task = self._bar.add_task("", total=self._total, completed=self._done)
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self, lines: int) -> None:
+        """Report that so many more lines are translated and saved."""
+        self._done += lines
+        now = time.monotonic()
+        speed = (self._done - self._first) / max(now - self._began, 1e-9)
+        left = clock((self._total - self._done) / speed)
+        message = f"{speed:,.0f} lines/s  {left} left"
+        self._bar.update(self._task, completed=self._done, description=message)
+        if self._bar.disable and now - self._reported >= _INTERVAL:
+            self._console.print(f"line {self._done:,}/{self._total:,}  {message}", markup=False)
+            self._reported = now
+
+
+class _Readable:
     """The rows before the first error, which is kept as `failure`."""
 
-    def __init__(self, rows: Iterator[Row]) -> None:
+    def __init__(self, rows: Iterator[TextRow]) -> None:
         self._rows = rows
         self.failure: HeadwiseError | None = None
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[TextRow]:
         try:
             yield from self._rows
         except HeadwiseError as error:

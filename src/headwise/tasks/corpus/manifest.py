@@ -57,23 +57,20 @@ class Manifest(BaseModel):
         """Return a count of all files, such as `empty`."""
         return sum(getattr(state, name) for state in self.files)
 
-    def check(self, request: dict[str, Any], place: Path, other: str) -> None:
-        """Raise `CheckpointError` if the translations in `place` depend on something else than `request`.
-
-        `other` is what the user could name instead, such as `another run directory`.
-        """
+    def check(self, request: dict[str, Any], place: Path) -> None:
+        """Raise `CheckpointError` if the translations in `place` depend on something else than `request`."""
         changed = [
             f"{key}={self.request.get(key)}, found {key}={request.get(key)} now"
             for key in dict.fromkeys([*self.request, *request])
             if self.request.get(key) != request.get(key)
         ]
         if changed:
-            raise _begun(place, "; with ".join(changed), other)
+            raise _begun(place, "; with ".join(changed))
 
-    def check_engine(self, engine: str, place: Path, other: str) -> None:
+    def check_engine(self, engine: str, place: Path) -> None:
         """Raise `CheckpointError` if the remaining translations would be computed by another engine."""
         if self.engine != engine:
-            raise _begun(place, f"{self.engine}, found {engine} now", other)
+            raise _begun(place, f"{self.engine}, found {engine} now")
 
     def check_files(self, outputs: list[Path], path: Path) -> None:
         """Raise `CheckpointError` if the complete lines of a file aren't the recorded ones; more may follow them."""
@@ -112,8 +109,8 @@ def digest_of(path: Path, size: int) -> hashlib._Hash:
     return digest
 
 
-def _begun(place: Path, difference: str, other: str) -> CheckpointError:
+def _begun(place: Path, difference: str) -> CheckpointError:
     return CheckpointError(
-        f"{place}: was begun with {difference}; keep what it was begun with to go on, use {other}, or --restart to "
-        "begin anew"
+        f"{place}: was begun with {difference}; keep what it was begun with to go on, use another output file, or "
+        "--restart to begin anew"
     )

@@ -20,17 +20,16 @@ from headwise.decoding.sentences import LongLineWarning
 from headwise.errors import ConfigError, DataError
 from headwise.files import atomic_file, disk_errors, remove_partial
 from headwise.tasks.corpus.engines import find_engine
-from headwise.tasks.corpus.job import Job, Translated
+from headwise.tasks.corpus.job import Job
 from headwise.tasks.corpus.manifest import FileState, Manifest
 from headwise.tasks.corpus.rows import TextRow, form_of
-from headwise.tasks.corpus.work import TextWork
+from headwise.tasks.corpus.work import TextWork, Translated
 from headwise.text.reading.compression import compression, extra_module, zstandard
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line, open_text, text_lines
 from headwise.text.reading.parquet import ROWS, ParquetText
 
 _FORMAT = 1
-_OTHER = "another output file"
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,10 @@ class FileTranslation:
         with find_engine(self.work) as (engine, description, name):
             say(description)
             state = manifest or self._begin(request, name)
-            state.check_engine(name, self.out, _OTHER)
+            state.check_engine(name, self.out)
             if state.lines:
                 say(f"{self.out}: {state.lines:,} of {state.totals[0]:,} lines are translated already")
-            job = Job(state, self.progress, [self.work.output], self._rows, self.chunk, quiet, notice)
+            job = Job(state, self.progress, self.work.output, self._rows, self.chunk, quiet, notice)
             try:
                 job.run(engine)
             except KeyboardInterrupt:
@@ -108,7 +107,7 @@ class FileTranslation:
         self._finish(state)
         return state
 
-    def _rows(self, _: int, first: int) -> Iterator[TextRow]:
+    def _rows(self, first: int) -> Iterator[TextRow]:
         rows = self.work.source.rows(first)
         if self.prefixes is None:
             yield from rows
@@ -158,7 +157,7 @@ class FileTranslation:
             manifest.request["on_bad_line"] = request["on_bad_line"]
         if not manifest.count("too_long"):
             manifest.request["long_lines"] = request["long_lines"]
-        manifest.check(request, self.out, _OTHER)
+        manifest.check(request, self.out)
         manifest.check_files([self.work.output], self.progress)
         return manifest
 

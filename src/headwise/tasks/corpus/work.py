@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +13,44 @@ from headwise.decoding.options import SearchOptions
 from headwise.decoding.outputs import Translation
 from headwise.decoding.sentences import LongLineWarning
 from headwise.decoding.translator import Translator
-from headwise.errors import DataError
+from headwise.errors import DataError, HeadwiseError
 from headwise.tasks.corpus.columns import Columns
-from headwise.tasks.corpus.job import Remark, Translated
 from headwise.tasks.corpus.rows import TextFile, TextRow
 from headwise.tasks.corpus.runs import Runs
 from headwise.text.reading.compression import compressed
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import json_line, one_line
+
+
+@dataclass(frozen=True)
+class Remark:
+    """The number of words of a line, the unknown ones, and sentences about its translation."""
+
+    number: int
+    words: int
+    unknown: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The output of a chunk of lines.
+
+    Attributes:
+        data: the bytes to append to the file.
+        lines: the number of lines of the source.
+        counts: how many of them were unusual, by the fields of `FileState`.
+        remarks: remarks on the lines.
+        long: warnings of lines that were cut.
+        failure: why the rows after these can't be translated.
+    """
+
+    data: bytes
+    lines: int
+    counts: Mapping[str, int]
+    remarks: Sequence[Remark] = ()
+    long: Sequence[str] = ()
+    failure: HeadwiseError | None = None
 
 
 @dataclass(frozen=True)
