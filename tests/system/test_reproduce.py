@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from headwise.config import Config
 from headwise.config.presets import PRESETS, preset
+from headwise.config.removed import REMOVED
 from headwise.errors import ConfigError, DataError
 from headwise.experiments.harness.cost import duration, estimates, parameters, table
 from headwise.experiments.harness.outcome import Claim, Finding, Table
@@ -18,6 +20,7 @@ from headwise.experiments.harness.runner import NAMES, Experiment, RowJob, colle
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import ARCHITECTURES, SCALES, Recipe, Scale
 from headwise.experiments.table3 import scaled_changes
+from headwise.parsing import read_yaml
 from program import call
 from toy import Toy
 
@@ -111,6 +114,23 @@ def test_a_changed_row_does_not_match_its_old_record(
     write_record(Record("toy-short", "toy", 1, short.identity(1), "", {}), tmp_path)
     assert RowJob(short, 1).record(tmp_path) is not None
     assert RowJob(changed, 1).record(tmp_path) is None
+
+
+def test_a_removed_key_with_its_unused_value_changes_no_identity(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
+) -> None:
+    row = toy_experiment.rows(toy_scale)[0]
+    assert isinstance(row, TrainingRow)
+    tree = read_yaml(Path(row.config))
+    for key, unused in REMOVED.items():
+        *sections, name = key.split(".")
+        place = tree
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = unused
+    old = tmp_path / "of_an_earlier_version.yaml"
+    old.write_text(json.dumps(tree))
+    assert replace(row, config=str(old)).identity(1) == row.identity(1)
 
 
 def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:

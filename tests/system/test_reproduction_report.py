@@ -95,7 +95,11 @@ def test_the_committed_report_is_that_of_the_committed_records(tmp_path: Path) -
 
 def test_every_committed_record_belongs_to_a_row() -> None:
     rows = {
-        scale.name: {row.name: row for name in NAMES for row in find_experiment(name).rows(scale)}
+        scale.name: {
+            row.name: row
+            for name in NAMES
+            for row in find_experiment(name).rows(find_experiment(name).at(scale, ROOT / "results"))
+        }
         for scale in SCALES.values()
     }
     for file in sorted((ROOT / "results").glob("*/*.json")):

@@ -21,7 +21,7 @@ def command(
     name: Annotated[
         str,
         typer.Argument(
-            help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, report, or list."
+            help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, all, report, or list."
         ),
     ],
     scale: Annotated[
@@ -73,8 +73,9 @@ def command(
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 
     Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
-    finished row is never run again. `report` writes the documents of the reproduction from the recorded results.
-    --show prints table1 to table4, or parameters (of base and big, by part), as arXiv:1706.03762v7 has them.
+    finished row is never run again. `all` continues tables 2 and 3 to convergence, a row on each core. `report` writes
+    the documents of the reproduction from the recorded results. --show prints table1 to table4, or parameters (of base
+    and big, by part), as arXiv:1706.03762v7 has them.
 
     Example: headwise reproduce table2 --show
 
@@ -100,9 +101,15 @@ def command(
     from headwise.experiments.harness.runner import collect, find_experiment, plan, run
     from headwise.experiments.scales import find_scale
 
-    experiment, chosen = find_experiment(name), find_scale(scale or "tiny")
-    jobs = plan(experiment, chosen, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard))
+    chosen = find_scale(scale or "tiny")
     place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
+    if name == "all":
+        _all(place, dry_run)
+        return
+    experiment = find_experiment(name)
+    jobs = plan(
+        experiment, chosen, results=results, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard)
+    )
     if dry_run:
         _estimate(jobs, place)
         return
@@ -153,6 +160,24 @@ def _recorded(name: str, scale: str, results: Path) -> list[Table]:
     experiment = find_experiment(name)
     found = collect(experiment, chosen, results, ())
     return list(experiment.find(found).tables[:1]) if any(found.records.values()) else []
+
+
+def _all(place: Place, dry_run: bool) -> None:
+    """Run, or estimate, whatever isn't finished of the experiments to convergence and of the measurements."""
+    from headwise.experiments.harness.runner import STAGES, finish, unfinished
+    from headwise.experiments.trials import BUDGETS
+    from headwise.nn.device import processors
+
+    if place.scale.name not in BUDGETS:
+        raise ConfigError(
+            f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
+        )
+    if dry_run:
+        _estimate([job for stage in STAGES for _, job in unfinished(place, stage)], place)
+        return
+    place.scale.prepare()
+    finish(place, processors(), lambda line: typer.echo(line, err=True))
+    typer.echo("`headwise reproduce report` writes what was found")
 
 
 def _list() -> None:

@@ -5,20 +5,21 @@ on a laptop; `wmt14` is the paper's recipe (configs/wmt14) and takes days on eig
 `SCALES`.
 
 At the small scales, each system of table 2 has its own model, with the Transformer's number of parameters, and its own
-learning rate. All other settings are overridden for all systems, so that no system profits from a configuration tuned
-for it alone. `headwise reproduce tuning` trains every system with the same learning rates for the same number of steps;
-the rate with the lowest development perplexity is used.
+learning rate, that with the lowest development perplexity of those that `headwise reproduce tuning` tries. All other
+settings are overridden for all systems, so that no system profits from a configuration tuned for it alone.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headwise.config import Config
 from headwise.corpora.built_in import write_built_in
-from headwise.errors import ConfigError
+from headwise.data.prepared import files_checksum, stamp
+from headwise.errors import ConfigError, DataError
 from headwise.experiments.harness.test_sets import TestSet
 
 # Name of an architecture's row -> its label in tables.
@@ -88,7 +89,10 @@ class Scale:
         deep: further overrides of `base` for the depth experiment, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
         more: further rows of table 2.
-        before: generates the text if it is missing, at a scale whose text is generated.
+        built_in: name of the scale's text in the package, if it is there; it is written where it is missing.
+        checksum: of the text for training and development, as records have it; empty if it isn't known here.
+        seeds: of the experiments that have as many as the scale allows for.
+        chosen: what the trials of `trials` have chosen, by system of table 2 and row of table 3.
     """
 
     name: str
@@ -104,7 +108,10 @@ class Scale:
     sentence: int = 16
     more: Mapping[str, Recipe] = field(default_factory=dict)
     other_tests: Mapping[str, TestSet] = field(default_factory=dict)
-    before: Callable[[Path], None] | None = None
+    built_in: str = ""
+    checksum: str = ""
+    seeds: tuple[int, ...] = (1,)
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def systems(self) -> dict[str, Recipe]:
@@ -116,11 +123,21 @@ class Scale:
         return self.other_tests[name] if name else self.test
 
     def prepare(self, tests: Iterable[str] = ("",)) -> None:
-        """Generate the text if the scale's is generated; raises `DataError` if a test set is missing."""
-        if self.before is not None:
-            self.before(self.test.target)
+        """Write the text if it is in the package; raises `DataError` for a missing test set, or for other text."""
+        folder = self.test.target.parent
+        if self.built_in and not (folder / "train.en").exists():  # the last that is written
+            write_built_in(self.built_in, folder)
         for name in sorted(tests):
             self.test_set(name).check()
+        if self.checksum:
+            data = Config.load(self.base.file, self.base.changes).data
+            files = [*data.source, *data.target, *filter(None, (data.dev_source, data.dev_target))]
+            found = files_checksum({"inputs": [stamp(Path(file)) for file in files]})
+            if found != self.checksum:
+                raise DataError(
+                    f"{Path(files[0]).parent}: expected the text of the scale {self.name} (checksum {self.checksum}), "
+                    f"found {found}"
+                )
 
 
 def _system_file(name: str) -> str:
@@ -208,12 +225,6 @@ _TINY_BASE = (
 )
 
 
-def _write_tiny(test: Path) -> None:
-    """Write the frozen corpus `tiny` into the test set's folder, if the test set is missing."""
-    if not test.exists():
-        write_built_in("tiny", test.parent)
-
-
 TINY = Scale(
     name="tiny",
     about="20,000 pairs of the built-in world; minutes",
@@ -224,7 +235,8 @@ TINY = Scale(
     minutes=0.75,
     deep=("schedule.warmup=150", "training.max_steps=600"),
     sentence=12,
-    before=_write_tiny,
+    built_in="tiny",
+    checksum="84524d0ed40c",
 )
 
 
@@ -255,6 +267,7 @@ MULTI30K = Scale(
     comparison=_MULTI30K_COMPARISON,
     base=Recipe("configs/multi30k-en-de-table3.yaml"),
     budget="4,000 steps of 2,048 tokens, sixteen passes over the text",
+    checksum="6ce8335403b1",
     test=TestSet(
         Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
         Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),

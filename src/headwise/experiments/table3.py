@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from headwise.config import Config, ModelConfig, presets
+from headwise.config import ModelConfig, presets
 from headwise.errors import ConfigError
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
 from headwise.experiments.harness.records import Results
-from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.experiments.harness.rows import TrainingRow, configured, replaced
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.paper import TABLE_3, Variation, variation
 from headwise.experiments.scales import Scale
@@ -27,12 +27,12 @@ def row_name(preset: str) -> str:
 def row(preset: str, scale: Scale) -> TrainingRow:
     """Return a preset's row: the scale's base with the paper's variation; no checkpoint averaging (section 6.2)."""
     file, changes = scale.base.file, scale.base.changes
-    base = Config.load(file, changes)
+    base = configured(file, changes)
     scaled = scaled_changes(preset, base.model, base.training.max_steps)
     if preset in scale.rates:
         scaled.append(f"schedule.peak={scale.rates[preset]:g}")
     elif base.schedule.peak is not None:  # as in the paper's formula, the rate scales with d_model^-0.5
-        width = Config.load(file, (*changes, *scaled)).model.d_model
+        width = configured(file, (*changes, *scaled)).model.d_model
         if width != base.model.d_model:
             scaled.append(f"schedule.peak={base.schedule.peak * (base.model.d_model / width) ** 0.5:.6f}")
     return TrainingRow(

@@ -235,6 +235,7 @@ REPRODUCE = [
     ("table2 --json", "--json"),
     ("table2 --scale tinny", "tiny"),
     ("table2 --show --scale tinny", "tiny"),
+    ("all --scale wmt14", "wmt14"),
     ("table2 --shard 3/2", "--shard"),
     (f"sqrt-dk --shard 1/{DIGITS}", "--shard"),
     ("table2 --seeds one", "--seeds"),

@@ -12,7 +12,14 @@ from matplotlib.figure import Figure
 
 from headwise.files import atomic_file
 
-Status = Literal["confirmed here", "not confirmed here", "not testable at this scale", "not run yet"]
+Status = Literal[
+    "confirmed here",
+    "not confirmed here",
+    "refuted here",
+    "undecided",
+    "not testable at this scale",
+    "not run yet",
+]
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,11 @@ class Mean:
     half: float | None
     count: int
 
+    @property
+    def quantile(self) -> float:
+        """Student's two-sided 95 % quantile for this number of seeds, two or more."""
+        return _quantile(self.count)
+
     def text(self, digits: int = 2, sign: bool = False) -> str:
         """Format the mean as `25.80 ± 0.31`, or without an interval for a single seed."""
         value = f"{self.value:{'+' if sign else ''}.{digits}f}"
@@ -152,8 +157,11 @@ def mean(values: Sequence[float]) -> Mean:
     if count == 1:
         return Mean(middle, None, 1)
     deviation = math.sqrt(sum((value - middle) ** 2 for value in values) / (count - 1))
-    quantile = _STUDENT[count - 2] if count - 2 < len(_STUDENT) else 1.960
-    return Mean(middle, quantile * deviation / math.sqrt(count), count)
+    return Mean(middle, _quantile(count) * deviation / math.sqrt(count), count)
+
+
+def _quantile(count: int) -> float:
+    return _STUDENT[count - 2] if count - 2 < len(_STUDENT) else 1.960
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:

@@ -141,6 +141,8 @@ def _claim_table(pages: dict[str, list[Section]], scales: Sequence[str]) -> Tabl
     """Return the claims, one a row: its status at each scale, and the reason at the largest scale that has one."""
     rows = []
     for name, sections in pages.items():
+        if not any(section.records for section in sections):
+            continue
         claims: dict[str, dict[str, Claim]] = {}
         for section in sections:
             for claim in section.finding.claims:
@@ -183,6 +185,7 @@ def _details(name: str, sections: Sequence[Section]) -> str:
             continue
         parts += [table.markdown() for table in section.shown.tables]
         parts += [_image(chart, f"../{_IMAGES}") for chart in section.shown.charts]
+        parts += _mixed(section)
         parts.append("\n".join(f"- {claim.sentence()}" for claim in section.shown.claims))
     records = {
         (record.scale, record.row, record.seed): record for section in sections for record in section.records
@@ -190,6 +193,24 @@ def _details(name: str, sections: Sequence[Section]) -> str:
     if records:
         parts += ["## Recipes", _left_aligned(_recipe_table([records[key] for key in sorted(records)]))]
     return "\n\n".join(parts) + "\n"
+
+
+def _mixed(section: Section) -> list[str]:
+    """Return a sentence where records differ in the code's version, or are of other text than the scale's today."""
+    recipes = [record.recipe for record in section.records if record.scale == section.scale]
+    commits = {recipe.get("version", {}).get("commit") for recipe in recipes} - {None}
+    texts = [recipe["data"] for recipe in recipes if recipe.get("data")]
+    checksum = section.results.scale.checksum
+    other = sum(text != checksum for text in texts) if checksum else 0
+    sentences = []
+    if len(commits) > 1:
+        sentences.append(f"These rows come from {len(commits)} versions of the code (see the recipes).")
+    if other:
+        sentences.append(
+            f"{other} of the {len(texts)} were trained on an earlier version of the scale's text, which is now "
+            f"`{checksum}`; between versions of the text, a difference says little."
+        )
+    return [" ".join(sentences)] if sentences else []
 
 
 def _recipe_table(records: Sequence[Record]) -> Table:

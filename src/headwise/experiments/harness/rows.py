@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 MEASURED = "measured"  # instead of a scale's name
 _DIVERGED = re.compile(r"step \d+: (the loss is (nan|-?inf)|a parameter is not finite)")
-_INTERRUPTED = 130  # exit code of `headwise train`
+INTERRUPTED = (130, -2)  # exit codes of a command that was stopped
 # Keys of `training` that don't change what is computed: hardware and logging.
 _ELSEWHERE = ("device", "processes", "products", "threads", "precision", "log_every", "tensorboard")
 
@@ -95,7 +96,8 @@ def replaced(changes: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
 class TrainingRow(Row):
     """A training run: a configuration file and overrides.
 
-    If `scored`, the run is scored at the end, on the scale's test set or on its other test set named `test`.
+    If `scored`, the run is scored at the end, on the scale's test set or on its other test set named `test`. `text` is
+    the checksum of the text, part of the identity of rows that state it.
     """
 
     scale: str
@@ -103,6 +105,7 @@ class TrainingRow(Row):
     changes: tuple[str, ...] = ()
     scored: bool = True
     test: str = ""
+    text: str = ""
 
     @property
     def folder(self) -> str:  # noqa: D102
@@ -110,19 +113,10 @@ class TrainingRow(Row):
 
     def configuration(self, seed: int = 1) -> Config:
         """Load the configuration with the overrides, as the command does."""
-        return Config.load(self.config, [*self.changes, f"training.seed={seed}"])
+        return configured(self.config, (*self.changes, f"training.seed={seed}"))
 
     def identity(self, seed: int) -> str:  # noqa: D102
-        # Defaults are excluded, so that a new configuration key doesn't invalidate old results.
-        tree = self.configuration(seed).model_dump(mode="json", exclude_defaults=True)
-        for key in _ELSEWHERE:
-            tree.get("training", {}).pop(key, None)
-        data = tree.get("data", {})
-        for key in ("source", "target"):
-            data[key] = [Path(name).name for name in data.get(key, [])]
-        for key in ("dev_source", "dev_target"):
-            data[key] = Path(data[key]).name if data.get(key) else None
-        return digest(tree)
+        return _identity(self, seed)
 
     def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
         processes = place.machine.processes
@@ -177,7 +171,7 @@ class TrainingRow(Row):
                 sys.stderr.write(line)
                 last_line = line.strip() or last_line
             output = process.stdout.read()
-        if process.returncode in (_INTERRUPTED, -2):
+        if process.returncode in INTERRUPTED:
             raise KeyboardInterrupt
         if process.returncode and _DIVERGED.search(last_line):
             return {"diverged": last_line.removeprefix("headwise: error: ")}
@@ -187,6 +181,30 @@ class TrainingRow(Row):
                 f"`{shlex.join(command)}` ({last_line})"
             )
         return parse_json(output.strip().split("\n")[-1], f"row {self.name}", finite=False)
+
+
+@cache
+def _loaded(file: str, changes: tuple[str, ...]) -> Config:
+    return Config.load(file, changes)
+
+
+def configured(file: str, changes: tuple[str, ...]) -> Config:
+    """Return a configuration file with overrides; a file is read once for the same ones, as rows ask often."""
+    return _loaded(file, changes).model_copy(deep=True)
+
+
+@cache
+def _identity(row: TrainingRow, seed: int) -> str:
+    """Return the digest of a row's configuration; defaults are excluded, so that a new key doesn't change old rows'."""
+    tree = row.configuration(seed).model_dump(mode="json", exclude_defaults=True)
+    for key in _ELSEWHERE:
+        tree.get("training", {}).pop(key, None)
+    data = tree.get("data", {})
+    for key in ("source", "target"):
+        data[key] = [Path(name).name for name in data.get(key, [])]
+    for key in ("dev_source", "dev_target"):
+        data[key] = Path(data[key]).name if data.get(key) else None
+    return digest({**tree, "text": row.text} if row.text else tree)
 
 
 @dataclass(frozen=True)

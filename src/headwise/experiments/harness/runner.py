@@ -9,8 +9,10 @@ import difflib
 import fnmatch
 import importlib
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +27,10 @@ from headwise.experiments.harness.records import (
     record_file,
     write_record,
 )
-from headwise.experiments.harness.rows import Place, Row
+from headwise.experiments.harness.rows import INTERRUPTED, Place, Row
 from headwise.experiments.scales import Scale
 from headwise.files import hold
+from headwise.processes import child_environment, python_command
 
 # Name -> (attribute of a module of `headwise.experiments`, line of help), in the order of the report.
 NAMES = {
@@ -44,19 +47,39 @@ NAMES = {
     "warm-up": ("normalization:WARM_UP", "A rising learning rate against none."),
     "norm": ("normalization:ORDER", "Normalization before or after a sub-layer."),
     "depth": ("normalization:DEPTH", "6 to 24 layers, normalized before and after."),
+    "trials": ("trials:TRIALS", "What the converged models of tables 2 and 3 are tuned with."),
+    "table2-converged": ("convergence:SYSTEMS", "Table 2 trained until nothing is gained, tuned alike."),
+    "table3-converged": (
+        "convergence:VARIATIONS",
+        "Table 3 trained until nothing is gained, each rate tuned.",
+    ),
     "extrapolation": ("extrapolation:EXPERIMENT", "Positions at lengths beyond training."),
 }
+
+# What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
+STAGES = (
+    ("complexity", "sqrt-dk", "permutation", "extrapolation", "trials"),
+    ("table2-converged", "table3-converged"),
+)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: `rows` makes its rows at a scale, `find` evaluates their results."""
+    """An experiment: `rows` makes its rows at a scale, `find` evaluates their results.
+
+    If rows depend on results of others, `tune` returns the scale with what these decide.
+    """
 
     name: str
     title: str
     rows: Callable[[Scale], Sequence[Row]]
     find: Callable[[Results], Finding]
-    seeds: tuple[int, ...] = (1,)
+    seeds: tuple[int, ...] = (1,)  # none: the scale's
+    tune: Callable[[Scale, Path], Scale] | None = None
+
+    def at(self, scale: Scale, results: Path) -> Scale:
+        """Return the scale with the choices that depend on recorded results, if any do."""
+        return self.tune(scale, results) if self.tune is not None else scale
 
 
 def find_experiment(name: str) -> Experiment:
@@ -86,14 +109,18 @@ def plan(
     experiment: Experiment,
     scale: Scale,
     *,
+    results: Path | None = None,
     rows: Sequence[str] = (),
     seeds: Sequence[int] = (),
     shard: tuple[int, int] = (1, 1),
 ) -> list[RowJob]:
     """Return the jobs of an experiment: the rows that match a pattern in `rows`, with each seed.
 
+    Rows that depend on others' results need `results`, their folder; those whose others aren't recorded are left out.
     `shard` (i, n) selects every n-th job, starting with the i-th. Raises `ConfigError` for a pattern without a match.
     """
+    if results is not None:
+        scale = experiment.at(scale, results)
     all_rows = list(experiment.rows(scale))
     for pattern in rows:
         if not any(fnmatch.fnmatchcase(row.name, pattern) for row in all_rows):
@@ -101,7 +128,7 @@ def plan(
                 f"--rows: expected a name or pattern of {', '.join(row.name for row in all_rows)}, found {pattern!r}"
             )
     selected = [row for row in all_rows if not rows or any(fnmatch.fnmatchcase(row.name, p) for p in rows)]
-    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds) for row in selected]
+    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds or scale.seeds) for row in selected]
     number, count = shard
     return jobs[number - 1 :: count]
 
@@ -137,8 +164,63 @@ def _run_job(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
     say(f"{write_record(record, place.results)}: written after {recipe['seconds']:,.0f} s")
 
 
+def unfinished(place: Place, stage: Sequence[str]) -> list[tuple[str, RowJob]]:
+    """Return the jobs without a record of a stage's experiments, each with the name of its experiment."""
+    return [
+        (name, job)
+        for name in stage
+        for job in plan(find_experiment(name), place.scale, results=place.results)
+        if job.record(place.results) is None
+    ]
+
+
+def finish(
+    place: Place,
+    workers: int,
+    say: Callable[[str], None],
+    stages: Sequence[Sequence[str]] = STAGES,
+) -> None:
+    """Run what is unfinished of all stages, one after the other: `workers` rows at a time, one thread each.
+
+    Every row is a command of its own, which holds the row, so a second call, or one after a kill, continues what is
+    left. Raises `TrainingError`, after all others, for rows that failed.
+    """
+    failed: list[str] = []
+    for stage in stages:
+        jobs = unfinished(place, stage)
+        say(f"{', '.join(stage)}: {len(jobs)} rows to run, {workers} at a time")
+        pool = ThreadPoolExecutor(workers)
+        try:
+            children = [pool.submit(_run_child, name, job, place) for name, job in jobs]
+            for (_, job), child in zip(jobs, children, strict=True):
+                if child.result():
+                    failed.append(f"{job.row.name} (seed {job.seed})")
+        finally:
+            pool.shutdown(cancel_futures=True)
+    if failed:
+        raise TrainingError(
+            f"all: expected every row to end well, found {len(failed)} that failed: {', '.join(failed)}"
+        )
+
+
+def _run_child(name: str, job: RowJob, place: Place) -> int:
+    """Run one row in a process of its own; returns its exit code. Raises `KeyboardInterrupt` where it was stopped."""
+    device = [] if place.machine.device is None else ["--device", place.machine.device]
+    command = python_command(
+        *("-m", "headwise", "reproduce", name, "--scale", place.scale.name),
+        *("--rows", job.row.name, "--seeds", str(job.seed), "--threads", "1", *device),
+        *("--out", str(place.runs), "--results", str(place.results)),
+    )
+    environment = {**child_environment(), "OMP_NUM_THREADS": "1"}
+    code = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
+    if code in INTERRUPTED:
+        raise KeyboardInterrupt
+    return code
+
+
 def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence[int] = ()) -> Results:
     """Return the recorded results of an experiment, of `seeds` or, by default, of seeds 1 to 10."""
+    scale = experiment.at(scale, results)
     rows = list(experiment.rows(scale))
     records = {
         row.name: [

@@ -1,0 +1,240 @@
+"""Trials: what every system of table 2 and every row of table 3 is tuned with before it is trained to convergence.
+
+A run ends when its development BLEU hasn't risen for a stated number of validations, or where its budget ends. Every
+system of table 2 has the same number of trials, which differ in rate, schedule, dropout and optimizer; a row of table 3
+tries multiples of its own rate, and keeps the rest of base. The trial with the highest development BLEU is taken.
+Trials have a seed of their own and never see the test set, so no chosen score is reported as a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headwise.experiments import table3
+from headwise.experiments.harness.outcome import Claim, Finding, Table
+from headwise.experiments.harness.records import Results
+from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.experiments.harness.runner import Experiment, collect
+from headwise.experiments.paper import TABLE_3
+from headwise.experiments.scales import ARCHITECTURES, Scale
+
+DEV = "dev.bleu"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every run may spend at one scale, and what is tried.
+
+    Attributes:
+        until: overrides of every run: its longest training and its patience.
+        trials: trial -> overrides of the trials that all systems of table 2 have.
+        own: overrides of a further trial, by system; `""` is for those that have none of their own.
+        multiples: of the rate of a row of table 3, as trials.
+        presets: the rows of table 3.
+        seeds: of the results.
+        text: `until` in words, for the report.
+    """
+
+    until: tuple[str, ...]
+    trials: Mapping[str, tuple[str, ...]]
+    own: Mapping[str, tuple[str, ...]]
+    multiples: tuple[float, ...]
+    presets: tuple[str, ...]
+    seeds: tuple[int, ...]
+    text: str
+
+    def trials_of(self, system: str) -> dict[str, tuple[str, ...]]:
+        """Return the trials of a system of table 2 with all their overrides."""
+        return {**self.trials, "own": self.own.get(system, self.own[""])}
+
+
+def _trial(schedule: str, peak: float, dropout: float, *more: str) -> tuple[str, ...]:
+    return (f"schedule.name={schedule}", f"schedule.peak={peak:g}", f"model.dropout={dropout:g}", *more)
+
+
+def _paper(dropout: float) -> tuple[str, ...]:
+    """Return the paper's own schedule and optimizer (section 5.3): equation 3, and Adam with β₂ = 0.98."""
+    return ("schedule.name=noam", "schedule.peak=null", f"model.dropout={dropout:g}")
+
+
+_SLOW_MOMENTS = "optimizer.beta2=0.999"
+BUDGETS = {
+    "tiny": Budget(
+        until=(
+            "schedule.warmup=400",
+            "training.max_steps=12000",
+            "training.validate_every=250",
+            "training.validate_share=1",  # by steps, whatever the machine
+            "training.patience=8",
+            "training.checkpoint_every=125",
+            "training.average_last=4",
+            "training.best_by=bleu",
+        ),
+        trials={
+            "paper": _paper(0.1),
+            "linear-low": _trial("linear", 0.004, 0.1, "training.max_steps=6000"),
+            "linear": _trial("linear", 0.008, 0.0, "training.max_steps=6000"),
+            "linear-high": _trial("linear", 0.016, 0.0, "training.max_steps=6000"),
+            "root-low": _trial("inverse_sqrt", 0.004, 0.1),
+            "root": _trial("inverse_sqrt", 0.008, 0.0),
+            "root-high": _trial("inverse_sqrt", 0.016, 0.1),
+        },
+        own={
+            "": _trial("linear", 0.008, 0.1, "training.max_steps=6000", _SLOW_MOMENTS),
+            "transformer": _trial("linear", 0.004, 0.1, "training.max_steps=6000", "optimizer.name=muon"),
+        },
+        multiples=(0.5, 1.0, 2.0),
+        presets=tuple(line.preset for line in TABLE_3),
+        seeds=(2, 3, 4, 5, 6),
+        text="until development BLEU hasn't risen for 2,000 steps, at most 12,000 steps of 1,024 tokens",
+    ),
+    "multi30k": Budget(
+        until=(
+            "schedule.warmup=800",
+            "training.max_steps=12000",
+            "training.validate_every=500",
+            "training.validate_share=1",
+            "training.patience=6",
+            "training.checkpoint_every=250",
+            "training.average_last=4",
+            "training.best_by=bleu",
+        ),
+        trials={
+            "paper": _paper(0.1),
+            "linear-low": _trial("linear", 0.004, 0.3, "training.max_steps=8000"),
+            "linear": _trial("linear", 0.008, 0.3, "training.max_steps=8000"),
+            "linear-high": _trial("linear", 0.016, 0.3, "training.max_steps=8000"),
+            "root": _trial("inverse_sqrt", 0.008, 0.3),
+        },
+        own={
+            "": _trial("linear", 0.008, 0.2, "training.max_steps=8000", _SLOW_MOMENTS),
+            "transformer": _trial("linear", 0.004, 0.3, "training.max_steps=8000", "optimizer.name=muon"),
+        },
+        multiples=(0.5, 1.0),
+        presets=(
+            "base", "table3-a-h1", "table3-a-h16", "table3-d-drop0", "table3-d-ls0", "table3-e-learned", "big",
+        ),
+        seeds=(2, 3, 4),
+        text="until development BLEU hasn't risen for 3,000 steps, at most 12,000 steps",
+    ),
+}  # fmt: skip
+
+
+def system_row(scale: Scale, system: str, name: str, label: str, trial: tuple[str, ...]) -> TrainingRow:
+    """Return a row of table 2: the system with what is alike, the budget, and a trial's own settings."""
+    recipe, budget = scale.comparison.system(system, None), BUDGETS[scale.name]
+    changes = replaced(replaced(recipe.changes, budget.until), trial)
+    return TrainingRow(name, label, scale.name, recipe.file, changes, text=scale.checksum)
+
+
+def variation_row(scale: Scale, original: TrainingRow, name: str, label: str, multiple: float) -> TrainingRow:
+    """Return a row of table 3 or of its ablation with the budget, and a multiple of its rate."""
+    rate = original.configuration().schedule.peak
+    assert rate is not None
+    by = ("schedule.name=inverse_sqrt", f"schedule.peak={multiple * rate:.6f}")
+    changes = replaced(replaced(original.changes, BUDGETS[scale.name].until), by)
+    return TrainingRow(name, label, scale.name, original.config, changes, text=scale.checksum)
+
+
+def originals(scale: Scale) -> dict[str, TrainingRow]:
+    """Return the rows of table 3 and its ablation that the budget allows for, by name."""
+    rows = [table3.row(preset, scale) for preset in BUDGETS[scale.name].presets]
+    return {row.name: row for row in (*rows, *table3.ablation_rows(scale)[1:])}
+
+
+def _trials(scale: Scale) -> Iterator[tuple[str, str, TrainingRow]]:
+    """Yield, for each trial, what it is for, the trial's name, and its row."""
+    budget = BUDGETS.get(scale.name)
+    if budget is None:
+        return
+    for system in scale.comparison.models:
+        for trial, overrides in budget.trials_of(system).items():
+            label = f"{ARCHITECTURES[system]}, {trial}"
+            yield system, trial, system_row(scale, system, f"trial-{system}-{trial}", label, overrides)
+    for name, original in originals(scale).items():
+        for multiple in budget.multiples:
+            label = f"{original.label}, {multiple:g} times its rate"
+            row = variation_row(scale, original, f"trial-{name}-x{multiple:g}", label, multiple)
+            yield name, f"{multiple:g}", row
+
+
+def trial_rows(scale: Scale) -> list[TrainingRow]:
+    """Return the trials of every system of table 2 and every row of table 3; none at a scale without a budget."""
+    return [replace(row, scored=False) for _, _, row in _trials(scale)]
+
+
+def with_choices(scale: Scale, results: Path) -> Scale:
+    """Return the scale with the best trial, by development BLEU, of everything whose trials are all recorded."""
+    if scale.name not in BUDGETS:
+        return scale
+    found = _untuned(scale, results)
+    tried: dict[str, list[tuple[bool, float, str]]] = {}
+    for name, trial, row in _trials(scale):
+        score = found.mean(row.name, DEV)
+        missing = bool(found.missing(row.name))
+        tried.setdefault(name, []).append((missing, -math.inf if score is None else score.value, trial))
+    chosen = {
+        name: max(trials, key=lambda trial: trial[1])[2]
+        for name, trials in tried.items()
+        if not any(missing for missing, _, _ in trials)
+    }
+    return replace(scale, chosen=chosen, seeds=BUDGETS[scale.name].seeds)
+
+
+def find_trials(results: Results) -> Finding:
+    """Tabulate the trials, and what was chosen."""
+    budget = BUDGETS.get(results.scale.name)
+    text = "Every system has the same number of trials, and the best by development BLEU is taken"
+    if budget is None:
+        return Finding(claims=[Claim(text, "not testable at this scale", "No budget is stated for it.")])
+    names = [*budget.trials, "own"]
+    systems = Table(
+        f"Development BLEU of the trials of table 2's systems ({results.scale.about})",
+        ("system", *names, "taken"),
+        tuple(
+            (
+                ARCHITECTURES[system],
+                *(results.cell(f"trial-{system}-{trial}", DEV) for trial in names),
+                results.scale.chosen.get(system, "–"),
+            )
+            for system in results.scale.comparison.models
+        ),
+        "; ".join(f"{trial}: {_settings(overrides)}" for trial, overrides in budget.trials.items())
+        + f"; own: {_settings(budget.own[''])}, of the Transformer {_settings(budget.own['transformer'])}. "
+        f"Every run trains {budget.text}. Alike: {results.scale.comparison.treatment}, but for what the trials vary.",
+    )
+    variations = Table(
+        "Development BLEU of the rows of table 3 by multiples of their rate",
+        ("row", *(f"{multiple:g}" for multiple in budget.multiples), "taken"),
+        tuple(
+            (
+                row.label,
+                *(results.cell(f"trial-{name}-x{multiple:g}", DEV) for multiple in budget.multiples),
+                results.scale.chosen.get(name, "–"),
+            )
+            for name, row in originals(results.scale).items()
+        ),
+    )
+    missing = results.missing(*(row.name for row in results.rows))
+    count = len(names)
+    claim = Claim(
+        text,
+        "not run yet" if missing else "confirmed here",
+        f"{count} trials of each system, {len(budget.multiples)} of each row; {len(missing)} of all aren't recorded.",
+    )
+    return Finding([systems, variations], (), [claim])
+
+
+def _settings(overrides: Sequence[str]) -> str:
+    shown = (override.partition(".")[2] for override in overrides if not override.endswith("=null"))
+    return ", ".join(setting.replace("=", " ", 1) for setting in shown)
+
+
+def _untuned(scale: Scale, results: Path) -> Results:
+    return collect(replace(TRIALS, tune=None), scale, results)
+
+
+TRIALS = Experiment("trials", "Trials of the converged models", trial_rows, find_trials, tune=with_choices)

@@ -1,0 +1,238 @@
+"""Trials, what they choose, the judgement of differences, and the command that finishes what is unfinished."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwise.errors import DataError, TrainingError
+from headwise.experiments import convergence, trials
+from headwise.experiments.attention import PERMUTATION, SCALING
+from headwise.experiments.harness.cost import parameters
+from headwise.experiments.harness.records import Mean, Record, Results, mean, write_record
+from headwise.experiments.harness.rows import Machine, Place, Row, TrainingRow
+from headwise.experiments.harness.runner import collect, finish, plan
+from headwise.experiments.harness.test_sets import TestSet
+from headwise.experiments.scales import ARCHITECTURES, SCALES, Recipe
+from paths import ROOT
+
+pytestmark = pytest.mark.usefixtures("at_the_root")
+TINY = SCALES["tiny"]
+
+
+def record(results: Path, row: Row, seed: int, score: float | None) -> None:
+    """Write an invented result with this BLEU on both sets; None: the training diverged."""
+    result: dict[str, Any] = {"diverged": "step 3: the loss is nan"}
+    if score is not None:
+        result = {
+            "parameters": 1000, "steps": 1000, "target_tokens": 1_000_000, "seconds": 60.0,
+            "dev": {"bleu": score, "perplexity": 2.0},
+            "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
+            "curve": [
+                {"step": 500, "minutes": 1.0, "loss": 2.0, "bleu": score / 2},
+                {"step": 1000, "minutes": 2.0, "loss": 1.0, "bleu": score},
+            ],
+        }  # fmt: skip
+    write_record(Record(row.name, row.folder, seed, row.identity(seed), "", result), results)
+
+
+@pytest.fixture(scope="module")
+def all_tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record every trial of the scale tiny; the best is `root` of each system and 2 times each row's rate."""
+    folder = tmp_path_factory.mktemp("tried")
+    with contextlib.chdir(ROOT):
+        for row in trials.trial_rows(TINY):
+            record(folder, row, 1, 80.0 if row.name.endswith(("-root", "-x2")) else 70.0)
+    return folder
+
+
+@pytest.fixture
+def tried(all_tried: Path, tmp_path: Path) -> Path:
+    """Return a copy of these records, to change."""
+    return shutil.copytree(all_tried, tmp_path / "results")
+
+
+@pytest.mark.parametrize("name", list(trials.BUDGETS))
+def test_every_system_has_as_many_trials_and_none_sees_the_test_set(name: str) -> None:
+    rows = trials.trial_rows(SCALES[name])
+    assert len({row.identity(1) for row in rows}) == len({row.name for row in rows}) == len(rows)
+    counts = {
+        system: sum(row.name.startswith(f"trial-{system}-") for row in rows) for system in ARCHITECTURES
+    }
+    assert len(set(counts.values())) == 1
+    assert min(counts.values()) >= 6
+    assert not any(row.scored for row in rows)
+    for row in rows:
+        config = row.configuration()
+        assert config.training.patience * config.training.validate_every >= 2 * config.schedule.warmup
+        assert config.training.validate_share == 1  # so that the last step doesn't depend on the machine
+        assert parameters(config) > 0
+    paper = next(row for row in rows if row.name == "trial-transformer-paper").configuration()
+    assert (paper.schedule.name, paper.optimizer.name, paper.optimizer.beta2) == ("noam", "adam", 0.98)
+    assert trials.trial_rows(SCALES["wmt14"]) == []
+
+
+def test_the_text_enters_the_identity_of_rows_that_state_it_alone() -> None:
+    row = trials.trial_rows(TINY)[0]
+    assert row.text == TINY.checksum
+    assert (
+        replace(row, text="0123456789ab").identity(1) != row.identity(1) != replace(row, text="").identity(1)
+    )
+
+
+def test_the_best_trial_of_what_has_all_of_them_is_taken(tried: Path) -> None:
+    scale = trials.with_choices(TINY, tried)
+    assert {scale.chosen[system] for system in ARCHITECTURES} == {"root"}
+    assert scale.chosen["table3-base"] == "2"
+    assert scale.seeds == (2, 3, 4, 5, 6)  # not the trials' own
+    luong = [row for row in trials.trial_rows(TINY) if row.name.startswith("trial-luong-")]
+    record(tried, luong[0], 1, 99.0)
+    record(tried, next(row for row in luong if row.name.endswith("-root")), 1, None)  # diverged
+    (tried / "tiny" / "trial-gnmt-own.seed1.json").unlink()
+    again = trials.with_choices(TINY, tried)
+    assert again.chosen["luong"] == "paper"
+    assert "gnmt" not in again.chosen
+    names = {row.name for row in convergence.system_rows(again)}
+    assert names == {f"converged-{system}" for system in ARCHITECTURES if system != "gnmt"}
+    assert convergence.system_rows(TINY) == convergence.variation_rows(TINY) == []  # nothing is tried yet
+
+
+def test_what_is_chosen_is_run_with_every_seed(tried: Path) -> None:
+    scale = trials.with_choices(TINY, tried)
+    jobs = plan(convergence.SYSTEMS, TINY, results=tried)
+    assert [(job.row.name, job.seed) for job in jobs[:7]] == [
+        *((f"converged-{system}", 2) for system in ARCHITECTURES),
+        ("converged-sutskever", 3),
+    ]
+    assert len(jobs) == 6 * 5
+    assert all(isinstance(job.row, TrainingRow) and job.row.scored for job in jobs)
+    sizes = [parameters(row.configuration()) for row in convergence.system_rows(scale)]
+    assert max(sizes) / min(sizes) < 1.04
+    base, *others = convergence.variation_rows(scale)
+    assert base.configuration().schedule.peak == pytest.approx(0.008)  # twice its own
+    assert len(others) == 19 + 3
+    assert len(plan(trials.TRIALS, TINY, results=tried)) == 6 * 8 + 23 * 3
+
+
+@pytest.mark.parametrize(
+    ("differences", "expected", "status", "words"),
+    [
+        ([2.0, 2.2, 1.8], 1, "confirmed here", ""),
+        ([2.0, 2.2, 1.8], -1, "refuted here", ""),
+        ([0.3, -0.2, 0.1], 1, "undecided", "seeds would decide it"),
+        ([2.0], 1, "undecided", "One seed decides nothing"),
+        ([0.05, -0.05, 0.0], 0, "confirmed here", ""),  # its interval, ± 0.12, is within 0.3
+        ([2.0, 2.2, 1.8], 0, "refuted here", ""),
+        ([0.5, -0.3, 0.1], 0, "undecided", ""),
+    ],
+)
+def test_a_difference_within_its_interval_decides_nothing(
+    differences: list[float], expected: int, status: str, words: str
+) -> None:
+    claim = convergence.judge("It is better", mean(differences), expected, "Because.")
+    assert claim.status == status
+    assert words in claim.because
+
+
+def test_the_seeds_that_would_decide_are_those_of_an_interval_as_wide_as_the_difference() -> None:
+    """With a deviation of 1, a difference of 0.5 needs (1.96 / 0.5)² = 15.4 seeds."""
+    half = Mean(0.5, None, 3).quantile / 3**0.5
+    assert "About 16 seeds" in convergence.judge("", Mean(0.5, half, 3), 1, "").because
+
+
+def found(results: Path, scores: dict[str, float]) -> Results:
+    """Record every system with these scores of seeds 2 to 6, others with 80, and collect them."""
+    scale = trials.with_choices(TINY, results)
+    for row in convergence.system_rows(scale):
+        for seed in scale.seeds:
+            record(
+                results, row, seed, scores.get(row.name.removeprefix("converged-"), 80.0) + 0.1 * (seed % 2)
+            )
+    return collect(convergence.SYSTEMS, TINY, results)
+
+
+def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path, tmp_path: Path) -> None:
+    finding = convergence.find_systems(found(tried, {"transformer": 90.0, "luong": 85.0}))
+    best, cost = finding.claims
+    assert best.status == "confirmed here"
+    assert "Difference over 5 paired seeds: +5.00 ± 0.00" in best.because
+    (table,) = finding.tables
+    cells = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    ours = cells["Transformer"]
+    assert ours["trial"] == "root"
+    assert ours["dev BLEU"].startswith("90.0")
+    # 80 BLEU lies between 45 at 1 minute and 90 at 2 minutes.
+    assert ours["min to 80 dev BLEU"].startswith("1.8")
+    assert cells["recurrent, multiplicative attention (Luong)"]["min to 80 dev BLEU"].startswith("1.9")
+    assert cost.status in ("confirmed here", "refuted here", "undecided")
+    finding.charts[0].save(tmp_path)
+
+
+def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
+    results = collect(convergence.VARIATIONS, TINY, tmp_path)
+    statuses = {claim.status for claim in convergence.find_variations(results).claims}
+    assert statuses == {"not run yet"}
+    assert {
+        c.status for c in convergence.find_systems(collect(convergence.SYSTEMS, TINY, tmp_path)).claims
+    } == {"not run yet"}
+
+
+def test_variations_are_compared_with_base(tried: Path) -> None:
+    scale = trials.with_choices(TINY, tried)
+    for row in convergence.variation_rows(scale):
+        for seed in scale.seeds:
+            record(tried, row, seed, (60.0 if row.name.endswith("a-h1") else 80.0) + seed)
+    finding = convergence.find_variations(collect(convergence.VARIATIONS, TINY, tried))
+    status = {claim.text: claim.status for claim in finding.claims}
+    assert status["At convergence: (A) A single head is worse than several"] == "confirmed here"
+    assert status["At convergence: (A) Too many heads are worse, too"] == "undecided"
+    assert (
+        status["At convergence: (E) Learned positions are nearly identical to sinusoids"] == "confirmed here"
+    )
+    (row,) = [row for row in finding.tables[0].rows if row[0].startswith("h = 1,")]
+    assert row[-2:] == ("-20.00 ± 0.00", "-0.9")
+    finding.charts[0].save(tried)
+
+
+def test_trials_are_all_listed(tried: Path) -> None:
+    systems, variations = trials.find_trials(collect(trials.TRIALS, TINY, tried)).tables
+    assert [row[-1] for row in systems.rows] == ["root"] * 6
+    assert [len(row) for row in systems.rows] == [1 + 8 + 1] * 6
+    assert all(f"{trial}: " in systems.note for trial in trials.BUDGETS["tiny"].trials)
+    assert [row[-1] for row in variations.rows] == ["2"] * 23
+
+
+def test_a_scale_is_run_on_its_own_text_alone(tmp_path: Path) -> None:
+    for name in ("train.en", "train.de", "dev.en", "dev.de"):
+        (tmp_path / name).write_text("a b c\n")
+    text = (
+        f"data.source=[{tmp_path}/train.en]", f"data.target=[{tmp_path}/train.de]",
+        f"data.dev_source={tmp_path}/dev.en", f"data.dev_target={tmp_path}/dev.de",
+    )  # fmt: skip
+    base = Recipe(TINY.base.file, (*TINY.base.changes, *text))
+    scale = replace(TINY, base=base, test=TestSet(tmp_path / "dev.en", tmp_path / "dev.de"), built_in="")
+    with pytest.raises(DataError, match=rf"text of the scale tiny \(checksum {TINY.checksum}\), found"):
+        scale.prepare()
+    replace(scale, checksum="").prepare()
+
+
+def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
+    """Real commands, in processes of their own: what is recorded isn't run again, and a failure is named at the end."""
+    place = Place(TINY, tmp_path / "runs", tmp_path / "results", Machine("cpu"))
+    said: list[str] = []
+    (done,), (open_,) = plan(SCALING, TINY), plan(PERMUTATION, TINY)
+    write_record(Record(done.row.name, done.row.folder, 1, done.row.identity(1), "", {}), place.results)
+    finish(place, 2, said.append, [["permutation", "sqrt-dk"], ["sqrt-dk"]])
+    assert said == ["permutation, sqrt-dk: 1 rows to run, 2 at a time", "sqrt-dk: 0 rows to run, 2 at a time"]
+    made = open_.record(place.results)
+    assert made is not None
+    assert made.result["exact"] == 0.0
+    place.results.rename(tmp_path / "before")
+    place.results.write_text("a file where the folder of records is to be")
+    with pytest.raises(TrainingError, match=r"found 1 that failed: permutation \(seed 1\)"):
+        finish(place, 1, said.append, [["permutation"]])
