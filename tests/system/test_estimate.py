@@ -102,20 +102,3 @@ def test_the_state_is_divided_over_devices_and_activations_are_not(
     lines = "\n".join(found.lines())
     assert "energy: unknown (give --watts)" in lines
     assert f"least number of devices: {'none' if devices is None else devices}" in lines
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--estimate", "--gpu=a9000"), "--gpu: expected one of p100, v100"),
-        (("--gpu=a100",), "expected --estimate beside them"),
-        (("--estimate", "--watts=-1"), "--watts"),
-    ],
-)
-def test_bad_options_get_a_sentence(
-    program: Call, toy: Toy, tmp_path: Path, options: tuple[str, ...], sentence: str
-) -> None:
-    outcome = program("train", "-c", toy.config, "-o", tmp_path / "run", *options)
-    assert outcome.code == 2
-    assert sentence in outcome.err
-    assert not (tmp_path / "run").exists()

@@ -177,25 +177,6 @@ def test_bad_records_by_rule(run: Path, tmp_path: Path, program: Call) -> None:
     assert [record["target"] != "" for record in records] == [True, False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["--on-bad-line", "skip", "-o", "out"],
-            "--on-bad-line: expected one of stop, replace, empty, found",
-        ),
-        (["--on-bad-line", "empty"], "--on-bad-line: expected a FILE and -o beside it, found a stream"),
-        (["--engine", "ray"], "--engine ray: expected a FILE and -o beside it, found a stream"),
-        (
-            ["--scores", "-o", "out.parquet"],
-            "out.parquet: expected the best translation alone in a Parquet file",
-        ),
-    ],
-)
-def test_bad_options(arguments: list[str], sentence: str, run: Path, packed: Path, program: Call) -> None:
-    assert program("translate", run, packed, *arguments).error.startswith(sentence)
-
-
 # Interruptions
 
 

@@ -177,16 +177,6 @@ def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["processes"] == 1
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "true", "5000"])
-def test_numbers_that_are_none(
-    value: str, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outcome = call(capsys, "train", "-c", toy.config, f"training.processes={value}", "-o", tmp_path / "run")
-    assert (
-        "training.processes: expected auto or a number of processes from 1 to 4096, found " in outcome.error
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(isinstance(find_library(), str), reason="the native library was not compiled")
 def test_native_products_train_the_same_and_resume_exactly(

@@ -50,7 +50,18 @@ TRAIN = [
     ("-c TOY -o NEW data.weights=[1,2]", "data.weights"),
     ("-c TOY -o NEW training", "training"),
     ("-c TOY -o NEW --gpu h100", "--gpu"),
+    ("-c TOY -o NEW --estimate --gpu=a9000", "--gpu"),
+    ("-c TOY -o NEW --gpu=a100", "--estimate"),
+    ("-c TOY -o NEW --estimate --watts=-1", "--watts"),
     ("-o NEW --mix TOY=0.5", "--mix"),
+    *((f"-o NEW -c TOY --mix RUN{share}", "--mix") for share in ("", "=", "=2", "=x", "=0")),
+    ("-o NEW -c TOY --mix RUN=0.6 --mix RUN=0.5", "--mix"),
+    ("--from nowhere --source TEXT --target TEXT -o NEW", "training.initialize_from: nowhere"),
+    ("-c TOY -o NEW training.add_subwords=2", "training.initialize_from"),
+    *(
+        (f"-c TOY -o NEW training.processes={value}", "training.processes")
+        for value in ("0", "-1", "many", "1.5", "true", "5000")
+    ),
     ("-c LM/config.yaml -o NEW task=music", "task"),
     ("-c LM/config.yaml -o NEW language_model.windows=3", "language_model.windows"),
     ("-c LM/config.yaml -o NEW data.source=[a]", "data.source"),
@@ -97,6 +108,8 @@ TRANSLATE = [
     ("RUN SHORT -o TEXT/out", "TEXT/out"),
     ("RUN TEXT --restart", "--restart"),
     ("RUN TEXT --on-bad-line empty", "--on-bad-line"),
+    ("RUN TEXT --on-bad-line skip -o out", "--on-bad-line"),
+    ("RUN TEXT --scores -o out.parquet", "out.parquet"),
     ("RUN TEXT --engine ray", "--engine ray"),
     ("RUN TEXT --engine fast", "engine"),
     ("RUN TEXT --device quantum", "device"),
