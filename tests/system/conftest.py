@@ -17,9 +17,9 @@ def program(capsys: pytest.CaptureFixture[str]) -> Call:
     return lambda *arguments: call(capsys, *arguments)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, which tests copy and damage."""
+    """A finished run; tests read it, and damage copies of it."""
     run = tmp_path_factory.mktemp("trained") / "run"
     assert run_program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
     return run
