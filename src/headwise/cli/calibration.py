@@ -44,7 +44,7 @@ def command(
 
     Example: headwise analyze calibration runs/smooth runs/plain --source test.en --reference test.de -o calibration.png
     """
-    from headwise.analysis.confidence import free_running, teacher_forced
+    from headwise.analysis.calibration import free_running, teacher_forced
     from headwise.cli.lines import read_lines
     from headwise.config import Config
     from headwise.decoding.translator import Translator
@@ -77,7 +77,7 @@ def command(
                 f"     {one.accuracy:.3f}  {one.n:7,d}"
             )
     if out is not None:
-        from headwise.analysis.reliability import draw_reliability
+        from headwise.analysis.calibration import draw_reliability
 
         draw_reliability(diagrams, out)
     typer.echo(json.dumps({"runs": records}) if as_json else "\n".join(lines))

@@ -176,7 +176,7 @@ def _pruned(
     """Add the pruning curves to the record; return the lines of their table."""
     from dataclasses import asdict
 
-    from headwise.analysis.heads.pruning import pruning_curve, random_order, removal_order
+    from headwise.analysis.heads.importance import pruning_curve, random_order, removal_order
 
     chosen = random_order(translator.model, seed) if order == "random" else removal_order(importances[order])
     orders = {order: chosen} | ({} if order == "random" else {"random": random_order(translator.model, seed)})

@@ -45,7 +45,7 @@ from headwise.serve.production import Production
 from headwise.serve.protection.failures import failure
 from headwise.serve.protection.hosts import Hosts, KnownHosts
 from headwise.serve.protection.middleware import RequestGuard
-from headwise.serve.protocols.description import error_answers
+from headwise.serve.protocols.answers import error_answers
 from headwise.serve.protocols.dispatch import FixedAddresses
 from headwise.serve.protocols.fields import describe
 from headwise.serve.protocols.observation import Observed

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from headwise.analysis.alignment import best_rule, error_rate
 from headwise.analysis.attention import cross_attention
 from headwise.analysis.attribution import attribute
-from headwise.analysis.confidence import free_running, teacher_forced
+from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.heads.measuring import PartReport, measure_heads
 from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.interventions import attention_parts, private_copy

@@ -14,7 +14,7 @@ import pytest
 from headwise.analysis.alignment import Rule, align, symmetrize
 from headwise.analysis.attention import CrossAttention
 from headwise.analysis.attribution import Attribution, attribute, rank_correlation, rollout, spearman
-from headwise.analysis.confidence import free_running, teacher_forced
+from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.terminal import bar, columns, describe, tree_lines
 from headwise.analysis.trace import Forced

@@ -18,13 +18,11 @@ from headwise.analysis.heads.importance import (
     importance_by_gradient,
     importance_by_masking,
     loss,
-)
-from headwise.analysis.heads.measuring import Annotated, is_punctuation, measure_heads
-from headwise.analysis.heads.pruning import (
     pruning_curve,
     random_order,
     removal_order,
 )
+from headwise.analysis.heads.measuring import Annotated, is_punctuation, measure_heads
 from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.heads.summary import draw_heads

@@ -10,8 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.recurrence.comparing import SHOWN, Comparison, compare
-from headwise.analysis.recurrence.flow import Network, gradient_norms, shares_of_first
+from headwise.analysis.recurrence.comparing import (
+    SHOWN,
+    Comparison,
+    Network,
+    compare,
+    gradient_norms,
+    shares_of_first,
+)
 from headwise.analysis.recurrence.networks import (
     GatedRecurrence,
     OwnEncoder,

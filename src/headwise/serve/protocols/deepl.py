@@ -21,9 +21,8 @@ from starlette.responses import Response
 from headwise.config.languages import language_name
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.answers import JSONAnswer
+from headwise.serve.protocols.answers import JSONAnswer, body, error_answers
 from headwise.serve.protocols.context import Context
-from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.protocols.fields import uploaded
 from headwise.serve.protocols.libretranslate import file_response
 from headwise.serve.protocols.tags import TagFields, within

@@ -22,9 +22,8 @@ from starlette.responses import Response
 
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.answers import JSONAnswer
+from headwise.serve.protocols.answers import JSONAnswer, body, error_answers
 from headwise.serve.protocols.context import Context
-from headwise.serve.protocols.description import body, error_answers
 from headwise.serve.translation.glossaries import (
     MOST_DICTIONARIES,
     MOST_NAME,

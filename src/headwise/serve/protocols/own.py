@@ -24,9 +24,8 @@ from headwise.decoding.outputs import Output, Translation
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.answers import JSONAnswer
+from headwise.serve.protocols.answers import JSONAnswer, error_answers
 from headwise.serve.protocols.context import Context
-from headwise.serve.protocols.description import error_answers
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.requests import MOST_BEAM
 from headwise.serve.translation.glossaries import MOST_NAME
