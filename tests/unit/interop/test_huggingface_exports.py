@@ -19,7 +19,7 @@ from headwise.decoding.generation import Generator, read_prompt
 from headwise.decoding.options import GenerationOptions
 from headwise.decoding.translator import Translator
 from headwise.images.prepared import ImageFormat
-from headwise.interop.single import encoder_builder
+from headwise.interop.runs import encoder_builder
 from headwise.models.build import build_decoder_only
 from headwise.models.vision import build_classifier
 from headwise.text.tokens.subwords import BOS, EOS, PAD

@@ -38,7 +38,7 @@ from headwise.interop.huggingface.keys import (
 )
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import ExportedTokenizer, Original, read_original, take_over
-from headwise.interop.single import ENCODER_TASKS, LABELLED, encoder_builder
+from headwise.interop.runs import ENCODER_TASKS, LABELLED, encoder_builder
 from headwise.interop.table import Changes, Left, Row, both, their_tensors
 from headwise.text.datasets.examples import LABELS_FILE
 from headwise.text.tokens.imported import ImportedVocabulary
