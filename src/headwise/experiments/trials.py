@@ -65,31 +65,31 @@ BUDGETS = {
     "tiny": Budget(
         until=(
             "schedule.warmup=400",
-            "training.max_steps=12000",
+            "training.max_steps=6000",
             "training.validate_every=250",
             "training.validate_share=1",  # by steps, whatever the machine
-            "training.patience=8",
+            "training.patience=6",
             "training.checkpoint_every=125",
             "training.average_last=4",
             "training.best_by=bleu",
         ),
         trials={
             "paper": _paper(0.1),
-            "linear-low": _trial("linear", 0.004, 0.1, "training.max_steps=6000"),
-            "linear": _trial("linear", 0.008, 0.0, "training.max_steps=6000"),
-            "linear-high": _trial("linear", 0.016, 0.0, "training.max_steps=6000"),
+            "linear-low": _trial("linear", 0.004, 0.1, "training.max_steps=4000"),
+            "linear": _trial("linear", 0.008, 0.0, "training.max_steps=4000"),
+            "linear-high": _trial("linear", 0.016, 0.0, "training.max_steps=4000"),
             "root-low": _trial("inverse_sqrt", 0.004, 0.1),
             "root": _trial("inverse_sqrt", 0.008, 0.0),
             "root-high": _trial("inverse_sqrt", 0.016, 0.1),
         },
         own={
-            "": _trial("linear", 0.008, 0.1, "training.max_steps=6000", _SLOW_MOMENTS),
-            "transformer": _trial("linear", 0.004, 0.1, "training.max_steps=6000", "optimizer.name=muon"),
+            "": _trial("linear", 0.008, 0.1, "training.max_steps=4000", _SLOW_MOMENTS),
+            "transformer": _trial("linear", 0.004, 0.1, "training.max_steps=4000", "optimizer.name=muon"),
         },
         multiples=(0.5, 1.0, 2.0),
         presets=tuple(line.preset for line in TABLE_3),
         seeds=(2, 3, 4, 5, 6),
-        text="until development BLEU hasn't risen for 2,000 steps, at most 12,000 steps of 1,024 tokens",
+        text="until development BLEU hasn't risen for 1,500 steps, at most 6,000 steps of 1,024 tokens",
     ),
     "multi30k": Budget(
         until=(
