@@ -16,6 +16,7 @@ import pytest
 import typer
 import yaml
 
+from benchmarks.__main__ import BENCHMARKS
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
 from headwise.corpora.synthetic import generate
@@ -93,6 +94,17 @@ def test_a_shown_command_has_its_options(document: str, line: str) -> None:
 def test_a_named_test_exists(document: Path) -> None:
     named = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", document.read_text(encoding="utf-8"))
     assert not [name for name in named if "test_X" not in name and not (ROOT / name).exists()]
+
+
+def test_every_benchmark_and_script_that_a_document_names_exists() -> None:
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        assert set(re.findall(r"python -m benchmarks ([a-z][a-z-]+)(?= [-A-Za-z]|`)", text)) <= set(
+            BENCHMARKS
+        )
+        if document.name != "CHANGELOG.md":
+            for script in re.findall(r"\b(?:examples|deploy|tools)/[\w/.-]+\w", text):
+                assert (ROOT / script).exists(), (document.name, script)
 
 
 def test_there_are_commands_to_check() -> None:
