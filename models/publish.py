@@ -1,4 +1,4 @@
-"""Make a model directory for the repository of a translation run: weights in int8, scores and a model card.
+"""Make a model directory of a translation run, to publish it: weights in int8, scores and a model card.
 
     python models/publish.py RUN OUT --source TEST --reference TEST --data "…" --license "…"
 

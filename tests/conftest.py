@@ -39,6 +39,7 @@ NUMERICAL = {
         "test_shortlist",
         "test_heads",
         "test_shipped_demo",
+        "test_models",
     ),
 }
 

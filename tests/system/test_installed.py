@@ -71,3 +71,4 @@ def test_the_source_distribution_has_the_model(tmp_path: Path) -> None:
     listed = (tmp_path / "headwise.egg-info" / "SOURCES.txt").read_text("utf-8").splitlines()
     assert "src/headwise/shipped/demo/model.safetensors" in listed
     assert "src/headwise/shipped/demo/corpus/dev.en" in listed
+    assert "src/headwise/corpora/built_in/miniature/train.en.bz2" in listed

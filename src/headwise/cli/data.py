@@ -103,6 +103,7 @@ def _describe(corpus: Corpus) -> dict[str, object]:
         "megabytes": corpus.megabytes,
         "license": corpus.license,
         "homepage": corpus.homepage,
+        "model": corpus.model,
         "files": [asdict(file) for file in corpus.files],
     }
 

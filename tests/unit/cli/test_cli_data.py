@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
@@ -15,9 +16,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headwise.cli.data import app
+from headwise.corpora.built_in import read_built_in
 from headwise.corpora.catalog import CORPORA, Corpus, PublicFile
-from headwise.errors import DataError
+from headwise.errors import ConfigError, DataError
 from paths import SHARED
+from program import call
+from translator_run import make_run
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -103,6 +107,62 @@ def test_get_from_a_folder(toy: Corpus, tmp_path: Path) -> None:
     run("get", "toy", "-o", "data/toy", "--only", "*.de")
     with pytest.raises(DataError, match="the checksum is wrong"):
         run("get", "toy", "--force")  # the server's text isn't the one recorded
+
+
+@pytest.mark.parametrize("origin", ["server", "folder"])
+def test_get_brings_a_model_that_translates(
+    toy: Corpus,
+    origin: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_directory = make_run(tmp_path / "site" / "de")
+    files = tuple(
+        PublicFile(file.name, f"{toy.homepage}/de/{file.name}", hashlib.sha256(file.read_bytes()).hexdigest())
+        for file in sorted(run_directory.iterdir())
+    )
+    model = Corpus("de", "a small model", ("en", "de"), "MIT", toy.homepage, 1, files, model=True)
+    monkeypatch.setitem(CORPORA, "de", model)
+    result = run("get", "de", *(("--from", str(run_directory)) if origin == "folder" else ()))
+    assert "To translate with it: headwise translate models/de" in result.stdout
+    for file in run_directory.iterdir():
+        assert (Path("models/de") / file.name).read_bytes() == file.read_bytes()
+    Path("text").write_text("A dog sleeps.\n")
+    outputs = [call(capsys, "translate", directory, "text") for directory in (run_directory, "models/de")]
+    assert [output.code for output in outputs] == [0, 0]
+    assert outputs[0].out == outputs[1].out
+    (run_directory / "spm.model").write_bytes(b"other")
+    with pytest.raises(DataError, match=r"spm\.model.*the checksum is wrong"):
+        run("get", "de", "--force", "--only", "spm.model")
+
+
+def test_the_first_bytes_of_a_models_file_do_not_make_it_a_gzip_file(
+    toy: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header of a safetensors file may be 35,615 bytes long, which is how a gzip file begins."""
+    weights = (35_615).to_bytes(8, "little") + b"{}"
+    (tmp_path / "site" / "model.safetensors").write_bytes(weights)
+    file = PublicFile("model.safetensors", f"{toy.homepage}/model.safetensors")
+    monkeypatch.setitem(CORPORA, "de", Corpus("de", "", (), "MIT", toy.homepage, 1, (file,), model=True))
+    run("get", "de")
+    assert Path("models/de/model.safetensors").read_bytes() == weights
+
+
+def test_get_writes_what_is_made_here_and_keeps_it(toy: Corpus) -> None:
+    result = run("get", "reverse", "--only", "dev.*")
+    assert "data/reverse/dev.source" in result.stdout
+    assert len(Path("data/reverse/dev.target").read_text().splitlines()) == 500
+    assert "present, checksum verified" in run("get", "reverse", "--only", "dev.*").stdout
+    run("get", "miniature", "--only", "dev.*")
+    assert Path("data/miniature/dev.en").read_text("utf-8").splitlines() == read_built_in(
+        "miniature", "dev.en"
+    )
+    Path("data/miniature/dev.en").write_text("mine")
+    with pytest.raises(DataError, match="another file is already here"):
+        run("get", "miniature", "--only", "dev.en")
+    with pytest.raises(ConfigError, match=r"--from elsewhere: expected none, as reverse is made here"):
+        run("get", "reverse", "--from", "elsewhere")
 
 
 @pytest.mark.parametrize("command", ["list", "get"])

@@ -212,6 +212,7 @@ def test_catalog_entries_are_complete(corpus: Corpus) -> None:
             assert re.fullmatch(r"https://[\w.-]+/[\w./~-]+", url)
         assert not file.url or file.url.removesuffix(".gz").endswith("/" + file.name)
         assert file.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", file.sha256)
+        assert file.sha256 or not corpus.model
         for part in file.parts:
             assert part.archive.md5 is None or re.fullmatch(r"[0-9a-f]{32}", part.archive.md5)
     assert corpus.pair is None or set(corpus.pair) <= set(names)

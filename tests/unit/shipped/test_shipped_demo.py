@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 import headwise
-from headwise.corpora.built_in import read_built_in, write_built_in
+from headwise.corpora.built_in import write_built_in
 from headwise.decoding.translator import Translator
-from headwise.evaluation.translation import bleu
 from headwise.shipped.runs import FOLDER
 from program import call
 
 DEMO = FOLDER / "demo"
-_DIFFERENCE = 0.5  # in BLEU, between processors
 _SEEDS = 3.0  # in BLEU, between trainings on different machines
 
 WALK_THROUGHS = {
@@ -47,12 +45,6 @@ def test_the_sentences_of_the_walk_throughs(translator: Translator) -> None:
     translations = translator.translate([*WALK_THROUGHS])
     assert [translation.text for translation in translations] == [*WALK_THROUGHS.values()]
     assert not any(translation.unknown for translation in translations)
-
-
-def test_its_quality_is_what_the_card_states(translator: Translator) -> None:
-    sources, references = (read_built_in("miniature", f"test.{side}") for side in ("en", "de"))
-    translations = [t.text for t in translator.translate(sources)]
-    assert bleu(translations, references).score == pytest.approx(card_bleu(), abs=_DIFFERENCE)
 
 
 def test_its_development_text_begins_that_of_the_built_in_world(tmp_path: Path) -> None:
