@@ -60,11 +60,6 @@ Moments: TypeAlias = dict[str, dict[str, Tensor]]  # the optimizer's state by pa
 _DAMAGED = "expected the file that this checkpoint was saved with, found a damaged or missing one"
 
 
-def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters by name, on the CPU and contiguous; shared ones occur once."""
-    return _on_cpu(_parameters(model))
-
-
 def _parameters(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
