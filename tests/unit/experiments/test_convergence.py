@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -236,3 +237,16 @@ def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
     place.results.write_text("a file where the folder of records is to be")
     with pytest.raises(TrainingError, match=r"found 1 that failed: permutation \(seed 1\)"):
         finish(place, 1, said.append, [["permutation"]])
+
+
+def test_where_a_row_was_stopped_no_other_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def interrupted(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        started.append(command)
+        return subprocess.CompletedProcess(command, 130)
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        finish(Place(TINY, tmp_path / "runs", tmp_path / "results"), 1, lambda line: None, [["trials"]])
+    assert len(started) == 1

@@ -10,6 +10,7 @@ import fnmatch
 import importlib
 import shlex
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -186,12 +187,13 @@ def finish(
     left. Raises `TrainingError`, after all others, for rows that failed.
     """
     failed: list[str] = []
+    stopped = threading.Event()
     for stage in stages:
         jobs = unfinished(place, stage)
         say(f"{', '.join(stage)}: {len(jobs)} rows to run, {workers} at a time")
         pool = ThreadPoolExecutor(workers)
         try:
-            children = [pool.submit(_run_child, name, job, place) for name, job in jobs]
+            children = [pool.submit(_run_child, name, job, place, stopped) for name, job in jobs]
             for (_, job), child in zip(jobs, children, strict=True):
                 if child.result():
                     failed.append(f"{job.row.name} (seed {job.seed})")
@@ -203,8 +205,13 @@ def finish(
         )
 
 
-def _run_child(name: str, job: RowJob, place: Place) -> int:
-    """Run one row in a process of its own; returns its exit code. Raises `KeyboardInterrupt` where it was stopped."""
+def _run_child(name: str, job: RowJob, place: Place, stopped: threading.Event) -> int:
+    """Run one row in a process of its own; returns its exit code.
+
+    Raises `KeyboardInterrupt` if the row was stopped; `stopped` then keeps others from being started.
+    """
+    if stopped.is_set():
+        raise KeyboardInterrupt
     device = [] if place.machine.device is None else ["--device", place.machine.device]
     command = python_command(
         *("-m", "headwise", "reproduce", name, "--scale", place.scale.name),
@@ -214,6 +221,7 @@ def _run_child(name: str, job: RowJob, place: Place) -> int:
     environment = {**child_environment(), "OMP_NUM_THREADS": "1"}
     code = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
     if code in INTERRUPTED:
+        stopped.set()
         raise KeyboardInterrupt
     return code
 
