@@ -74,7 +74,7 @@ def test_the_folder_can_be_moved_and_names_no_path_of_this_machine(folder: Path,
     ("run", "more", "message"),
     [
         ("nothing", (), "nothing: expected a run directory, found none"),
-        ("run", ("--precision", "int3"), "precision: expected int8 or bfloat16, found 'int3'"),
+        ("run", ("--precision", "int3"), "--precision: expected int8 or bfloat16 for --to run, found 'int3'"),
         ("run", ("--source", "missing.en"), "missing.en: there is no such file"),
     ],
 )

@@ -115,7 +115,7 @@ def test_translate_warns_once_and_tells_each_line(
 def test_score_tells_of_both_sides(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_text("Two 漢 dogs\n", encoding="utf-8")
     (tmp_path / "b").write_text("Zwei ☃ Hunde\n", encoding="utf-8")
-    files = ["--source", str(tmp_path / "a"), "--target", str(tmp_path / "b")]
+    files = ["--source", str(tmp_path / "a"), "--reference", str(tmp_path / "b")]
     assert command_line(["evaluate", "--per-line", str(run), *files, "--jsonl", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     record = json.loads(out)
