@@ -38,6 +38,7 @@ Vector = NDArray[np.float64]
 SHOWN = 48  # features of a state
 WIDEST = 128  # of the networks with random weights
 _SEED = 1
+SHRINKING, STRETCHING = 0.8, 2.0
 _MOST_ROWS = 128  # of the Jacobian; of larger ones, so many random projections are taken
 
 
@@ -87,9 +88,6 @@ def states_of(network: Network, x: Tensor) -> NDArray[np.float32]:
 @torch.no_grad()
 def _size(network: Network, x: Tensor) -> int:
     return network(x[None]).size(2)
-
-
-SHRINKING, STRETCHING = 0.8, 2.0
 
 
 @dataclass(frozen=True)

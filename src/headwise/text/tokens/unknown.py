@@ -16,7 +16,6 @@ from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 
 SideName = Literal["source", "target"]
 
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _WORD = re.compile(
     "[^ \n\u2581]+"
 )  # SentencePiece splits at these only: other white space is an ordinary character
@@ -34,9 +33,9 @@ class UnknownWords:
 
         Only letters with upper and lower case count: many scripts without don't separate words.
         """
-        piece = self._processor.id_to_piece(number).removeprefix("\u2581")
-        if number == UNK or _BYTE.fullmatch(piece):
+        if number == UNK or self._processor.is_byte(number):
             return "u"
+        piece = self._processor.id_to_piece(number).removeprefix("\u2581")
         if all(character.lower() == character.upper() for character in piece):
             return "o"
         return "s" if len(piece) == 1 else "w"

@@ -10,7 +10,7 @@ export class UnknownWords {
   constructor(side) {
     this.side = side;
     /** For each id `u` if it is unknown or a byte, `s` for a single letter, `w` for more of a word, or `o`. */
-    this.kinds = side.pieces.map((piece, id) => kind(piece.replace(/^\u2581/, ""), id));
+    this.kinds = side.pieces.map((_, id) => kind(side, id));
     /** Whether the vocabulary has more than single characters. */
     this.hasWords = this.kinds.includes("w", EOS + 1);
   }
@@ -27,10 +27,10 @@ export class UnknownWords {
   }
 }
 
-/** @param {string} piece @param {number} id */
-function kind(piece, id) {
-  if (id === UNK || /^<0x[0-9A-F]{2}>$/.test(piece)) return "u";
-  const characters = [...piece];
+/** @param {import("./subwords.js").Side} side @param {number} id */
+function kind(side, id) {
+  if (id === UNK || side.isByte(id)) return "u";
+  const characters = [...side.pieces[id].replace(/^\u2581/, "")];
   if (characters.every((one) => one.toLowerCase() === one.toUpperCase())) return "o";
   return characters.length === 1 ? "s" : "w";
 }
