@@ -54,6 +54,7 @@ class _Options:
     """Values that are validated on construction: whole numbers, real numbers and switches."""
 
     reals: ClassVar[Mapping[str, _Checks]] = _REALS
+    of: ClassVar[str] = "search"  # what the options are of, in messages
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -87,7 +88,7 @@ class _Options:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(names)}"
-            raise ConfigError(f"{place}{name}: unknown option ({hint})")
+            raise ConfigError(f"{place}{name}: unknown {cls.of} option ({hint})")
         return name
 
     @classmethod
@@ -230,6 +231,7 @@ class GenerationOptions(_Options):
         seed: seed of the random draws.
     """
 
+    of: ClassVar[str] = "generation"
     reals: ClassVar[Mapping[str, _Checks]] = _REALS | {
         "temperature": (
             (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),

@@ -173,7 +173,7 @@ def test_an_output_never_outgrows_the_model(translator: Translator) -> None:
 
 
 def test_mistakes_in_calls_are_named(translator: Translator) -> None:
-    with pytest.raises(ConfigError, match=r"bem: unknown option \(did you mean beam\?\)"):
+    with pytest.raises(ConfigError, match=r"bem: unknown search option \(did you mean beam\?\)"):
         translator.translate(ENGLISH, bem=3)
     with pytest.raises(ConfigError, match="expected a list of sentences, found one string"):
         translator.translate(ENGLISH[0])
