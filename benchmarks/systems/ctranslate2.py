@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.systems.peer import Decoder, Decoding, Peer, Room, Setting
 from benchmarks.systems.workload import Workload
 from headwise.interop.ctranslate2.layout import unsupported
-from headwise.text.tokens.numbering import SPECIAL_PIECES
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 
 
 class System(Peer):

@@ -10,7 +10,7 @@ from benchmarks.systems.workload import Workload
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
-    from headwise.text.batches.pairs import Batch
+    from headwise.tasks.batches.pairs import Batch
     from headwise.training.parallel.world import World
 
 _ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}

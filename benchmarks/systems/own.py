@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headwise.decoding.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
     from headwise.nn.linear import Products
-    from headwise.text.batches.pairs import Batch
+    from headwise.tasks.batches.pairs import Batch
     from headwise.training.loss import LossSum
     from headwise.training.parallel.world import World
 

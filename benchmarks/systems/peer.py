@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from benchmarks.systems.workload import Workload
-    from headwise.text.batches.pairs import Batch
+    from headwise.tasks.batches.pairs import Batch
     from headwise.training.parallel.world import World
 
 

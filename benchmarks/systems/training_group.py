@@ -18,8 +18,8 @@ from benchmarks.systems import find_peer
 from benchmarks.systems.peer import Peer, Setting, Trainee
 from benchmarks.systems.workload import Workload
 from headwise.data.plans import plan_batches
-from headwise.text.batches.examples import padded
-from headwise.text.batches.pairs import Batch
+from headwise.tasks.batches.examples import padded
+from headwise.tasks.batches.pairs import Batch
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 from headwise.training.parallel.workers import Workers, join, orders, report_ready
 

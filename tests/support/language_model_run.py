@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from headwise.config import Config
 from headwise.models.build import build_decoder_only, build_encoder_only
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
-from headwise.text.tokens.vocabulary import MASK, learn_vocabulary
+from headwise.text.tokens.loading import learn_vocabulary
+from headwise.text.tokens.vocabulary import MASK
 
 
 def make_language_model_run(directory: Path, **changes: Any) -> Path:

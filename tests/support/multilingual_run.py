@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from headwise.config import Config
 from headwise.models.build import build_model
-from headwise.text.tokens.numbering import Numbering, Side
+from headwise.text.tokens.pair_vocabulary import PairVocabulary, Side
 from headwise.text.tokens.subwords import Subwords
 from translator_run import make_run
 
@@ -21,9 +21,9 @@ def make_multilingual(folder: Path, tagged: Side, language: str = ">>fra<<") -> 
     run = make_run(folder / "en-many")
     learned = Subwords.load(run)
     pieces = [learned.source_processor.id_to_piece(number) for number in range(learned.source_size)]
-    numbering = Numbering((*pieces, *CODES), codes=True, language=language, tagged=tagged)
+    vocabulary = PairVocabulary((*pieces, *CODES), codes=True, language=language, tagged=tagged)
     (run / "spm.model").unlink()
-    subwords = Subwords(*learned.models, numbering)
+    subwords = Subwords(*learned.models, vocabulary)
     subwords.save(run)
     config = Config.load(run / "config.yaml")
     config.subwords.kind = "imported"

@@ -17,8 +17,8 @@ from safetensors.numpy import load_file
 
 from headwise.cli.main import run as run_program
 from headwise.config import Config
-from headwise.text.batches.pairs import BatchStream
-from headwise.text.datasets.parallel import PreparedData
+from headwise.tasks.batches.pairs import BatchStream
+from headwise.text.preparation.parallel import PreparedData
 from program import Call, Outcome, metrics, saved_step
 from toy import Toy, toy_pairs
 

@@ -19,7 +19,7 @@ PRECISIONS = ("int8", "bfloat16")
 
 
 def write_another(run: Path, out: Path, precision: str | None, last: int | None, *, shortlist: bool) -> str:
-    """Write a run directory with the configuration, subwords and numbering of `run`; return a sentence about it.
+    """Write a run directory with the configuration, subwords and vocabulary of `run`; return a sentence about it.
 
     The model is that of `run`, or the average of its last checkpoints, its matrices in `precision` if that isn't None.
     Training resumes from the original only. Raises `ConfigError` and `CheckpointError` where `run` lacks what is asked
@@ -30,8 +30,8 @@ def write_another(run: Path, out: Path, precision: str | None, last: int | None,
     from headwise.files import atomic_directory
     from headwise.images.prepared import FORMAT_FILE
     from headwise.models.weights import write_quantized
-    from headwise.text.datasets.examples import LABELS_FILE
-    from headwise.text.tokens.numbering import FILE as NUMBERING
+    from headwise.text.preparation.examples import LABELS_FILE
+    from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
     from headwise.text.tokens.vocabulary import CHARACTERS_FILE, TOKENIZER_FILE
 
     if precision not in (None, *PRECISIONS):
@@ -46,7 +46,7 @@ def write_another(run: Path, out: Path, precision: str | None, last: int | None,
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     config, model, said = Config.of_run(run), run / _MODEL, ""
     with atomic_directory(out) as folder:
-        text = ("spm*.model", NUMBERING, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
+        text = ("spm*.model", VOCABULARY, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
         for pattern in ("config.yaml", *text, FORMAT_FILE, SHORTLIST):
             for file in sorted(run.glob(pattern)):
                 shutil.copy(file, folder / file.name)
@@ -87,7 +87,7 @@ def _learn_shortlist(run: Path) -> tuple[Shortlist, str, str]:
     """Return a shortlist of the target subwords of each source, the digest of the subwords, and what it covers."""
     from headwise.config import Config
     from headwise.decoding.shortlist import learn_shortlist
-    from headwise.text.datasets.parallel import PreparedData
+    from headwise.text.preparation.parallel import PreparedData
     from headwise.text.tokens.subwords import Subwords
 
     config = Config.of_run(run, "translation")

@@ -17,8 +17,9 @@ from headwise.models.build import build_decoder_only, load_filled
 from headwise.models.decoder_only import DecoderOnly, DecoderState
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
+from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import EOS
-from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, load_vocabulary, refuse_unknown
+from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, refuse_unknown
 
 _NUMBERS = 256  # random numbers drawn in advance
 

@@ -99,10 +99,10 @@ class Trained(TrainedRun):
 
     def sentencepiece(self) -> tuple[bytes, bytes]:
         """Return the SentencePiece models of source and target; raises `ConfigError` if texts are split otherwise."""
-        numbering = self.subwords.numbering
-        if numbering is not None and numbering.split != "sentencepiece":
+        vocabulary = self.subwords.vocabulary
+        if vocabulary is not None and vocabulary.split != "sentencepiece":
             raise ConfigError(
-                f"{self.run}: expected a tokenizer with SentencePiece for this format, found {numbering.split}"
+                f"{self.run}: expected a tokenizer with SentencePiece for this format, found {vocabulary.split}"
             )
         return self.subwords.models
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.interop.table import Change, Changes
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering, Side
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary, Side
 from headwise.text.tokens.splitting import Split, open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 
@@ -100,9 +100,9 @@ def make_subwords(
     symbols: tuple[str, ...] = (),
     target_language: str = "",
 ) -> Subwords:
-    """Return the subwords of one list of pieces or of two, without a numbering if the models number them alike.
+    """Return the subwords of one list of pieces or of two, without a vocabulary if the models number them alike.
 
-    `target_language` is the piece with which every translation begins. The other options are those of `Numbering`.
+    `target_language` is the piece with which every translation begins. The other options are those of `PairVocabulary`.
     """
     has_codes = any(piece.startswith(">>") and piece.endswith("<<") for piece in lists[0])
     if split == "sentencepiece" and not (has_codes or symbols or target_language):
@@ -113,21 +113,21 @@ def make_subwords(
             return Subwords(*models, origin=origin)
     target = lists[1] if len(lists) == 2 else None
     tagged: Side = "target" if target_language else "source"
-    numbering = Numbering(
+    vocabulary = PairVocabulary(
         *(lists[0], target, codes or has_codes, split),
         symbols=symbols,
         language=target_language,
         tagged=tagged,
     )
-    return Subwords(*models, numbering, origin=origin)
+    return Subwords(*models, vocabulary, origin=origin)
 
 
 def source_code_notes(subwords: Subwords) -> list[str]:
     """Return a note where Headwise puts a language code before each source text, which other programs don't."""
-    numbering = subwords.numbering
-    if numbering is None or not numbering.language or numbering.tagged == "target":
+    vocabulary = subwords.vocabulary
+    if vocabulary is None or not vocabulary.language or vocabulary.tagged == "target":
         return []
-    return [f"begin each text with {numbering.language}, which Headwise adds itself"]
+    return [f"begin each text with {vocabulary.language}, which Headwise adds itself"]
 
 
 def _own_pieces(model: bytes, origin: str) -> tuple[str, ...]:

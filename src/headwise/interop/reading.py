@@ -37,7 +37,7 @@ def assembled(
 ) -> Imported:
     """Return the imported model of these parts."""
     subwords = SubwordConfig(
-        kind="bpe" if text.numbering is None else "imported",
+        kind="bpe" if text.vocabulary is None else "imported",
         size=text.source_size,
         joint=text.joint,
         lowercase=text.lowercases,

@@ -29,9 +29,9 @@ from headwise.models.output_heads import (
 )
 from headwise.models.vision import build_classifier
 from headwise.models.weights import check_finite, quantized, read_recipe
-from headwise.text.datasets.examples import load_labels
+from headwise.text.preparation.examples import load_labels
+from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
-from headwise.text.tokens.vocabulary import load_vocabulary
 
 ENCODER_TASKS = ("masked_language_model", "classification", "tagging", "question_answering")
 LABELLED = ENCODER_TASKS[1:]  # tasks whose runs have a file of labels
@@ -86,14 +86,14 @@ def with_language(imported: Imported, language: str | None) -> Imported:
                 f"--target-language: expected a translation model with language codes, found none for {language!r}"
             )
         text = text.with_language(language)
-    if not isinstance(text, Subwords) or text.numbering is None or not text.numbering.languages:
+    if not isinstance(text, Subwords) or text.vocabulary is None or not text.vocabulary.languages:
         return imported
-    numbering = text.numbering
-    others = [code for code in numbering.languages if code != numbering.language]
+    vocabulary = text.vocabulary
+    others = [code for code in vocabulary.languages if code != vocabulary.language]
     named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
-    if numbering.language:
-        where = "each source text" if numbering.tagged == "source" else "each translation"
-        note = f"{numbering.language} is put before {where}"
+    if vocabulary.language:
+        where = "each source text" if vocabulary.tagged == "source" else "each translation"
+        note = f"{vocabulary.language} is put before {where}"
         note += f"; --target-language chooses another: {named}" if others else ""
     else:
         note = (

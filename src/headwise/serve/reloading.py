@@ -15,14 +15,14 @@ from contextlib import suppress
 
 from headwise.errors import HeadwiseError
 from headwise.serve.runs import Run
-from headwise.text.tokens import numbering, subwords
+from headwise.text.tokens import pair_vocabulary, subwords
 
 SECONDS = 2.0  # between two looks
 _MODEL = "model.safetensors"
 _FILES = (
     _MODEL,
     "config.yaml",
-    numbering.FILE,
+    pair_vocabulary.FILE,
     subwords.JOINT_FILE,
     subwords.SOURCE_FILE,
     subwords.TARGET_FILE,

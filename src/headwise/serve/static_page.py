@@ -22,7 +22,7 @@ from headwise.serve.evaluation_pairs import EvaluationPairs
 from headwise.serve.evidence import Evidence
 from headwise.serve.metrics import read_curves
 from headwise.serve.runs import Run
-from headwise.text.tokens.numbering import FILE as NUMBERING
+from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
 from headwise.text.tokens.sentencepiece_file import (
     BPE,
     ESCAPE_SPACES,
@@ -139,7 +139,7 @@ def _run_files(trained: Trained) -> list[str]:
 def _model_json(trained: Trained, longest: int) -> dict[str, Any]:
     """Return what `js/model/answers.js` reads about the model: its configuration and its files."""
     config, subwords = trained.config, trained.subwords
-    models = [name for name in subwords.content() if name != NUMBERING]
+    models = [name for name in subwords.content() if name != VOCABULARY]
     names = _run_files(trained)
     options = config.model.position_options.model_dump()
     return {
@@ -150,19 +150,19 @@ def _model_json(trained: Trained, longest: int) -> dict[str, Any]:
             "weights": _WEIGHTS,
             "source": models[0],
             "target": models[-1],
-            "numbering": NUMBERING if NUMBERING in names else None,
+            "numbering": VOCABULARY if VOCABULARY in names else None,
         },
     }
 
 
 def _check_subwords(trained: Trained) -> None:
     """Raise `ConfigError` for subwords that the browser's model doesn't implement."""
-    run, numbering = trained.run, trained.subwords.numbering
-    if numbering is not None:
-        for key, other in (("symbols", numbering.symbols), ("language", numbering.language)):
+    run, vocabulary = trained.run, trained.subwords.vocabulary
+    if vocabulary is not None:
+        for key, other in (("symbols", vocabulary.symbols), ("language", vocabulary.language)):
             if other:
                 raise ConfigError(
-                    f"{run / NUMBERING}: {key}: expected none for the page without a server, found one"
+                    f"{run / VOCABULARY}: {key}: expected none for the page without a server, found one"
                 )
     for model in trained.sentencepiece():
         if problem := _unsupported(model):

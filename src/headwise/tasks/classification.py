@@ -12,10 +12,10 @@ from headwise.errors import ConfigError
 from headwise.evaluation.labels import accuracy, by_class, class_table, macro_f1
 from headwise.models.output_heads import ClassificationHead, HeadedEncoder
 from headwise.tasks.base import Prediction
+from headwise.tasks.batches.examples import RowBatch
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.batches.examples import RowBatch
-from headwise.text.datasets.classification import LabelledText, LabelledTexts
-from headwise.text.datasets.examples import Encoded
+from headwise.text.preparation.classification import LabelledText, LabelledTexts
+from headwise.text.preparation.examples import Encoded
 
 
 class Classification(EncoderKind[LabelledText]):

@@ -22,13 +22,14 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import NO_PAIRS, Evaluation, EvaluationRequest, PreparedTask, TaskKind
-from headwise.text.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
-from headwise.text.batches.pairs import Batch
-from headwise.text.batches.windows import WindowStream
-from headwise.text.datasets.monolingual import PreparedText, prepare_text
+from headwise.tasks.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
+from headwise.tasks.batches.pairs import Batch
+from headwise.tasks.batches.windows import WindowStream
+from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
+from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import PAD
-from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
+from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, smoothed_cross_entropy
 
 _SEED = 7  # of the corruption in validation and evaluation, which is always the same

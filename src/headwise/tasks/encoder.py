@@ -32,10 +32,10 @@ from headwise.tasks.base import (
     PreparedTask,
     TaskKind,
 )
+from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
+from headwise.tasks.batches.masking import MASK
 from headwise.tasks.start import find_start
-from headwise.text.batches.examples import RowBatch, RowStream, make_rows
-from headwise.text.batches.masking import MASK
-from headwise.text.datasets.examples import (
+from headwise.text.preparation.examples import (
     Encoded,
     Example,
     Format,
@@ -43,8 +43,9 @@ from headwise.text.datasets.examples import (
     load_labels,
     prepare_examples,
 )
+from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
-from headwise.text.tokens.vocabulary import Vocabulary, load_vocabulary
+from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum
 
 UNUSED = (*NO_PAIRS, "data.cleaning.max_words", "data.cleaning.max_ratio", "model.share_embeddings")

@@ -18,8 +18,8 @@ from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only
 from headwise.models.decoder_only import DecoderOnly
 from headwise.tasks.base import NO_PAIRS, Evaluation, EvaluationRequest, PreparedTask, TaskKind
-from headwise.text.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
-from headwise.text.datasets.monolingual import PreparedText, prepare_text
+from headwise.tasks.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
+from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
 from headwise.text.tokens.subwords import EOS, UNK
 from headwise.text.tokens.vocabulary import Vocabulary

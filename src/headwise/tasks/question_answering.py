@@ -14,10 +14,10 @@ from headwise.errors import ConfigError
 from headwise.evaluation.labels import exact_match, word_f1
 from headwise.models.output_heads import HeadedEncoder, SpanHead
 from headwise.tasks.base import Prediction
+from headwise.tasks.batches.examples import RowBatch
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.batches.examples import RowBatch
-from headwise.text.datasets.examples import Encoded
-from headwise.text.datasets.question_answering import Question, Questions, Window, read_question
+from headwise.text.preparation.examples import Encoded
+from headwise.text.preparation.question_answering import Question, Questions, Window, read_question
 from headwise.text.tokens.subwords import EOS
 
 

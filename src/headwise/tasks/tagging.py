@@ -12,10 +12,10 @@ from headwise.config import Config
 from headwise.evaluation.labels import accuracy, by_class, class_table, score_spans, spans
 from headwise.models.output_heads import HeadedEncoder, TaggingHead
 from headwise.tasks.base import Prediction
+from headwise.tasks.batches.examples import RowBatch
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.batches.examples import RowBatch
-from headwise.text.datasets.examples import Encoded
-from headwise.text.datasets.tagging import TaggedSentence, TaggedSentences
+from headwise.text.preparation.examples import Encoded
+from headwise.text.preparation.tagging import TaggedSentence, TaggedSentences
 
 
 class Tagging(EncoderKind[TaggedSentence]):

@@ -22,13 +22,13 @@ from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
+from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
+from headwise.tasks.batches.shards import ShardStream
 from headwise.tasks.start import find_start
-from headwise.text.batches.pairs import Batch, BatchStream, make_batch
-from headwise.text.batches.shards import ShardStream
-from headwise.text.datasets.parallel import PreparedData
-from headwise.text.datasets.parallel_preparation import prepare
-from headwise.text.datasets.sharded import ShardedData, open_corpora
-from headwise.text.tokens.growth import check_growth, old_pieces
+from headwise.text.preparation.parallel import PreparedData
+from headwise.text.preparation.parallel_preparation import prepare
+from headwise.text.preparation.sharded import ShardedData, open_corpora
+from headwise.text.tokens.extension import check_extensible, old_pieces
 from headwise.text.tokens.subwords import PAD, SPECIAL, UNK, Subwords
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
@@ -225,7 +225,7 @@ class Translation(TaskKind):
         if config.data.prepared:
             return _open_shards(config, subwords, expected)
         if config.training.add_subwords and subwords is not None:
-            check_growth(subwords)
+            check_extensible(subwords)
         return prepare(
             config.data,
             config.subwords,

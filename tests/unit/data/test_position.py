@@ -11,7 +11,7 @@ import pytest
 from headwise.data.stream import check_index, read_position
 from headwise.errors import CheckpointError
 from headwise.images.batches import RowDraws
-from headwise.text.batches.examples import RowBatch, RowStream, make_rows
+from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
 
 IDENTITY = {"seed": 1, "data": "abc"}
 

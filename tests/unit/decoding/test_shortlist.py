@@ -20,7 +20,7 @@ from headwise.decoding import shortlist
 from headwise.decoding.shortlist import FILE, Shortlist, learn_shortlist, translation_probabilities
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError
-from headwise.text.datasets.parallel_preparation import prepare
+from headwise.text.preparation.parallel_preparation import prepare
 from headwise.text.tokens.subwords import EOS, UNK, Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 

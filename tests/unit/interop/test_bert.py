@@ -18,8 +18,8 @@ from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.errors import CheckpointError
 from headwise.tasks.registry import find_task
+from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import PAD
-from headwise.text.tokens.vocabulary import load_vocabulary
 from translator_run import ENGLISH, GERMAN
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")

@@ -13,7 +13,7 @@ import torch
 from headwise.analysis.attention import Sentence
 from headwise.analysis.heads.single import split_words
 from headwise.cli.main import run as headwise
-from headwise.text.tokens.vocabulary import load_vocabulary
+from headwise.text.tokens.loading import load_vocabulary
 from translator_run import ENGLISH
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")

@@ -22,8 +22,9 @@ from headwise.images.prepared import ImageFormat
 from headwise.interop.runs import encoder_builder
 from headwise.models.build import build_decoder_only
 from headwise.models.vision import build_classifier
+from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD
-from headwise.text.tokens.vocabulary import MASK, Vocabulary, learn_vocabulary, load_vocabulary
+from headwise.text.tokens.vocabulary import MASK, Vocabulary
 from translator_run import ENGLISH, GERMAN, make_run
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")

@@ -20,8 +20,9 @@ from headwise.serve.language_model import next_json
 from headwise.serve.requests import TextRequest
 from headwise.tasks.base import EvaluationRequest
 from headwise.tasks.registry import find_task
+from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import EOS
-from headwise.text.tokens.vocabulary import TextDecoder, load_vocabulary
+from headwise.text.tokens.vocabulary import TextDecoder
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 

@@ -20,7 +20,7 @@ from headwise.cli.main import run as headwise
 from headwise.decoding.batching import padded
 from headwise.decoding.translator import Translator
 from headwise.models.build import load_model
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 
@@ -190,7 +190,7 @@ def numbered(run: Path) -> None:
     ordinary = subwords.source_pieces(range(len(SPECIAL_PIECES), subwords.source_size))
     pieces = (*SPECIAL_PIECES, *reversed(ordinary))
     (run / "spm.model").unlink()
-    Subwords(*subwords.models, Numbering(pieces, codes=True)).save(run)
+    Subwords(*subwords.models, PairVocabulary(pieces, codes=True)).save(run)
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["subwords"]["kind"] = "imported"
     (run / "config.yaml").write_text(yaml.safe_dump(config))

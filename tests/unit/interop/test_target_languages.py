@@ -14,9 +14,9 @@ from headwise.cli.main import run as headwise
 from headwise.decoding.alignment import word_numbers
 from headwise.decoding.translator import Translator
 from headwise.errors import CheckpointError
-from headwise.text.batches.pairs import make_batch
-from headwise.text.datasets.parallel import PreparedData
-from headwise.text.tokens.numbering import Numbering
+from headwise.tasks.batches.pairs import make_batch
+from headwise.text.preparation.parallel import PreparedData
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from translator_run import ENGLISH, GERMAN, make_run
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
@@ -292,7 +292,7 @@ def test_an_unknown_language_gets_a_sentence(
     ],
 )
 def test_a_damaged_choice_is_refused(changes: dict[str, Any], sentence: str) -> None:
-    content = Numbering(("<pad>", "<unk>", "<s>", "</s>", "▁A", CODE)).content()
+    content = PairVocabulary(("<pad>", "<unk>", "<s>", "</s>", "▁A", CODE)).content()
     with pytest.raises(CheckpointError, match=r"vocabulary\.json: ") as caught:
-        Numbering.parse(json.dumps(json.loads(content) | changes).encode(), "vocabulary.json")
+        PairVocabulary.parse(json.dumps(json.loads(content) | changes).encode(), "vocabulary.json")
     assert sentence in str(caught.value)

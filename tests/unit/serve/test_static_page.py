@@ -23,7 +23,7 @@ from headwise.interop.runs import open_trained
 from headwise.models.weights import write_quantized
 from headwise.serve.json_arrays import products_json, reading_json, trace_json
 from headwise.serve.static_page import Exporter
-from headwise.text.tokens.numbering import Numbering
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import Subwords, train_model
 from page_model import Request, in_browser, needs_node
 from translator_run import ENGLISH, GERMAN, make_run
@@ -176,7 +176,7 @@ def test_the_numbering_of_an_imported_vocabulary_is_kept(tmp_path: Path) -> None
     shuffled = (*pieces[:4], ">>deu<<", *reversed(pieces[5:]))
     (run / "spm.model").rename(run / "spm.source.model")
     (run / "spm.target.model").write_bytes((run / "spm.source.model").read_bytes())
-    (run / "vocabulary.json").write_bytes(Numbering(shuffled, codes=True, lowercase=True).content())
+    (run / "vocabulary.json").write_bytes(PairVocabulary(shuffled, codes=True, lowercase=True).content())
     config = Config.load(run / "config.yaml")
     imported = config.subwords.model_copy(update={"kind": "imported", "lowercase": True})
     (run / "config.yaml").write_text(config.model_copy(update={"subwords": imported}).to_yaml())

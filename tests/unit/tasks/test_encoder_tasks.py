@@ -16,13 +16,13 @@ from headwise.config import Config
 from headwise.errors import CheckpointError
 from headwise.models.build import build_encoder_only
 from headwise.models.output_heads import HeadedEncoder, load_encoder, pool
+from headwise.tasks.batches.examples import RowStream, make_rows
 from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, choice_loss, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer
 from headwise.tasks.tagging import Tagging, best_iob2
-from headwise.text.batches.examples import RowStream, make_rows
-from headwise.text.datasets.examples import Encoded
-from headwise.text.datasets.question_answering import Window
+from headwise.text.preparation.examples import Encoded
+from headwise.text.preparation.question_answering import Window
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Characters
 

@@ -8,7 +8,7 @@ import pytest
 
 from headwise.tasks.corpus import job
 from headwise.tasks.corpus.runs import Runs
-from headwise.text.tokens.numbering import Side
+from headwise.text.tokens.pair_vocabulary import Side
 from multilingual_run import make_multilingual
 
 
@@ -17,9 +17,9 @@ def test_translations_to_another_language_are_others(tagged: Side, tmp_path: Pat
     run = make_multilingual(tmp_path, tagged)
     french, german = Runs([run], engine={"device": "cpu"}), Runs([run], engine={"language": "deu"})
     assert french.digest() == Runs([run], engine={"language": "fra"}).digest() != german.digest()
-    numbering = german.load().subwords.numbering
-    assert numbering is not None
-    assert numbering.language == ">>deu<<"
+    vocabulary = german.load().subwords.vocabulary
+    assert vocabulary is not None
+    assert vocabulary.language == ">>deu<<"
 
 
 def test_progress_is_printed_line_by_line_without_a_terminal(

@@ -14,12 +14,12 @@ import pytest
 
 from headwise.config import CleaningConfig, DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.text.batches.shards import ShardStream
-from headwise.text.datasets.sharded import ShardedData, open_corpora
+from headwise.tasks.batches.shards import ShardStream
 from headwise.text.preparation import tasks
 from headwise.text.preparation.cleaning import Rules
 from headwise.text.preparation.corpus import Preparation, prepare_corpus
 from headwise.text.preparation.pieces import cut, find_files
+from headwise.text.preparation.sharded import ShardedData, open_corpora
 from headwise.text.preparation.tables import BANDS, PER_BAND, near_keys
 from program import snapshot
 from toy import Toy, toy_pairs, write_toy

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config.tasks import DenoisingConfig
-from headwise.text.batches.denoising import (
+from headwise.tasks.batches.denoising import (
     Damage,
     corrupt_spans,
     infill,

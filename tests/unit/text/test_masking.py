@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.text.batches.masking import Masking, cut_documents, cut_running
+from headwise.tasks.batches.masking import Masking, cut_documents, cut_running
 from headwise.text.tokens.subwords import BOS, EOS
 
 MASKING = Masking(symbol=4, first=5, size=1000)

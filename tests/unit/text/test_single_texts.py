@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from headwise.config import DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.text.batches.windows import WindowStream, make_windows, plan_windows, scoring_windows
-from headwise.text.datasets.monolingual import PreparedText, prepare_text
+from headwise.tasks.batches.windows import WindowStream, make_windows, plan_windows, scoring_windows
+from headwise.text.preparation.monolingual import PreparedText, prepare_text
+from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary
 from headwise.text.tokens.subwords import EOS, UNK
-from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, learn_vocabulary, load_vocabulary
+from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary
 
 LINES = ["Grüße,  Welt!\n", "\n", "  zwei Zeilen: 日本 und 🙂\n", "zwei  Welten und eine Zeile\n"] * 5
 KINDS = {

@@ -10,7 +10,7 @@ import pytest
 
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
 from headwise.text.tokens.splitting import Split, make_splitter
 from headwise.text.tokens.subwords import Subwords
 from translator_run import ENGLISH, GERMAN
@@ -63,13 +63,13 @@ def test_byte_pairs_are_subword_nmts() -> None:
 @pytest.mark.parametrize("split", ["words", "characters", "subword-nmt"])
 def test_a_directory_keeps_a_vocabulary_without_sentencepiece(split: Split, tmp_path: Path) -> None:
     pieces = (*SPECIAL_PIECES, "low@@", "er", "l", "o", "▁", "lower")
-    numbering = Numbering(pieces, split=split, lowercase=True, limited=split == "subword-nmt")
+    vocabulary = PairVocabulary(pieces, split=split, lowercase=True, limited=split == "subword-nmt")
     model = MERGES.encode() if split == "subword-nmt" else b""
-    subwords = Subwords(model, model, numbering)
+    subwords = Subwords(model, model, vocabulary)
     subwords.save(tmp_path)
     config = SubwordConfig(kind="imported", size=len(pieces), lowercase=True)
     loaded = Subwords.load(tmp_path, config, subwords.digest())
-    assert loaded.numbering == numbering
+    assert loaded.vocabulary == vocabulary
     ids = loaded.encode_source("Lower lo")
     assert ids == subwords.encode_source("Lower lo")
     known = {"words": ["lower"], "characters": ["l", "o", "er"], "subword-nmt": ["low@@", "er"]}[split]

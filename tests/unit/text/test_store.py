@@ -16,10 +16,10 @@ from headwise.config import DataConfig, SubwordConfig
 from headwise.data import prepared as folders
 from headwise.data.ragged import Ragged, RaggedWriter, gather
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
-from headwise.text.datasets import parallel_preparation, resegmented
-from headwise.text.datasets.parallel import PreparedData
-from headwise.text.datasets.parallel_preparation import prepare
-from headwise.text.datasets.resegmented import EpochStores, Resegmentation, resegment
+from headwise.text.preparation import parallel_preparation, resegmented
+from headwise.text.preparation.parallel import PreparedData
+from headwise.text.preparation.parallel_preparation import prepare
+from headwise.text.preparation.resegmented import EpochStores, Resegmentation, resegment
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import EOS, Subwords
 
@@ -244,7 +244,7 @@ def test_kill_during_preparation_leaves_no_half_store(tmp_path: Path, stage: str
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     code = (
         "import os, signal, sys; from headwise.config import DataConfig, SubwordConfig\n"
-        "from headwise.text.datasets import parallel_preparation as preparation\n"
+        "from headwise.text.preparation import parallel_preparation as preparation\n"
         f"preparation.{stage} = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"preparation.prepare(DataConfig.model_validate_json(sys.argv[1]), SubwordConfig(size=60), sys.argv[2])"
     )
@@ -261,7 +261,7 @@ def test_two_processes_at_once_agree(tmp_path: Path) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(300)))
     code = (
         "import sys; from headwise.config import DataConfig, SubwordConfig\n"
-        "from headwise.text.datasets.parallel_preparation import prepare\n"
+        "from headwise.text.preparation.parallel_preparation import prepare\n"
         "data = DataConfig.model_validate_json(sys.argv[1])\n"
         "print(prepare(data, SubwordConfig(size=60), sys.argv[2]).reused)"
     )

@@ -191,7 +191,7 @@ def test_subwords_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
 
 
 def test_text_is_not_imported_with_torch() -> None:
-    modules = "headwise.text.datasets.resegmented, headwise.text.datasets.parallel"
+    modules = "headwise.text.preparation.resegmented, headwise.text.preparation.parallel"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -15,7 +15,7 @@ from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.interop.reading import checked
 from headwise.parsing import Malformed, decode, parse_object, read_bounded, read_json
-from headwise.text.tokens.numbering import SPECIAL_PIECES
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import Subwords, read_file
 
 _MOST_BYTES = 64 << 20  # of config.json or a vocabulary

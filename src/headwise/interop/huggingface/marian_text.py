@@ -13,7 +13,7 @@ from headwise.interop.huggingface.keys import MOST_BYTES, SymbolKeys, as_json
 from headwise.interop.huggingface.tokenizer import read_settings
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.parsing import read_json
-from headwise.text.tokens.numbering import SPECIAL_PIECES
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]

@@ -45,7 +45,7 @@ from headwise.interop.huggingface.unigram import is_unigram, read_unigram, senti
 from headwise.interop.pieces import Rows, make_subwords
 from headwise.interop.table import SAME, Change, Changes, Left, Row, their_tensors, times
 from headwise.models.build import build_model
-from headwise.text.tokens.numbering import SPECIAL_PIECES
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
 from headwise.text.tokens.tokenizer_json import MOST_UNUSED, renumbered
@@ -160,7 +160,7 @@ def read(source: Path) -> Imported:
     found |= {} if bias is None else {"logit_bias": lambda: bias}
     notes = [f"task translation, from {name}; a task's prefix, such as `summarize: `, is part of the text"]
     decoding = search_options(fields, fields.n_positions, notes)
-    kind = "bpe" if text.numbering is None else "imported"
+    kind = "bpe" if text.vocabulary is None else "imported"
     subwords = SubwordConfig(kind=kind, size=text.source_size, lowercase=text.lowercases)
     config = make_config(source, Config, model=model, subwords=subwords, decoding=decoding)
     return Imported(
@@ -272,9 +272,9 @@ def _rows(subwords: Subwords, run: Path) -> list[int]:
 
     Raises `ConfigError` for a vocabulary that isn't spiece.model's.
     """
-    if subwords.numbering is None:
+    if subwords.vocabulary is None:
         return list(range(subwords.source_size))
-    pieces = subwords.numbering.source
+    pieces = subwords.vocabulary.source
     numbers = {piece: number for number, piece in enumerate(pieces)}
     processor = open_processor(subwords.models[0], str(run))
     own = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
@@ -334,7 +334,7 @@ def _write_text(trained: Trained, folder: Path) -> None:
         "unk_token": SPECIAL_PIECES[UNK],
         "eos_token": SPECIAL_PIECES[EOS],
     }
-    if subwords.numbering is None:
+    if subwords.vocabulary is None:
         processor = subwords.source_processor
         assert isinstance(processor, SentencePieceProcessor)
         tree = byte_pairs(processor, len(SPECIAL), sentence_steps(lowercase=subwords.lowercases))
@@ -360,5 +360,5 @@ def _write_text(trained: Trained, folder: Path) -> None:
         write_text(folder / "tokenizer.json", as_json(tree))
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     else:
-        settings |= {"tokenizer_class": "T5Tokenizer", "extra_ids": len(subwords.numbering.symbols)}
+        settings |= {"tokenizer_class": "T5Tokenizer", "extra_ids": len(subwords.vocabulary.symbols)}
     write_text(folder / "tokenizer_config.json", as_json(settings))

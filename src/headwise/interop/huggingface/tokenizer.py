@@ -23,7 +23,7 @@ from headwise.interop.pieces import Rows
 from headwise.interop.table import Change
 from headwise.parsing import read_bounded, read_json
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
-from headwise.text.tokens.numbering import SPECIAL_PIECES
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import EOS, UNK
 from headwise.text.tokens.tokenizer_json import (
     numbered_pieces,

@@ -50,7 +50,7 @@ class Unigram:
         """Return a serialized SentencePiece model that splits text in the same way."""
         content = b"".join(map(piece_field, self.pieces, self.scores, self._kinds()))
         trainer = number_field(MODEL_TYPE, UNIGRAM) + number_field(40, self.unknown)
-        # The ids of begin, end and padding, which `Numbering` has.
+        # The ids of begin, end and padding, which `PairVocabulary` has.
         trainer += b"".join(number_field(key, -1) for key in (41, 42, 43))
         normalizer = bytes_field(1, b"imported") + bytes_field(2, self.table)
         # A space before a text; no others twice; U+2581.

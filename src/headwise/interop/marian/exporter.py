@@ -175,12 +175,12 @@ def _write_vocabularies(subwords: Subwords, folder: Path) -> list[str]:
     sides += [] if subwords.joint else [subwords.target_pieces(range(subwords.target_size))]
     for name, pieces in zip(names, sides, strict=True):
         write_text(folder / name, vocabulary_text(pieces))
-    numbering = subwords.numbering
-    if numbering is not None and numbering.split != "sentencepiece":
+    vocabulary = subwords.vocabulary
+    if vocabulary is not None and vocabulary.split != "sentencepiece":
         return names * 2 if subwords.joint else names
     models = dict(zip(("source.spm", "target.spm"), subwords.models, strict=True))
     for name, model in models.items():
         write_bytes(folder / name, model)
-    if numbering is None:
+    if vocabulary is None:
         return list(models)
     return names * 2 if subwords.joint else names

@@ -65,7 +65,7 @@ class Importer(base.Importer):
         parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
         parameters |= _parameters(arrays, model, rows, permuted, files.model)
         notes: list[str] = []
-        if text.numbering is not None and text.numbering.split == "words":
+        if text.vocabulary is not None and text.vocabulary.split == "words":
             notes.append(
                 "texts are pieces with spaces between them, because there is no source.spm and target.spm"
             )

@@ -19,8 +19,8 @@ from headwise.interop.onnx.transformer import EMBEDDING, decoder_graph, encoder_
 from headwise.models.build import load_model
 from headwise.models.limits import inexpressible
 from headwise.models.transformer import Transformer
-from headwise.text.tokens.numbering import FILE as VOCABULARY
-from headwise.text.tokens.numbering import Numbering
+from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 
 _EXPRESSIBLE = (
@@ -62,7 +62,7 @@ class Exporter(base.Exporter):
         notes = [
             "examples/onnx_translate.py translates with it; it needs onnxruntime, sentencepiece and numpy"
         ]
-        if trained.subwords.numbering is not None and trained.subwords.numbering.codes:
+        if trained.subwords.vocabulary is not None and trained.subwords.vocabulary.codes:
             notes.append(
                 "a language code such as >>deu<< is one piece, which examples/onnx_translate.py doesn't split off"
             )
@@ -96,10 +96,10 @@ def _write(model: onnx.ModelProto, file: Path, precision: str) -> None:
 def _write_text(subwords: Subwords, folder: Path) -> None:
     """Write the SentencePiece models, and the pieces in the order of their ids."""
     subwords.save(folder)
-    if subwords.numbering is None:
+    if subwords.vocabulary is None:
         source = tuple(subwords.source_pieces(range(subwords.source_size)))
         target = None if subwords.joint else tuple(subwords.target_pieces(range(subwords.target_size)))
-        (folder / VOCABULARY).write_bytes(Numbering(source, target).content())
+        (folder / VOCABULARY).write_bytes(PairVocabulary(source, target).content())
 
 
 def _settings(trained: Trained, precision: str) -> dict[str, Any]:

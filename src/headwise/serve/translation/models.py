@@ -54,9 +54,9 @@ class Model:
 
     def by_target(self) -> dict[str, Model]:
         """Return the model for each of the languages that it translates to, by their codes."""
-        numbering = self.translator.subwords.numbering
-        codes = {} if numbering is None else numbering.languages_by_code
-        chosen = "" if numbering is None else numbering.language
+        vocabulary = self.translator.subwords.vocabulary
+        codes = {} if vocabulary is None else vocabulary.languages_by_code
+        chosen = "" if vocabulary is None else vocabulary.language
         further: dict[str, Model] = {
             code: self if piece == chosen else InLanguage(self, code, piece)
             for code, piece in codes.items()
@@ -105,11 +105,11 @@ class InLanguage(Model):
 
 def target_of(translator: Translator) -> str | None:
     """Return the language that a run translates to, as its vocabulary's codes say; None where it has no codes."""
-    numbering = translator.subwords.numbering
+    vocabulary = translator.subwords.vocabulary
     return (
         None
-        if numbering is None
-        else numbering.language_code or next(iter(numbering.languages_by_code), None)
+        if vocabulary is None
+        else vocabulary.language_code or next(iter(vocabulary.languages_by_code), None)
     )
 
 

@@ -1,1 +1,1 @@
-"""Preparation of corpora that are larger than memory, in processes of one machine or of a cluster."""
+"""Preparation of text for training: read, cleaned, split, encoded and stored once, in memory-mapped arrays."""

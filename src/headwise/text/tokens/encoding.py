@@ -26,8 +26,8 @@ from headwise.errors import TrainingError
 from headwise.files import disk_errors
 from headwise.processes import child_environment, python_command
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
+from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import EOS, Subwords
-from headwise.text.tokens.vocabulary import load_vocabulary
 
 CHUNK = 8192  # rows encoded per step; BPE-dropout has one random stream per chunk
 _ALONE_BELOW = 100_000  # rows; fewer are encoded faster than a second process starts

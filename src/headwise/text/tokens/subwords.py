@@ -27,11 +27,11 @@ from headwise.characters import UNSPACED, check_characters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
-from headwise.text.tokens.numbering import FILE as NUMBERING_FILE
-from headwise.text.tokens.numbering import NumberedProcessor, Numbering
+from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY_FILE
+from headwise.text.tokens.pair_vocabulary import PairVocabulary, VocabularyProcessor
 from headwise.text.tokens.splitting import Split, open_processor
 
-Processor = sentencepiece.SentencePieceProcessor | NumberedProcessor
+Processor = sentencepiece.SentencePieceProcessor | VocabularyProcessor
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = (PAD, UNK, BOS, EOS)
@@ -39,8 +39,8 @@ SPECIAL = (PAD, UNK, BOS, EOS)
 JOINT_FILE = "spm.model"
 SOURCE_FILE = "spm.source.model"
 TARGET_FILE = "spm.target.model"
-# Files of source and target for the ways to split a text that a numbering may have.
-_NUMBERED_FILES: dict[Split, tuple[str, ...]] = {
+# Files of source and target for the ways to split a text that a vocabulary may have.
+_MODEL_FILES: dict[Split, tuple[str, ...]] = {
     "sentencepiece": (SOURCE_FILE, TARGET_FILE),
     "subword-nmt": ("bpe.source.codes", "bpe.target.codes"),
     "words": (),
@@ -55,7 +55,7 @@ class Subwords:
     """One SentencePiece model for both languages (joint), or one per language.
 
     Ids 0 to 3 are padding, unknown, beginning and end of a sentence; encoding adds none of them but unknown. The ids
-    are those of the models, or those of a `numbering` of their pieces, by which imported vocabularies are kept; the
+    are those of the models, or those of a `vocabulary` of their pieces, by which imported vocabularies are kept; the
     models then may be byte pairs of subword-nmt, or nothing.
     """
 
@@ -63,26 +63,26 @@ class Subwords:
         self,
         source: bytes,
         target: bytes | None = None,
-        numbering: Numbering | None = None,
+        vocabulary: PairVocabulary | None = None,
         *,
         origin: str = "subword model",
     ) -> None:
         """Read serialized models; without `target` the first one is joint.
 
-        With a numbering, both models are given, and the ids are joint if it has one list.
+        With a vocabulary, both models are given, and the ids are joint if it has one list.
 
         Raises:
             CheckpointError: the bytes aren't a SentencePiece model, or its special ids aren't Headwise's.
         """
-        self.numbering = numbering
+        self.vocabulary = vocabulary
         self._source_bytes = source
         self._target_bytes = source if target is None else target
         self.source_processor: Processor
         self.target_processor: Processor
-        if numbering is not None:
-            self.joint = numbering.target is None
-            self.source_processor = NumberedProcessor(source, "source", numbering, origin)
-            self.target_processor = NumberedProcessor(self._target_bytes, "target", numbering, origin)
+        if vocabulary is not None:
+            self.joint = vocabulary.target is None
+            self.source_processor = VocabularyProcessor(source, "source", vocabulary, origin)
+            self.target_processor = VocabularyProcessor(self._target_bytes, "target", vocabulary, origin)
         else:
             self.joint = target is None
             self.source_processor = read_processor(source, origin)
@@ -131,23 +131,23 @@ class Subwords:
                 another digest; the digest is checked before SentencePiece parses the file.
         """
         directory = Path(directory)
-        numbered = (directory / NUMBERING_FILE).is_file() if config is None else config.kind == "imported"
+        numbered = (directory / VOCABULARY_FILE).is_file() if config is None else config.kind == "imported"
         joint = (directory / JOINT_FILE).is_file() if config is None else config.joint and not numbered
         names = (JOINT_FILE,) if joint else (SOURCE_FILE, TARGET_FILE)
-        numbering, lists = None, []
+        vocabulary, lists = None, []
         if numbered:
-            lists = [read_file(directory / NUMBERING_FILE)]
-            numbering = Numbering.parse(lists[0], str(directory / NUMBERING_FILE))
-            names = _NUMBERED_FILES[numbering.split]
+            lists = [read_file(directory / VOCABULARY_FILE)]
+            vocabulary = PairVocabulary.parse(lists[0], str(directory / VOCABULARY_FILE))
+            names = _MODEL_FILES[vocabulary.split]
         models = [read_file(directory / name) for name in names]
         if digest is not None and digest != (found := _digest(*models, *lists)):
             raise CheckpointError(
                 f"{directory}: expected the subword model that it was trained with ({digest}), "
                 f"found another ({found})"
             )
-        if numbering is not None:
+        if vocabulary is not None:
             source, target = models or (b"", b"")
-            model = cls(source, target, numbering, origin=str(directory))
+            model = cls(source, target, vocabulary, origin=str(directory))
             _check_joint(model, config, directory)
         else:
             origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
@@ -169,24 +169,24 @@ class Subwords:
 
         Raises `ConfigError` if the vocabulary has no such code.
         """
-        numbering = self.numbering
-        if numbering is None:
+        vocabulary = self.vocabulary
+        if vocabulary is None:
             raise ConfigError(
                 f"--target-language: expected a vocabulary with language codes, found none for {name!r}"
             )
-        numbering = dataclasses.replace(numbering, language=numbering.find_language(name), codes=True)
-        return Subwords(*self.models, numbering)
+        vocabulary = dataclasses.replace(vocabulary, language=vocabulary.find_language(name), codes=True)
+        return Subwords(*self.models, vocabulary)
 
     @property
     def given(self) -> tuple[int, ...]:
         """The codes that a target may begin with to name its language, the chosen one first; empty for none."""
         processor = self.target_processor
-        return processor.given if isinstance(processor, NumberedProcessor) else ()
+        return processor.given if isinstance(processor, VocabularyProcessor) else ()
 
     def without_language(self, source: Sequence[int]) -> Sequence[int]:
         """Leave out the language code that encoding puts before a source."""
         processor = self.source_processor
-        return processor.without_language(source) if isinstance(processor, NumberedProcessor) else source
+        return processor.without_language(source) if isinstance(processor, VocabularyProcessor) else source
 
     @property
     def models(self) -> tuple[bytes, bytes]:
@@ -195,12 +195,12 @@ class Subwords:
 
     def content(self) -> dict[str, bytes]:
         """Return the names and the bytes of the model file(s)."""
-        if self.numbering is None and self.joint:
+        if self.vocabulary is None and self.joint:
             return {JOINT_FILE: self._source_bytes}
-        if self.numbering is None:
+        if self.vocabulary is None:
             return dict(zip((SOURCE_FILE, TARGET_FILE), self.models, strict=True))
-        files = dict(zip(_NUMBERED_FILES[self.numbering.split], self.models, strict=False))
-        return files | {NUMBERING_FILE: self.numbering.content()}
+        files = dict(zip(_MODEL_FILES[self.vocabulary.split], self.models, strict=False))
+        return files | {VOCABULARY_FILE: self.vocabulary.content()}
 
     @property
     def lowercases(self) -> bool:
@@ -275,7 +275,7 @@ def _digest(*files: bytes) -> str:
 def _check_joint(model: Subwords, config: SubwordConfig | None, directory: Path) -> None:
     if config is not None and model.joint != config.joint:
         raise CheckpointError(
-            f"{directory / NUMBERING_FILE}: expected {'one list' if config.joint else 'two lists'} of pieces as "
+            f"{directory / VOCABULARY_FILE}: expected {'one list' if config.joint else 'two lists'} of pieces as "
             f"configured (subwords.joint={str(config.joint).lower()}), found {'one' if model.joint else 'two'}"
         )
 

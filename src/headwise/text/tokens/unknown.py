@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from headwise.text.tokens.numbering import NumberedProcessor
+from headwise.text.tokens.pair_vocabulary import VocabularyProcessor
 from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 
 SideName = Literal["source", "target"]
@@ -61,7 +61,7 @@ class UnknownWords:
     def _encode(self, text: str) -> Sequence[int]:
         ids = self._processor.encode(text)
         processor = self._processor
-        return processor.without_language(ids) if isinstance(processor, NumberedProcessor) else ids
+        return processor.without_language(ids) if isinstance(processor, VocabularyProcessor) else ids
 
 
 def split_words(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 Ids 0 to 3 are padding, unknown, beginning and end of a text, as everywhere; then come a task's own symbols (such as
 `<mask>`), the line end, and the learned units. All kinds map each id to bytes, so that text can be decoded id by id
 (`TextDecoder`), even where a character is split over several ids. `headwise.text.tokens.imported` has the vocabularies
-of other toolkits.
+of other toolkits, and `headwise.text.tokens.loading` reads any of them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from pathlib import Path
 
 from headwise.characters import check_characters
 from headwise.config import SubwordConfig
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
-from headwise.parsing import read_json
 from headwise.text.tokens.subwords import (
     EOS,
     JOINT_FILE,
     SPECIAL,
     UNK,
-    read_file,
     read_processor,
     train_model,
 )
@@ -223,33 +221,6 @@ class TextDecoder:
     def end(self) -> str:
         """Return the rest: U+FFFD for an incomplete character."""
         return self._bytes.decode(b"", final=True)
-
-
-def learn_vocabulary(texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Vocabulary:
-    """Learn a vocabulary of the kind `subwords.kind`; raises `ConfigError` and `DataError` where that fails."""
-    if config.kind == "imported":
-        raise ConfigError(
-            "subwords.kind: expected characters or bpe to learn a vocabulary, found imported, which "
-            "training.initialize_from takes from a run of `headwise import`"
-        )
-    kind = Characters if config.kind == "characters" else Pieces
-    return kind.learn(texts, config, symbols)
-
-
-def load_vocabulary(directory: Path) -> Vocabulary:
-    """Read the vocabulary of a run directory or prepared folder; raises `CheckpointError` if missing or damaged."""
-    file = directory / CHARACTERS_FILE
-    if (directory / TOKENIZER_FILE).exists():
-        from headwise.text.tokens.imported import ImportedVocabulary
-
-        return ImportedVocabulary.load(directory / TOKENIZER_FILE)
-    if not file.exists():
-        return Pieces(read_file(directory / JOINT_FILE), origin=str(directory / JOINT_FILE))
-    try:
-        fields = read_json(file)
-        return Characters(fields["characters"], fields["symbols"], lowercase=fields["lowercase"])
-    except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
-        raise CheckpointError(f"{file}: expected a vocabulary of characters, found a damaged file") from None
 
 
 def refuse_unknown(vocabulary: Vocabulary, text: str, origin: str) -> list[int]:

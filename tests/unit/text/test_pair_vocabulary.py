@@ -9,7 +9,7 @@ import sentencepiece
 
 from headwise.config import Config, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
 from headwise.text.tokens.subwords import UNK, Subwords, train_model
 from headwise.text.tokens.unknown import UnknownWords
 from translator_run import ENGLISH, GERMAN
@@ -22,7 +22,7 @@ def numbered(pieces: list[str] | None = None, *, codes: bool = False) -> Subword
         plain = [Subwords(model) for model in models]
         own = {piece for each in plain for piece in each.source_pieces(range(4, each.source_size))}
         pieces = sorted(own, reverse=True)
-    return Subwords(models[0], models[1], Numbering((*SPECIAL_PIECES, *pieces), codes=codes))
+    return Subwords(models[0], models[1], PairVocabulary((*SPECIAL_PIECES, *pieces), codes=codes))
 
 
 def test_pieces_are_those_of_the_models_and_ids_those_of_the_list() -> None:
@@ -92,7 +92,7 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
 )
 def test_a_damaged_list_gets_a_sentence(changes: dict[str, Any], sentence: str) -> None:
     whole = {"codes": False, "source": [*SPECIAL_PIECES, "a"]}
-    assert Numbering.parse(json.dumps(whole).encode(), "f").source[-1] == "a"
+    assert PairVocabulary.parse(json.dumps(whole).encode(), "f").source[-1] == "a"
     with pytest.raises(CheckpointError) as error:
-        Numbering.parse(json.dumps(whole | changes).encode(), "f")
+        PairVocabulary.parse(json.dumps(whole | changes).encode(), "f")
     assert sentence in str(error.value)

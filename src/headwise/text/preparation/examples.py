@@ -33,8 +33,9 @@ from headwise.files import write_text
 from headwise.parsing import parse_object, read_json
 from headwise.text.reading.plain import text_request
 from headwise.text.tokens import encoding
+from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary
 from headwise.text.tokens.subwords import UNK
-from headwise.text.tokens.vocabulary import Vocabulary, learn_vocabulary, load_vocabulary
+from headwise.text.tokens.vocabulary import Vocabulary
 
 LABELS_FILE = "labels.json"
 _FORMAT = 1

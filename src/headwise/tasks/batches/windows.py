@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headwise.data.stream import Epoch, ResumableStream
 from headwise.errors import DataError
-from headwise.text.datasets.monolingual import PreparedText, TextStore
+from headwise.text.preparation.monolingual import PreparedText, TextStore
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from headwise.config.tasks import DenoisingConfig
 from headwise.data.stream import Epoch, ResumableStream
-from headwise.text.batches.examples import padded
-from headwise.text.batches.pairs import Batch
-from headwise.text.batches.windows import WindowBatch, WindowStream
+from headwise.tasks.batches.examples import padded
+from headwise.tasks.batches.pairs import Batch
+from headwise.tasks.batches.windows import WindowBatch, WindowStream
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 Ids = NDArray[np.int64]

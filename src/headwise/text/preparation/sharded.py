@@ -17,7 +17,7 @@ from headwise.data.places import locate
 from headwise.data.prepared import read_manifest
 from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError, ConfigError
-from headwise.text.datasets.parallel import ParallelStore, open_store
+from headwise.text.preparation.parallel import ParallelStore, open_store
 from headwise.text.preparation.tables import SHARD
 from headwise.text.tokens.subwords import Subwords
 
@@ -124,7 +124,7 @@ class ShardedStore:
 class ShardedData:
     """Prepared corpora, opened for training: the development sets are read, the shards are not.
 
-    The attributes are those of `headwise.text.datasets.parallel.PreparedData`.
+    The attributes are those of `headwise.text.preparation.parallel.PreparedData`.
     """
 
     directory: Path

@@ -1,4 +1,4 @@
-"""Growth of a subword vocabulary by what new text needs (`training.add_subwords`).
+"""Extension of a subword vocabulary by what new text needs (`training.add_subwords`).
 
 Byte-pair encoding goes on where training stopped: the new text is segmented by the model, what it doesn't know becomes
 subwords, and then the most frequent pair of adjacent subwords is joined, again and again. The new subwords come after
@@ -25,7 +25,7 @@ import sentencepiece
 from headwise.chunks import chunks
 from headwise.errors import ConfigError
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
-from headwise.text.tokens.numbering import NumberedProcessor, Numbering, Side
+from headwise.text.tokens.pair_vocabulary import PairVocabulary, Side, VocabularyProcessor
 from headwise.text.tokens.sentencepiece_file import (
     BPE,
     MODEL_TYPE,
@@ -48,14 +48,14 @@ _UNKNOWN = -1e6  # log-probability of an unknown character
 _BONUS = 1e-3  # log-probability by which a joined subword is better than its parts
 
 
-def check_growth(subwords: Subwords) -> None:
-    """Raise `ConfigError` if a vocabulary can't grow."""
-    numbering = subwords.numbering
-    if numbering is not None and (numbering.split != "sentencepiece" or numbering.symbols):
+def check_extensible(subwords: Subwords) -> None:
+    """Raise `ConfigError` if a vocabulary can't be extended."""
+    vocabulary = subwords.vocabulary
+    if vocabulary is not None and (vocabulary.split != "sentencepiece" or vocabulary.symbols):
         found = (
-            numbering.split
-            if numbering.split != "sentencepiece"
-            else f"symbols such as {numbering.symbols[0]}"
+            vocabulary.split
+            if vocabulary.split != "sentencepiece"
+            else f"symbols such as {vocabulary.symbols[0]}"
         )
         raise ConfigError(
             f"training.add_subwords: expected a vocabulary of SentencePiece alone, found {found}"
@@ -71,20 +71,20 @@ def check_growth(subwords: Subwords) -> None:
             )
 
 
-def grow(subwords: Subwords, sources: Iterable[str], targets: Iterable[str], most: int) -> Subwords:
-    """Return subwords with at most `most` further ones, in each list where there are two (see `grown_model`).
+def extend(subwords: Subwords, sources: Iterable[str], targets: Iterable[str], most: int) -> Subwords:
+    """Return subwords with at most `most` further ones, in each list where there are two (see `extended_model`).
 
     One list of the pieces of two models gets `most` in all, half of them by the text of each side unless that needs
-    fewer. Raises `ConfigError` as `check_growth`.
+    fewer. Raises `ConfigError` as `check_extensible`.
     """
-    check_growth(subwords)
+    check_extensible(subwords)
     source, target = subwords.models
-    numbering = subwords.numbering
-    if numbering is None and subwords.joint:
-        return Subwords(grown_model(source, itertools.chain(sources, targets), most))
-    if numbering is None:
-        return Subwords(grown_model(source, sources, most), grown_model(target, targets, most))
-    lists = numbering.source, numbering.target or numbering.source
+    vocabulary = subwords.vocabulary
+    if vocabulary is None and subwords.joint:
+        return Subwords(extended_model(source, itertools.chain(sources, targets), most))
+    if vocabulary is None:
+        return Subwords(extended_model(source, sources, most), extended_model(target, targets, most))
+    lists = vocabulary.source, vocabulary.target or vocabulary.source
     sides = subwords.source_processor, subwords.target_processor
     if source == target:
         words = _words(sides[0], sources) + _words(sides[1], targets)
@@ -95,14 +95,14 @@ def grow(subwords: Subwords, sources: Iterable[str], targets: Iterable[str], mos
             _learn(_words(side, text), model, set(pieces), most)
             for side, text, model, pieces in zip(sides, texts, subwords.models, lists, strict=True)
         ]
-        if numbering.target is None:
+        if vocabulary.target is None:
             half = max(most - most // 2, most - len(added[1]))
             added = [added[0][:half], added[1][: most - len(added[0][:half])]]
     models = [_extended(model, pieces) for model, pieces in zip(subwords.models, added, strict=True)]
-    return Subwords(models[0], models[1], _extended_numbering(numbering, added))
+    return Subwords(models[0], models[1], _extended_vocabulary(vocabulary, added))
 
 
-def grown_model(model: bytes, sentences: Iterable[str], most: int) -> bytes:
+def extended_model(model: bytes, sentences: Iterable[str], most: int) -> bytes:
     """Return a serialized model with at most `most` further subwords, learned from sentences.
 
     There are fewer if no pair of subwords occurs twice. A subword that joins others consists of letters, after an
@@ -119,7 +119,7 @@ def old_pieces(old: Subwords, grown: Subwords, side: Side) -> list[list[int]]:
         subwords.source_processor if side == "source" else subwords.target_processor
         for subwords in (old, grown)
     )
-    if not isinstance(before, NumberedProcessor):
+    if not isinstance(before, VocabularyProcessor):
         places, find = [0 if side == "source" else 1], before.piece_to_id
     else:
         places, find = [0, 1] if old.joint else [0 if side == "source" else 1], before.find
@@ -193,7 +193,7 @@ def _words(processor: Processor, sentences: Iterable[str]) -> Counter[tuple[str,
     """Segment sentences; return the pieces of each word and its count."""
     words: Counter[tuple[str, ...]] = Counter()
     for block in chunks(sentences, itertools.repeat(_BLOCK)):
-        if isinstance(processor, NumberedProcessor):
+        if isinstance(processor, VocabularyProcessor):
             segmented = processor.segment(block)
         else:
             segmented = processor.encode(block, out_type=str, num_threads=1)
@@ -237,13 +237,13 @@ def _extended(model: bytes, pieces: Sequence[str]) -> bytes:
     return model + added + bytes_field(TRAINER, number_field(VOCABULARY_SIZE, size + len(new)))
 
 
-def _extended_numbering(numbering: Numbering, added: Sequence[Sequence[str]]) -> Numbering:
-    """Return a numbering with the further pieces of each side at the end of its list."""
-    if numbering.target is None:
+def _extended_vocabulary(vocabulary: PairVocabulary, added: Sequence[Sequence[str]]) -> PairVocabulary:
+    """Return a vocabulary with the further pieces of each side at the end of its list."""
+    if vocabulary.target is None:
         added = [[*added[0], *added[1]]]
-    source = tuple(dict.fromkeys([*numbering.source, *added[0]]))
-    target = None if numbering.target is None else tuple(dict.fromkeys([*numbering.target, *added[-1]]))
-    return dataclasses.replace(numbering, source=source, target=target)
+    source = tuple(dict.fromkeys([*vocabulary.source, *added[0]]))
+    target = None if vocabulary.target is None else tuple(dict.fromkeys([*vocabulary.target, *added[-1]]))
+    return dataclasses.replace(vocabulary, source=source, target=target)
 
 
 def _joined_pairs(table: list[tuple[list[str], int]], known: set[str], most: int) -> list[str]:

@@ -33,7 +33,7 @@ Side = Literal["source", "target"]
 
 
 @dataclass(frozen=True)
-class Numbering:
+class PairVocabulary:
     """The pieces in the order of their ids.
 
     Attributes:
@@ -93,7 +93,7 @@ class Numbering:
         )
 
     @classmethod
-    def parse(cls, content: bytes, origin: str) -> Numbering:
+    def parse(cls, content: bytes, origin: str) -> PairVocabulary:
         """Parse the file; raises `CheckpointError` if it is damaged."""
         fields = parse_object(content, origin, error=CheckpointError)
         flags = {key: fields[key] for key in _FLAGS if key in fields}
@@ -114,14 +114,14 @@ class Numbering:
         tagged, language = fields.get("tagged", "source"), fields.get("language", "")
         if tagged not in ("source", "target"):
             raise CheckpointError(f"{origin}: tagged: expected source or target, found {str(tagged)[:60]!r}")
-        numbering = cls(
+        vocabulary = cls(
             source, target, split=split, symbols=symbols, language=language, tagged=tagged, **flags
         )
-        if language != "" and language not in numbering.tagged_pieces[len(SPECIAL_PIECES) :]:
+        if language != "" and language not in vocabulary.tagged_pieces[len(SPECIAL_PIECES) :]:
             raise CheckpointError(
                 f"{origin}: language: expected a piece of the {tagged} side, found {str(language)[:60]!r}"
             )
-        return numbering
+        return vocabulary
 
     def content(self) -> bytes:
         """Return the bytes of the file, without the options that have their defaults."""
@@ -156,33 +156,33 @@ def _symbols(value: Any, lists: Sequence[tuple[str, ...]], place: str) -> tuple[
     return tuple(value)
 
 
-class NumberedProcessor:
+class VocabularyProcessor:
     """A splitter with ids for its pieces; it has the methods of `SentencePieceProcessor` that Headwise uses."""
 
-    def __init__(self, model: bytes, side: Side, numbering: Numbering, origin: str) -> None:
+    def __init__(self, model: bytes, side: Side, vocabulary: PairVocabulary, origin: str) -> None:
         """Read the model of a side; raises `CheckpointError` if it is damaged.
 
         `given` are the ids of the codes that name the language of a target, the chosen one first.
         """
-        pieces = numbering.source if side == "source" or numbering.target is None else numbering.target
+        pieces = vocabulary.source if side == "source" or vocabulary.target is None else vocabulary.target
         self._pieces = list(pieces)
         self._ids = {piece: number for number, piece in enumerate(pieces)}
         for special in SPECIAL_PIECES:  # the text `</s>` isn't the end of a sentence
             del self._ids[special]
-        known = self._ids.keys() if numbering.limited else None
+        known = self._ids.keys() if vocabulary.limited else None
         self._splitter = make_splitter(
-            numbering.split, model, origin, lowercase=numbering.lowercase, known=known
+            vocabulary.split, model, origin, lowercase=vocabulary.lowercase, known=known
         )
-        self._codes = numbering.codes
+        self._codes = vocabulary.codes
         self._language = (
-            self._ids[numbering.language] if numbering.language and numbering.tagged == side else None
+            self._ids[vocabulary.language] if vocabulary.language and vocabulary.tagged == side else None
         )
         self._side: Side = side
         self.given: tuple[int, ...] = ()
         if self._language is not None and side == "target":
-            others = (self._ids[code] for code in numbering.languages if code != numbering.language)
+            others = (self._ids[code] for code in vocabulary.languages if code != vocabulary.language)
             self.given = (self._language, *others)
-        symbols = "|".join(map(re.escape, numbering.symbols))
+        symbols = "|".join(map(re.escape, vocabulary.symbols))
         self._symbols = re.compile(f"({symbols})") if symbols else None
 
     def vocab_size(self) -> int:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from headwise.config import SubwordConfig
 from headwise.errors import ConfigError
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
-from headwise.text.tokens.growth import check_growth, grow, grown_model, old_pieces
-from headwise.text.tokens.numbering import SPECIAL_PIECES, Numbering
+from headwise.text.tokens.extension import check_extensible, extend, extended_model, old_pieces
+from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
 from headwise.text.tokens.splitting import Split
 from headwise.text.tokens.subwords import UNK, Subwords, train_model
 from translator_run import ENGLISH, GERMAN
@@ -40,7 +40,7 @@ def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 def test_new_text_takes_fewer_subwords_and_has_none_unknown(old: bytes) -> None:
-    before, after = processor(old), processor(grown_model(old, NEW, 40))
+    before, after = processor(old), processor(extended_model(old, NEW, 40))
     assert after.vocab_size() > before.vocab_size() + 10
     assert UNK in [i for line in NEW for i in before.encode(line)]
     assert UNK not in [i for line in NEW for i in after.encode(line)]
@@ -53,7 +53,7 @@ def test_new_text_takes_fewer_subwords_and_has_none_unknown(old: bytes) -> None:
 
 
 def test_old_ids_and_words_stay_the_same(old: bytes) -> None:
-    before, after = processor(old), processor(grown_model(old, NEW, 40))
+    before, after = processor(old), processor(extended_model(old, NEW, 40))
     size = before.vocab_size()
     for index in range(size):
         assert after.id_to_piece(index) == before.id_to_piece(index)
@@ -67,8 +67,8 @@ def test_old_ids_and_words_stay_the_same(old: bytes) -> None:
 def test_no_more_are_added_than_asked_for_or_than_recur(old: bytes) -> None:
     size = processor(old).vocab_size()
     for most in (1, 5, 12):
-        assert processor(grown_model(old, NEW, most)).vocab_size() == size + most
-    few, all_of_them = grown_model(old, NEW, 12), grown_model(old, NEW, 10_000)
+        assert processor(extended_model(old, NEW, most)).vocab_size() == size + most
+    few, all_of_them = extended_model(old, NEW, 12), extended_model(old, NEW, 10_000)
     assert processor(all_of_them).vocab_size() < size + 200
     assert all_of_them[: len(old)] == old
     pieces = [processor(model).id_to_piece(list(range(size, size + 12))) for model in (few, all_of_them)]
@@ -76,7 +76,7 @@ def test_no_more_are_added_than_asked_for_or_than_recur(old: bytes) -> None:
 
 
 def test_new_subwords_are_words_and_characters(old: bytes) -> None:
-    grown = processor(grown_model(old, NEW * 3, 200))
+    grown = processor(extended_model(old, NEW * 3, 200))
     pieces = [grown.id_to_piece(i) for i in range(processor(old).vocab_size(), grown.vocab_size())]
     assert {"€", "«", "»", "▁Konto"} <= set(pieces)
     assert all(len(piece) == 1 or piece.lstrip("▁").isalpha() for piece in pieces)
@@ -84,8 +84,8 @@ def test_new_subwords_are_words_and_characters(old: bytes) -> None:
 
 
 def test_the_old_pieces_of_a_new_one_spell_it(old: bytes) -> None:
-    before, after = processor(old), processor(grown_model(old, NEW, 40))
-    parts = old_pieces(Subwords(old), Subwords(grown_model(old, NEW, 40)), "source")
+    before, after = processor(old), processor(extended_model(old, NEW, 40))
+    parts = old_pieces(Subwords(old), Subwords(extended_model(old, NEW, 40)), "source")
     assert len(parts) == after.vocab_size() - before.vocab_size()
     for index, ids in enumerate(parts, start=before.vocab_size()):
         piece = after.id_to_piece(index)
@@ -96,7 +96,7 @@ def test_the_old_pieces_of_a_new_one_spell_it(old: bytes) -> None:
 
 def test_rare_characters_stay_bytes_where_the_model_has_them() -> None:
     old = train_model([*ENGLISH, *GERMAN], SubwordConfig(size=360), byte_fallback=True)
-    before, after = processor(old), processor(grown_model(old, ["€ € €", "Konto Konto"], 20))
+    before, after = processor(old), processor(extended_model(old, ["€ € €", "Konto Konto"], 20))
     pieces = [after.id_to_piece(i) for i in range(before.vocab_size(), after.vocab_size())]
     assert "€" not in pieces
     assert after.encode("€") == before.encode("€")
@@ -109,7 +109,7 @@ def test_rare_characters_stay_bytes_where_the_model_has_them() -> None:
 def test_sentencepiece_segments_as_the_merges_do(lines: list[str], most: int) -> None:
     """`DropoutSegmenter` applies the merges one by one; SentencePiece has to agree for every text."""
     old = train_model(["ab abc ad", "cab bad d"], SubwordConfig(size=14))
-    grown = processor(grown_model(old, lines, most))
+    grown = processor(extended_model(old, lines, most))
     segmenter = DropoutSegmenter(grown, 0.0)
     assert segmenter.encode_batch(lines, np.random.default_rng(0)) == grown.encode(lines)
 
@@ -117,7 +117,7 @@ def test_sentencepiece_segments_as_the_merges_do(lines: list[str], most: int) ->
 @pytest.mark.parametrize("joint", [True, False])
 def test_two_models_grow_by_their_own_side(joint: bool, tmp_path: Path) -> None:
     old = Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=80, joint=joint), tmp_path)
-    grown = grow(old, ["zebra zebra quiz quiz"], NEW, 15)
+    grown = extend(old, ["zebra zebra quiz quiz"], NEW, 15)
     assert grown.joint == joint
     source = {grown.source_processor.id_to_piece(i) for i in range(old.source_size, grown.source_size)}
     target = {grown.target_processor.id_to_piece(i) for i in range(old.target_size, grown.target_size)}
@@ -151,7 +151,7 @@ def spelled(model: bytes) -> list[str]:
 
 def test_a_unigram_model_keeps_its_pieces_and_joins_them() -> None:
     old = unigram([*ENGLISH, *GERMAN], 110)
-    grown = grown_model(old, NEW * 3, 30)
+    grown = extended_model(old, NEW * 3, 30)
     before, after = processor(old), processor(grown)
     assert after.vocab_size() == before.vocab_size() + 30
     for line in [*ENGLISH, *GERMAN]:
@@ -179,10 +179,12 @@ def test_a_numbered_vocabulary_grows_with_its_models(
     sides = [[p for p in spelled(model) if p not in ("<s>", "</s>", missing)] for model in models]
     lists = [(*SPECIAL_PIECES, *sorted(side)) for side in sides]
     joint = (*SPECIAL_PIECES, ">>deu<<", *sorted({*sides[0], *sides[1]}))
-    numbering = Numbering(lists[0], lists[1]) if kind == "two lists" else Numbering(joint, codes=True)
-    old = Subwords(*models, numbering)
+    vocabulary = (
+        PairVocabulary(lists[0], lists[1]) if kind == "two lists" else PairVocabulary(joint, codes=True)
+    )
+    old = Subwords(*models, vocabulary)
     sources = [">>deu<< zebra zebra quiz quiz dogs", *ENGLISH]
-    grown = grow(old, sources, NEW * 2, 24)
+    grown = extend(old, sources, NEW * 2, 24)
     assert (grown.joint, grown.models[0] == grown.models[1]) == (old.joint, kind == "one model")
     for side in ("source", "target"):
         before, after = (getattr(each, f"{side}_processor") for each in (old, grown))
@@ -219,9 +221,9 @@ def test_other_vocabularies_cannot_grow(
     split: Split, symbols: tuple[str, ...], found: str, old: bytes
 ) -> None:
     model = old if split == "sentencepiece" else b"#version: 0.2\na b\n"
-    numbering = Numbering((*SPECIAL_PIECES, "▁A"), split=split, symbols=symbols)
+    vocabulary = PairVocabulary((*SPECIAL_PIECES, "▁A"), split=split, symbols=symbols)
     with pytest.raises(ConfigError, match=f"expected a vocabulary of SentencePiece alone, found {found}"):
-        check_growth(Subwords(model, model, numbering))
+        check_extensible(Subwords(model, model, vocabulary))
 
 
 @pytest.mark.parametrize(
@@ -234,4 +236,4 @@ def test_other_vocabularies_cannot_grow(
 def test_other_models_cannot_grow(options: dict[str, Any], found: str) -> None:
     model = train_model(ENGLISH, SubwordConfig(size=60), **options)
     with pytest.raises(ConfigError, match=f"expected a BPE or Unigram model .*, found {found}"):
-        check_growth(Subwords(model))
+        check_extensible(Subwords(model))

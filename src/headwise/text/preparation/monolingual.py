@@ -29,8 +29,9 @@ from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.text.reading.plain import LineReport, read_text, text_request
 from headwise.text.tokens import encoding
+from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary
 from headwise.text.tokens.subwords import UNK
-from headwise.text.tokens.vocabulary import Vocabulary, learn_vocabulary, load_vocabulary
+from headwise.text.tokens.vocabulary import Vocabulary
 
 _FORMAT = 1
 _BLOCK = 1 << 16  # lines processed per step

@@ -24,7 +24,7 @@ from headwise.data.hashing import mix_hashes
 from headwise.data.prepared import alone, find_prepared, replaced, stamp, with_checksums, write_manifest
 from headwise.data.ragged import Ragged, RaggedWriter, gather, save_array
 from headwise.errors import DataError
-from headwise.text.datasets.parallel import SIDES, TRAIN_TEXT, PreparedData
+from headwise.text.preparation.parallel import SIDES, TRAIN_TEXT, PreparedData
 from headwise.text.reading.pairs import (
     CleaningReport,
     PairFiles,
@@ -36,7 +36,7 @@ from headwise.text.reading.pairs import (
     training_files,
 )
 from headwise.text.tokens import encoding
-from headwise.text.tokens.growth import grow
+from headwise.text.tokens.extension import extend
 from headwise.text.tokens.subwords import UNK, Subwords
 
 _FORMAT = 1
@@ -194,7 +194,7 @@ def _build(
     else:
         if most := request.get("add_subwords", 0):
             say(f"learning at most {most:,} further subwords")
-            subwords, sentence = _grow(text, train_rows, subwords, most, sources.new_files)
+            subwords, sentence = _extend(text, train_rows, subwords, most, sources.new_files)
             report.append(sentence)
         subwords.save(folder)
     say(f"encoding {len(train_rows):,} pairs")
@@ -283,14 +283,14 @@ def _learn(text: _Text, rows: NDArray[np.int64], config: SubwordConfig, folder: 
     return Subwords.train(sides[0], sides[1], config, folder)
 
 
-def _grow(
+def _extend(
     text: _Text, rows: NDArray[np.int64], subwords: Subwords, most: int, new_files: int
 ) -> tuple[Subwords, str]:
     """Add subwords of the new files' text; return the result, and a sentence with their number."""
     if new_files:
         rows = rows[text.files[rows] < new_files]
     sides = [_sentences(text.table(side), rows[:_SAMPLE]) for side in SIDES]
-    grown = grow(subwords, sides[0], sides[1], most)
+    grown = extend(subwords, sides[0], sides[1], most)
     added = [grown.source_size - subwords.source_size]
     sizes = [grown.source_size]
     if not subwords.joint:

@@ -19,7 +19,7 @@ from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError, TrainingError
 from headwise.files import atomic_directory, remove_directory, remove_partial
 from headwise.processes import child_environment, python_command
-from headwise.text.datasets.parallel import SIDES, TRAIN_TEXT, ParallelStore, PreparedData
+from headwise.text.preparation.parallel import SIDES, TRAIN_TEXT, ParallelStore, PreparedData
 from headwise.text.tokens import encoding
 
 _WORKERS = 2  # one process per side, if the text is large enough
@@ -112,7 +112,7 @@ class EpochStores:
         if len(store) < _AHEAD_FROM:
             return store
         job = json.dumps([str(self._prepared.directory), asdict(replace(self._first, epoch=epoch + 1))])
-        command = python_command("-m", "headwise.text.datasets.resegmented", job)
+        command = python_command("-m", "headwise.text.preparation.resegmented", job)
         self._ahead = subprocess.Popen(
             command, env=child_environment(), stderr=subprocess.DEVNULL, start_new_session=True
         )

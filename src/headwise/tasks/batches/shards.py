@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from headwise.data.plans import plan_batches, share_out
 from headwise.data.stream import Epoch, ResumableStream
-from headwise.text.batches.pairs import Batch, check_lengths, make_batch
-from headwise.text.datasets.parallel import ParallelStore
-from headwise.text.datasets.sharded import ShardedData, Shards
+from headwise.tasks.batches.pairs import Batch, check_lengths, make_batch
+from headwise.text.preparation.parallel import ParallelStore
+from headwise.text.preparation.sharded import ShardedData, Shards
 
 SLICE = 1024  # pairs that are read together
 BUFFER = 1 << 18  # pairs that are shuffled together, in memory

@@ -17,8 +17,8 @@ from headwise.data.plans import mix, plan_batches, share_out
 from headwise.data.ragged import gather
 from headwise.data.stream import Epoch, ResumableStream
 from headwise.errors import DataError
-from headwise.text.datasets.parallel import ParallelStore, PreparedData
-from headwise.text.datasets.resegmented import EpochStores
+from headwise.text.preparation.parallel import ParallelStore, PreparedData
+from headwise.text.preparation.resegmented import EpochStores
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 

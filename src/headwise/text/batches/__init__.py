@@ -1,1 +1,0 @@
-"""Training batches: sentence pairs, labelled sequences, windows of text, and masked or corrupted text."""

@@ -1,1 +1,0 @@
-"""Prepared, memory-mapped datasets: sentence pairs, monolingual text and labelled examples."""
