@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import number, serving, visiting
 from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.single_stack import LanguageModelTracer, MaskedModelTracer, StackTracer
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
 from language_model_run import make_language_model_run, make_masked_model_run

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from headwise.analysis.boxes.architecture import box_of
-from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Box, Step
-from headwise.analysis.boxes.structure import Place, places
+from headwise.analysis.boxes.structure import BoxPlace, places
+from headwise.analysis.recording import Recorded
 from headwise.config import ModelConfig
 from headwise.learn.from_scratch import linear, softmax
 from oracle import ACTIVATIONS, Oracle, rotate
@@ -62,11 +62,11 @@ class Case:
     outputs: dict[str, np.ndarray]
     embedded: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def box(self, place: Place, position: int, **options: Any) -> Box:
+    def box(self, place: BoxPlace, position: int, **options: Any) -> Box:
         return box_of(self.recorded, place.name, place.layer, position, **options)
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[BoxPlace]:
         return places(self.recorded.structure)
 
     @property
@@ -74,7 +74,7 @@ class Case:
         return self.recorded.structure.config
 
 
-def expected_output(case: Case, place: Place) -> np.ndarray | None:
+def expected_output(case: Case, place: BoxPlace) -> np.ndarray | None:
     """What the independent model has at the end of a box, (time, features)."""
     if place.kind == "positions":
         return case.embedded[place.stack]
@@ -85,14 +85,14 @@ def expected_output(case: Case, place: Place) -> np.ndarray | None:
     return None
 
 
-def embedding(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def embedding(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     token = case.recorded.sides[place.stack].ids[position]
     e = steps["token"].vector("e")
     np.testing.assert_allclose(e, case.oracle.weights[f"{place.modules.embedding}.weight"][token], **CLOSE)
     scaled(case, steps, e)
 
 
-def patches(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def patches(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     if "class token" in steps:
         e = steps["class token"].vector("e")
         np.testing.assert_allclose(e, case.oracle.weights["vision.class_token"], **CLOSE)
@@ -109,7 +109,7 @@ def scaled(case: Case, steps: dict[str, Step], e: np.ndarray) -> None:
         np.testing.assert_allclose(times, e * math.sqrt(case.config.d_model), **CLOSE)
 
 
-def position(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def position(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     if case.recorded.structure.input_embedding(place.modules).table is None:
         step = steps["nothing added"]
         assert "adds no positional encoding" in step.sentence
@@ -129,7 +129,7 @@ def position(case: Case, place: Place, steps: dict[str, Step], position: int) ->
         normalized(case, steps)
 
 
-def normalization(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def normalization(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     if "+" in steps:
         x, y, s = (vector.values for vector in steps["+"].vectors)
         np.testing.assert_allclose(x + y, s, **CLOSE)
@@ -153,7 +153,7 @@ def normalized(case: Case, steps: dict[str, Step]) -> None:
     np.testing.assert_allclose(last.vector("n") * last.vector("γ") + bias, last.vector("out"), **CLOSE)
 
 
-def feed_forward(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def feed_forward(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     w, config = case.oracle.part(place.module), case.config
     x, z = steps["W_1"].vector("x"), steps["W_1"].vector("z")
     np.testing.assert_allclose(z, linear(x, w, "w1"), **CLOSE)
@@ -173,7 +173,7 @@ def feed_forward(case: Case, place: Place, steps: dict[str, Step], position: int
     np.testing.assert_allclose(steps["W_2"].vector("FFN(x)"), linear(h, w, "w2"), **CLOSE)
 
 
-def attention(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def attention(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     w, config = case.oracle.part(place.module), case.config
     cross = place.module.endswith("cross_attention")
     rotary = config.positions == "rotary" and not cross
@@ -214,14 +214,14 @@ def attention(case: Case, place: Place, steps: dict[str, Step], position: int) -
     np.testing.assert_allclose(steps["W^O"].vector("out"), linear(heads, w, "output"), **CLOSE)
 
 
-def pooling(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def pooling(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     (step,) = steps.values()
     first = step.grids[0].values.mean(0) if step.grids else step.vectors[0].values
     np.testing.assert_allclose(first, step.vector("h"), **CLOSE)
     np.testing.assert_allclose(first, case.outputs["pooled"][0], **CLOSE)
 
 
-def head(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def head(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     dense, activation, *_ = steps.values()
     w = case.oracle.part("head")
     np.testing.assert_allclose(dense.vector("z"), linear(dense.vector("x"), w, "dense"), **CLOSE)
@@ -230,7 +230,7 @@ def head(case: Case, place: Place, steps: dict[str, Step], position: int) -> Non
     normalized(case, steps)
 
 
-def projection(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def projection(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     logits, products = steps.values()
     expected = np.sort(case.outputs["logits"][position])[::-1][:10]
     np.testing.assert_allclose(logits.vector("z"), expected, **CLOSE)
@@ -241,7 +241,7 @@ def projection(case: Case, place: Place, steps: dict[str, Step], position: int) 
     assert terms.sum() + bias == pytest.approx(z[0], abs=1e-4)
 
 
-def softmax_box(case: Case, place: Place, steps: dict[str, Step], position: int) -> None:
+def softmax_box(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
     outcome = case.recorded.outcome
     for temperature in (1.0, 0.5, 3.0):
         box = case.box(place, position, temperature=temperature)
@@ -258,7 +258,7 @@ def softmax_box(case: Case, place: Place, steps: dict[str, Step], position: int)
         assert facts["entropy in nats"] == pytest.approx(-(expected * np.log(expected)).sum(), rel=1e-3)
 
 
-RECOMBINE: dict[str, Callable[[Case, Place, dict[str, Step], int], None]] = {
+RECOMBINE: dict[str, Callable[[Case, BoxPlace, dict[str, Step], int], None]] = {
     "embedding": embedding,
     "patches": patches,
     "positions": position,

@@ -22,14 +22,14 @@ _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 @dataclass(frozen=True)
-class Sentence:
+class SentenceWords:
     """A text and its words in order; words needn't be separated by spaces, as in a word and its comma."""
 
     text: str
     words: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str) -> Sentence:
+    def of(cls, text: str) -> SentenceWords:
         """Split the text into words at whitespace."""
         return cls(text, tuple(text.split()))
 
@@ -51,7 +51,7 @@ class CrossAttention:
 
 
 def cross_attention(
-    translator: Translator, sources: Sequence[Sentence], targets: Sequence[Sentence]
+    translator: Translator, sources: Sequence[SentenceWords], targets: Sequence[SentenceWords]
 ) -> list[CrossAttention]:
     """Return the word-level cross-attention of each sentence pair, by forced decoding of the targets."""
     subwords = translator.subwords
@@ -76,8 +76,8 @@ def cross_attention(
 
 def _by_words(
     weights: NDArray[np.float32],
-    source: Sentence,
-    target: Sentence,
+    source: SentenceWords,
+    target: SentenceWords,
     source_pieces: Sequence[str],
     target_pieces: Sequence[str],
 ) -> CrossAttention:
@@ -96,13 +96,13 @@ def _by_words(
     )
 
 
-def overlap(sentence: Sentence, pieces: Sequence[str]) -> NDArray[np.float64]:
+def overlap(sentence: SentenceWords, pieces: Sequence[str]) -> NDArray[np.float64]:
     """Return how many bytes each word shares with each subword, (words, pieces); a space belongs to the next word."""
     text = " " + " ".join(sentence.text.split())
     return shared_bytes(sentence, _byte_lengths(pieces, text.encode()))
 
 
-def shared_bytes(sentence: Sentence, lengths: Sequence[int]) -> NDArray[np.float64]:
+def shared_bytes(sentence: SentenceWords, lengths: Sequence[int]) -> NDArray[np.float64]:
     """Return `overlap` with units that cover these numbers of bytes of the text, in which a space is before it."""
     text = " " + " ".join(sentence.text.split())
     ends, end = [], 0

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from headwise.analysis.attention import Sentence, overlap
+from headwise.analysis.attention import SentenceWords, overlap
 from headwise.analysis.trace import Forced
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.batching import padded
@@ -68,7 +68,7 @@ class Attribution:
 
 def attribute(tracer: Tracer, text: str, target: str) -> Attribution:
     """Compute all attributions of a forced target; raises `ConfigError` if the source or the target has no words."""
-    source, translation = Sentence.of(text), Sentence.of(target)
+    source, translation = SentenceWords.of(text), SentenceWords.of(target)
     if not source.words or not translation.words:
         raise ConfigError("attribution: expected a source and a target with words, found an empty one")
     forced = tracer.force(text, target)
@@ -138,7 +138,7 @@ def gradient_times_input(tracer: Tracer, text: str, forced: Forced) -> Matrix:
 
 
 @torch.inference_mode()
-def word_deletion(tracer: Tracer, source: Sentence, forced: Forced) -> Matrix:
+def word_deletion(tracer: Tracer, source: SentenceWords, forced: Forced) -> Matrix:
     """Return the drop in each target token's log-probability when a word is deleted, (target tokens, source words)."""
     subwords = tracer.translator.subwords
     texts = [source.text] + [

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headwise.analysis.single_stack import StackTracer
+from headwise.analysis.language_models import StackTracer
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
 from headwise.text.tokens.subwords import EOS

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headwise.analysis.attention import CrossAttention
 from headwise.analysis.interventions import Part
-from headwise.analysis.trace import Grid, Trace
+from headwise.analysis.trace import AttentionMap, Trace
 from headwise.files import atomic_file
 
 _LARGEST = 34.0  # inches: longer side of a picture
@@ -68,7 +68,7 @@ def draw_trace(
     A single head has its numbers. Cells shrink as the number of tokens grows, and labels with them, so that 60 tokens
     still fit a picture of reasonable size. Raises `ConfigError` for a part that the trace doesn't have.
     """
-    grid = trace.grid(part, words=words)
+    grid = trace.attention_map(part, words=words)
     layers, heads = grid.weights.shape[:2]
     panels = [(layer, head) for layer in range(layers) for head in range(heads)] if shown is None else [shown]
     across = heads if shown is None else 1
@@ -95,7 +95,7 @@ def draw_trace(
     _save(figure, file)
 
 
-def _caption(trace: Trace, grid: Grid, part: Part) -> str:
+def _caption(trace: Trace, grid: AttentionMap, part: Part) -> str:
     rows = {
         "encoder": "rows attend to columns",
         "decoder": "rows: what is read",

@@ -27,7 +27,7 @@ from headwise.text.tokens.subwords import BOS, PAD
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodingStep:
     """One step, and teacher forcing at the same position.
 
     Attributes:
@@ -51,7 +51,7 @@ class Stepwise:
 
     source: Side
     target: Side
-    steps: tuple[Step, ...]
+    steps: tuple[DecodingStep, ...]
     attention: NDArray[np.float32] | None
 
     @property
@@ -93,7 +93,7 @@ def step_by_step(
     differences = (stepwise.exp() - forced.exp()).abs().amax(1).tolist()
     target_side = tracer.side(ids)
     steps = tuple(
-        Step(
+        DecodingStep(
             Alternative(token, target_side.pieces[i], float(stepwise[i, token])),
             best[i],
             float(forced[i, token]),

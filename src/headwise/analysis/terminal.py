@@ -171,7 +171,7 @@ def _word_attention(trace: Trace, word: str) -> Iterator[str]:
     for part in parts:
         if part not in trace.forced.attention:
             continue
-        grid = trace.grid(part, words=True)
+        grid = trace.attention_map(part, words=True)
         labels = grid.columns if part == "cross" else grid.columns[: index + 1]
         weights = grid.weights[:, :, index].mean((0, 1))[: len(labels)]
         yield f"{_NAMES[part]} while {target.words[index]!r} was predicted, mean of all layers and heads"
@@ -181,7 +181,7 @@ def _word_attention(trace: Trace, word: str) -> Iterator[str]:
 
 
 def _connections(trace: Trace, part: Part, words: bool, strongest: int) -> Iterator[str]:
-    grid = trace.grid(part, words=words)
+    grid = trace.attention_map(part, words=words)
     rows, names = ([plain(name) for name in side] for side in (grid.rows, grid.columns))
     for layer, heads in enumerate(grid.weights):
         for head, weights in enumerate(heads):

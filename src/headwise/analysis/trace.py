@@ -49,7 +49,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Grid:
+class AttentionMap:
     """One part's weights, (layers, heads, rows, columns), with the labels of rows and columns."""
 
     rows: tuple[str, ...]
@@ -155,7 +155,7 @@ class Trace:
             current = self.tree[current].parent
         return tuple(reversed(ids))
 
-    def grid(self, part: Part, *, words: bool = False) -> Grid:
+    def attention_map(self, part: Part, *, words: bool = False) -> AttentionMap:
         """Return one part's weights over tokens or, with `words`, over words: sum over columns, mean over rows.
 
         Rows of the cross-attention are labeled by the predicted token. Raises `ConfigError` for a missing part.
@@ -171,8 +171,8 @@ class Trace:
         columns = self.forced.reads if part == "decoder" else self.source
         weights = self.forced.attention[part]
         if not words:
-            return Grid(rows.pieces, columns.pieces, weights)
-        return Grid(rows.words, columns.words, join_words(weights, rows.word_of, columns.word_of))
+            return AttentionMap(rows.pieces, columns.pieces, weights)
+        return AttentionMap(rows.words, columns.words, join_words(weights, rows.word_of, columns.word_of))
 
     def to_json(self, *, attention: bool = True) -> dict[str, Any]:
         """Return JSON-serializable values, `attention` optional; the schema is in docs/look-inside.md."""

@@ -14,9 +14,9 @@ import typer
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwise.analysis.boxes.recording import Recorded
     from headwise.analysis.interventions import Intervention
-    from headwise.analysis.single_stack import StackTracer
+    from headwise.analysis.language_models import StackTracer
+    from headwise.analysis.recording import Recorded
     from headwise.analysis.trace import Trace
     from headwise.analysis.tracer import Tracer
     from headwise.cli.patches import Picture
@@ -49,7 +49,7 @@ def show(
     tracer: Tracer | StackTracer, text: str, trace: Trace, options: BoxOptions, out: Path | None
 ) -> None:
     """Print one box or all of a traced text, or write it to a .json file."""
-    from headwise.analysis.boxes.recording import record
+    from headwise.analysis.recording import record
 
     if trace.forced is None:
         raise ConfigError("expected a text to look into, found an empty one")
@@ -63,7 +63,7 @@ def show_image(
     run: Path, picture: Picture, interventions: Sequence[Intervention], options: BoxOptions, out: Path | None
 ) -> None:
     """Print one box or all of an image of a run of task image_classification, or write it."""
-    from headwise.analysis.boxes.recording import record_image
+    from headwise.analysis.recording import record_image
     from headwise.analysis.viewer import ClassifierViewer
     from headwise.config import Config
 

@@ -14,7 +14,7 @@ from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.analysis.interventions import Part
-    from headwise.analysis.single_stack import StackTracer
+    from headwise.analysis.language_models import StackTracer
     from headwise.analysis.trace import Trace
     from headwise.analysis.tracer import Tracer
 
@@ -85,7 +85,7 @@ def command(
     Example: headwise explain runs/digits --row 1 -o patches.png
     """
     from headwise.analysis.interventions import parse_interventions
-    from headwise.analysis.single_stack import open_tracer
+    from headwise.analysis.language_models import open_tracer
     from headwise.cli.boxes import BoxOptions, check_json, check_unused, show, show_image
     from headwise.cli.patches import Picture, draw
 
@@ -155,7 +155,7 @@ def _of_text(**options: Any) -> None:
 
 def _of_translator(tracer: Tracer | StackTracer, options: dict[str, Any]) -> dict[str, Any]:
     """Check the options of a search, which only a translator has; the rank counts from 0 in the result."""
-    from headwise.analysis.single_stack import StackTracer
+    from headwise.analysis.language_models import StackTracer
 
     if options and isinstance(tracer, StackTracer):
         name = next(iter(options))
@@ -179,7 +179,7 @@ def _print(
 ) -> None:
     """Print a trace, and what its interventions changed."""
     from headwise.analysis.difference import difference
-    from headwise.analysis.single_stack import StackTracer
+    from headwise.analysis.language_models import StackTracer
     from headwise.analysis.stepwise import step_by_step
     from headwise.analysis.terminal import describe, difference_lines, step_lines, tree_lines
 
@@ -228,7 +228,7 @@ def _write(
 def _head(trace: Trace, part: Part, head: str | None) -> tuple[int, int] | None:
     if head is None:
         return None
-    layers, heads = trace.grid(part).weights.shape[:2]
+    layers, heads = trace.attention_map(part).weights.shape[:2]
     match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", head)
     layer, number = (int(match[1]), int(match[2])) if match else (0, 0)
     if not (1 <= layer <= layers and 1 <= number <= heads):

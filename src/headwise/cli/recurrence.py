@@ -12,7 +12,7 @@ from headwise.cli.boxes import write_json
 
 if TYPE_CHECKING:
     from headwise.analysis.interventions import Intervention
-    from headwise.analysis.single_stack import StackTracer
+    from headwise.analysis.language_models import StackTracer
     from headwise.analysis.tracer import Tracer
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headwise.analysis.boxes.steps import listed
-from headwise.analysis.products import Products
+from headwise.analysis.head_arithmetic import HeadArithmetic
 from headwise.analysis.stepwise import Stepwise
 from headwise.analysis.trace import Forced, Trace, forced_json
 from headwise.serve.requests import Arrays
 
-# The fields of `Products` that are arrays over keys or dimensions.
+# The fields of `HeadArithmetic` that are arrays over keys or dimensions.
 _PRODUCTS_ARRAYS = (
     *("q", "k", "terms", "dots", "scaled", "bias", "softmax", "weights", "v", "weighted"),
     *("result", "part_of_output", "output"),
@@ -44,7 +44,7 @@ def reading_json(forced: Forced, arrays: Arrays) -> dict[str, Any]:
     return {**forced_json(forced, attention=False), "attention": _attention(forced)}
 
 
-def products_json(products: Products, arrays: Arrays) -> dict[str, Any]:
+def products_json(products: HeadArithmetic, arrays: Arrays) -> dict[str, Any]:
     """Return one head's computation at one step, its arrays as lists or packed."""
     result = products.to_json()
     if arrays == "packed":

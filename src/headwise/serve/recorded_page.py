@@ -15,7 +15,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import urlencode
 
-from headwise.analysis.single_stack import LanguageModelTracer, MaskedModelTracer, StackTracer
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.analysis.stepwise import step_by_step
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer

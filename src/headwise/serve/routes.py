@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headwise.analysis.boxes.architecture import architecture, box_of
-from headwise.analysis.boxes.recording import Recorded, record, record_image
-from headwise.analysis.products import products
+from headwise.analysis.head_arithmetic import head_arithmetic
+from headwise.analysis.recording import Recorded, record, record_image
 from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.recurrence.timing import measure_times
 from headwise.analysis.stepwise import step_by_step
@@ -93,7 +93,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
         def work() -> dict[str, Any]:
             cell = (body.part, body.layer, body.head, body.query)
             tracer = runs[body.run].reader
-            computed = products(tracer, body.text, body.target, *cell, body.changes())
+            computed = head_arithmetic(tracer, body.text, body.target, *cell, body.changes())
             return products_json(computed, body.arrays)
 
         return await answer(request, body, work)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from headwise.analysis.interventions import attention_parts, heads_of
-from headwise.analysis.single_stack import LanguageModelTracer, MaskedModelTracer, StackTracer
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import TASKS, ClassifierViewer, Viewer, open_viewer
 from headwise.config import Config

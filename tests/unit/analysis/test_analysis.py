@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.analysis.alignment import Rule, align, best_rule, error_rate
-from headwise.analysis.attention import CrossAttention, Sentence, _by_words, cross_attention, overlap
+from headwise.analysis.attention import CrossAttention, SentenceWords, _by_words, cross_attention, overlap
 from headwise.analysis.picture import draw_cross_attention
 from headwise.decoding.translator import Translator
 from translator_run import ENGLISH, GERMAN, make_run
@@ -33,16 +33,19 @@ def attention(weights: list[list[float]]) -> CrossAttention:
 
 
 def test_overlap_counts_shared_bytes() -> None:
-    assert overlap(Sentence("müde.", ("müde", ".")), ["▁mü", "de", "."]).tolist() == [[4, 2, 0], [0, 0, 1]]
-    assert overlap(Sentence("abc", ("ab", "c")), ["▁a", "bc"]).tolist() == [[2, 1], [0, 1]]
-    assert overlap(Sentence.of("a ü"), ["▁a", "▁", "<0xC3>", "<0xBC>"]).tolist() == [
+    assert overlap(SentenceWords("müde.", ("müde", ".")), ["▁mü", "de", "."]).tolist() == [
+        [4, 2, 0],
+        [0, 0, 1],
+    ]
+    assert overlap(SentenceWords("abc", ("ab", "c")), ["▁a", "bc"]).tolist() == [[2, 1], [0, 1]]
+    assert overlap(SentenceWords.of("a ü"), ["▁a", "▁", "<0xC3>", "<0xBC>"]).tolist() == [
         [2, 0, 0, 0],
         [0, 1, 1, 1],
     ]
 
 
 def test_an_unknown_subword_reaches_to_the_next_known_character() -> None:
-    unknown = Sentence("漢字 ab 漢", ("漢字", "ab", "漢"))
+    unknown = SentenceWords("漢字 ab 漢", ("漢字", "ab", "漢"))
     assert overlap(unknown, ["▁", "<unk>", "▁ab", "▁", "<unk>"]).tolist() == [
         [1, 6, 0, 0, 0],
         [0, 0, 3, 0, 0],
@@ -55,7 +58,7 @@ def test_overlap_loses_no_byte_however_the_text_is_cut(words: list[str], cuts: s
     text = "".join(f" {word}" for word in words)
     ends = sorted({cut for cut in cuts if cut < len(text)} | {len(text)})
     pieces = [text[start:end].replace(" ", "▁") for start, end in zip([0, *ends], ends, strict=False)]
-    shared = overlap(Sentence.of(text[1:]), pieces)
+    shared = overlap(SentenceWords.of(text[1:]), pieces)
     assert shared.sum(axis=1).tolist() == [len(word.encode()) + 1 for word in words]
     assert shared.sum(axis=0).tolist() == [len(piece.replace("▁", " ").encode()) for piece in pieces]
 
@@ -65,8 +68,8 @@ def test_subwords_become_words_by_sum_over_columns_and_mean_over_rows() -> None:
     weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.0, 0.0, 0.0, 1.0]], np.float32)
     joined = _by_words(
         weights[None, None],
-        Sentence("abc d", ("abc", "d")),
-        Sentence("xy", ("xy",)),
+        SentenceWords("abc d", ("abc", "d")),
+        SentenceWords("xy", ("xy",)),
         ["▁ab", "c", "▁d"],
         ["▁x", "y"],
     )
@@ -75,7 +78,7 @@ def test_subwords_become_words_by_sum_over_columns_and_mean_over_rows() -> None:
 
 
 def test_cross_attention_of_a_model_sums_to_one(translator: Translator) -> None:
-    sources, targets = [Sentence.of(t) for t in ENGLISH], [Sentence.of(t) for t in GERMAN]
+    sources, targets = [SentenceWords.of(t) for t in ENGLISH], [SentenceWords.of(t) for t in GERMAN]
     for found, source, target in zip(
         cross_attention(translator, sources, targets), sources, targets, strict=True
     ):

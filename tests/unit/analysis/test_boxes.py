@@ -11,8 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from boxes import Case, Watched, each_begins_with_the_last, outputs_are_those_of, steps_recombine
 from headwise.analysis.boxes.architecture import architecture, explain_box
-from headwise.analysis.boxes.recording import record
 from headwise.analysis.interventions import parse_interventions
+from headwise.analysis.recording import record
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.translator import Translator
 from headwise.errors import ConfigError

@@ -14,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from boxes import Case, Watched, each_begins_with_the_last, outputs_are_those_of, steps_recombine
 from headwise.analysis.boxes.architecture import architecture, box_of, explain_box
-from headwise.analysis.boxes.recording import Recorded, record, record_image
-from headwise.analysis.single_stack import StackTracer, open_tracer
+from headwise.analysis.language_models import StackTracer, open_tracer
+from headwise.analysis.recording import Recorded, record, record_image
 from headwise.analysis.viewer import ClassifierViewer
 from headwise.config import Config
 from headwise.errors import ConfigError

@@ -28,7 +28,7 @@ def test_a_heat_map_has_a_color_bar_and_numbers_where_they_fit(
     if shown is None:
         assert written == []
         return
-    weights = trace.grid("cross", words=True).weights[shown]
+    weights = trace.attention_map("cross", words=True).weights[shown]
     assert len(written) == np.count_nonzero(weights.round(2))
     for column, row, number in written:
         assert number == pytest.approx(weights[int(row), int(column)], abs=0.00501)

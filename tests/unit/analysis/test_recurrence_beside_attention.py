@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from headwise.analysis.interventions import parse_interventions
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer
 from headwise.analysis.recurrence.comparing import (
     SHOWN,
-    Comparison,
     Network,
+    RecurrenceComparison,
     compare,
     gradient_norms,
     shares_of_first,
@@ -25,7 +26,6 @@ from headwise.analysis.recurrence.networks import (
     attention_layer,
 )
 from headwise.analysis.recurrence.timing import measure_times
-from headwise.analysis.single_stack import LanguageModelTracer, MaskedModelTracer
 from headwise.analysis.tracer import Tracer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
@@ -158,7 +158,7 @@ def prefixed(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"model.{name}": value for name, value in parameters.items()}
 
 
-def networks(found: Comparison) -> dict[str, np.ndarray]:
+def networks(found: RecurrenceComparison) -> dict[str, np.ndarray]:
     return {network.name: network.gradient for network in found.networks}
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headwise.analysis.difference import difference, word_changes
+from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import Intervention, intervening, parse_interventions, private_copy
-from headwise.analysis.products import products
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.ensemble import Ensemble
@@ -149,7 +149,7 @@ def test_json_holds_the_trace(trace: Trace) -> None:
 
 
 def test_words_are_sums_over_columns_and_means_over_rows(trace: Trace) -> None:
-    grid, words = trace.grid("cross"), trace.grid("cross", words=True)
+    grid, words = trace.attention_map("cross"), trace.attention_map("cross", words=True)
     assert words.columns == trace.source.words
     target = forced(trace).target
     for word in range(len(target.words)):
@@ -370,7 +370,7 @@ def test_a_difference_names_words_and_what_the_old_translation_costs(tracer: Tra
 def test_products_recombine_to_what_is_shown(
     tracer: Tracer, trace: Trace, part, layer: int, head: int
 ) -> None:
-    found = products(tracer, TEXT, forced(trace).target.ids, part, layer, head, 3)
+    found = head_arithmetic(tracer, TEXT, forced(trace).target.ids, part, layer, head, 3)
     q, k, v = np.array(found.q), np.array(found.k), np.array(found.v)
     assert np.allclose(found.terms, q * k, atol=1e-6)
     assert np.allclose(found.dots, k @ q, atol=1e-5)
@@ -379,7 +379,7 @@ def test_products_recombine_to_what_is_shown(
     assert np.allclose(found.softmax, np.exp(scores) / np.exp(scores).sum(), atol=1e-6)
     assert np.allclose(found.weights, forced(trace).attention[part][layer, head, 3], atol=1e-6)
     assert np.allclose(found.result, np.array(found.weights) @ v, atol=1e-6)
-    other = products(tracer, TEXT, forced(trace).target.ids, part, layer, 1 - head, 3)
+    other = head_arithmetic(tracer, TEXT, forced(trace).target.ids, part, layer, 1 - head, 3)
     assert np.allclose(np.add(found.part_of_output, other.part_of_output), found.output, atol=1e-5)
     json.dumps(found.to_json(0), allow_nan=False)
     assert found.to_json(2)["terms"] == [found.terms[2]]
@@ -387,12 +387,12 @@ def test_products_recombine_to_what_is_shown(
 
 def test_products_see_interventions_and_refuse_what_is_not_there(tracer: Tracer, trace: Trace) -> None:
     ids = forced(trace).target.ids
-    uniform = products(tracer, TEXT, ids, "cross", 0, 0, 1, parse_interventions(["uniform:cross.1.1"]))
+    uniform = head_arithmetic(tracer, TEXT, ids, "cross", 0, 0, 1, parse_interventions(["uniform:cross.1.1"]))
     assert np.allclose(uniform.weights, 1 / len(trace.source.ids))
     assert not np.allclose(uniform.softmax, uniform.weights, atol=1e-4)
     for place in [("cross", 9, 0, 1), ("cross", 0, 9, 1), ("cross", 0, 0, 99)]:
         with pytest.raises(ConfigError, match="expected"):
-            products(tracer, TEXT, ids, *place)  # type: ignore[arg-type]
+            head_arithmetic(tracer, TEXT, ids, *place)  # type: ignore[arg-type]
 
 
 # ----------------------------------------------------------------------------------------- other architectures
@@ -416,6 +416,6 @@ def test_models_with_cross_attention_alone_show_that(tmp_path: Path, changes: di
     with pytest.raises(ConfigError, match="model with encoder self-attention, found none"):
         tracer.trace(TEXT, parse_interventions(["silence:encoder.1.1"]))
     with pytest.raises(ConfigError, match=r"has \(cross\)"):
-        trace.grid("encoder")
+        trace.attention_map("encoder")
     with pytest.raises(ConfigError, match="multi-head attention"):
-        products(tracer, TEXT, forced(trace).target.ids, "cross", 0, 0, 1)
+        head_arithmetic(tracer, TEXT, forced(trace).target.ids, "cross", 0, 0, 1)

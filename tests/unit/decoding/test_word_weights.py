@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headwise.analysis.attention import Sentence, cross_attention
+from headwise.analysis.attention import SentenceWords, cross_attention
 from headwise.decoding.beam.hypothesis import Hypothesis
 from headwise.decoding.translator import Translator
 from headwise.decoding.word_weights import Pair, sharpened, word_weights
@@ -29,7 +29,7 @@ def test_weights_are_those_of_the_analysis(tmp_path: Path, layers: int) -> None:
         for number, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True))
     ]
     found = word_weights(translator, encoded, hypotheses, pairs)
-    sentences = [[Sentence(text, tuple(text.split())) for text in some] for some in (SOURCES, TARGETS)]
+    sentences = [[SentenceWords(text, tuple(text.split())) for text in some] for some in (SOURCES, TARGETS)]
     for weights, attention in zip(found, cross_attention(translator, *sentences), strict=True):
         layer = attention.weights[1:-1] if layers > 2 else attention.weights
         expected = sharpened(layer.mean(axis=(0, 1))[:, :-1])

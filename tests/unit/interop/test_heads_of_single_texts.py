@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.analysis.attention import Sentence
+from headwise.analysis.attention import SentenceWords
 from headwise.analysis.heads.single import split_words
 from headwise.cli.main import run as headwise
 from headwise.text.tokens.loading import load_vocabulary
@@ -83,7 +83,7 @@ def test_units_belong_to_the_words_of_the_text(write: Any, tmp_path: Path) -> No
     imported(write(tmp_path / "model"), tmp_path / "run")
     vocabulary = load_vocabulary(tmp_path / "run")
     for line in [*ENGLISH, "Élève 東京 straße"]:
-        sentence = Sentence.of(line)
+        sentence = SentenceWords.of(line)
         ids, shared = split_words(vocabulary, sentence)
         assert ids == vocabulary.encode(line)
         owners = (shared > 0).argmax(axis=0)

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
-from headwise.analysis.attention import Sentence
+from headwise.analysis.attention import SentenceWords
 from headwise.analysis.heads.measuring import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
 from headwise.config import Config
@@ -56,7 +56,7 @@ def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _: Translator, sources: Sequence[Annotated], targets: Sequence[Annotated]
     ) -> list[PartReport]:
         assert len(sources) == len(targets) == PAIRS
-        spaced = [replace(one, sentence=Sentence.of(" ".join(one.sentence.words))) for one in sources]
+        spaced = [replace(one, sentence=SentenceWords.of(" ".join(one.sentence.words))) for one in sources]
         return [Planted(translator, spaced, [subject, antecedent]).measure(spaced)]
 
     monkeypatch.setattr(evidence, "measure_heads", measure)

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 from fastapi.testclient import TestClient
 
 from headwise.analysis.boxes.architecture import architecture, explain_box
-from headwise.analysis.boxes.recording import record
+from headwise.analysis.recording import record
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.decoding.translator import Translator

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.products import products
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.config import Config, SubwordConfig
@@ -51,7 +51,7 @@ def answer(tracer: Tracer, path: str, request: dict[str, Any]) -> Any:
             return trace_json(tracer.trace(interventions=changes, **request), "packed")
         if path == "force":
             return reading_json(tracer.force(interventions=changes, **request), "packed")
-        return products_json(products(tracer, interventions=changes, **request), "packed")
+        return products_json(head_arithmetic(tracer, interventions=changes, **request), "packed")
     except HeadwiseError as error:
         return {"error": str(error)}
 

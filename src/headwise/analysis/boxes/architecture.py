@@ -15,11 +15,11 @@ from headwise.analysis.boxes.attention import attention_steps
 from headwise.analysis.boxes.inputs import embedding_steps, patch_steps, position_steps
 from headwise.analysis.boxes.layers import add_norm_steps, add_steps, feed_forward_steps, norm_steps
 from headwise.analysis.boxes.outputs import head_steps, pooling_steps, projection_steps, softmax_steps
-from headwise.analysis.boxes.recording import Recorded, record
 from headwise.analysis.boxes.steps import Box, Floats, Step, floats
-from headwise.analysis.boxes.structure import Kind, Place, Structure, find_place, places, structure_of
+from headwise.analysis.boxes.structure import BoxPlace, Kind, Structure, find_place, places, structure_of
 from headwise.analysis.interventions import Intervention
-from headwise.analysis.single_stack import StackTracer
+from headwise.analysis.language_models import StackTracer
+from headwise.analysis.recording import Recorded, record
 from headwise.analysis.tracer import Tracer
 from headwise.errors import ConfigError
 from headwise.models.counting import attention_flops, feed_forward_flops, projection_flops
@@ -32,7 +32,7 @@ class BoxSize:
     """One box of the model with this sentence.
 
     Attributes:
-        name, title, kind, stack, layer, row: as in `Place`.
+        name, title, kind, stack, layer, row: as in `BoxPlace`.
         part: the name under which it is counted.
         shape: of what it hands on, (tokens, features).
         parameters: its own; parameters shared by several boxes count for the first of them only.
@@ -56,7 +56,7 @@ class BoxSize:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartSize:
     """The parameters and operations of all boxes that are counted under one name."""
 
     name: str
@@ -76,7 +76,7 @@ class Architecture:
     options: tuple[str, ...]
     pieces: dict[str, tuple[str, ...]]
     boxes: tuple[BoxSize, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[PartSize, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields; `sizes` stay arrays."""
@@ -112,7 +112,7 @@ def architecture(recorded: Recorded) -> Architecture:
     return Architecture(structure.config.norm, _options(structure), {**pieces}, tuple(boxes), _parts(boxes))
 
 
-def _parameters(structure: Structure, place: Place) -> list[nn.Parameter]:
+def _parameters(structure: Structure, place: BoxPlace) -> list[nn.Parameter]:
     """Return the parameters that a box uses; those of all boxes are all of the model."""
     model, modules = structure.model, place.modules
     if place.kind == "projection":
@@ -135,7 +135,7 @@ def _parameters(structure: Structure, place: Place) -> list[nn.Parameter]:
     return []
 
 
-def _flops(recorded: Recorded, place: Place) -> int | None:
+def _flops(recorded: Recorded, place: BoxPlace) -> int | None:
     """Return the operations for the recorded text; None for attention without a formula."""
     structure, tokens = recorded.structure, len(recorded.sides[place.row].pieces)
     config = structure.config
@@ -162,7 +162,7 @@ def _flops(recorded: Recorded, place: Place) -> int | None:
     return attention_flops(config, tokens, keys)
 
 
-def _output(recorded: Recorded, place: Place) -> Tensor:
+def _output(recorded: Recorded, place: BoxPlace) -> Tensor:
     outcome = recorded.outcome
     if place.kind == "softmax":
         return outcome.logits.softmax(-1).gather(1, torch.tensor(outcome.chosen.ids)[:, None])[:, 0]
@@ -184,13 +184,13 @@ def _output(recorded: Recorded, place: Place) -> Tensor:
     return values.square().mean(-1).sqrt()
 
 
-def _shape(recorded: Recorded, place: Place) -> tuple[int, int]:
+def _shape(recorded: Recorded, place: BoxPlace) -> tuple[int, int]:
     ends = place.kind in ("projection", "softmax")
     structure = recorded.structure
     return len(recorded.sides[place.row].pieces), structure.size if ends else structure.config.d_model
 
 
-def _parts(boxes: Sequence[BoxSize]) -> tuple[Part, ...]:
+def _parts(boxes: Sequence[BoxSize]) -> tuple[PartSize, ...]:
     """Sum the boxes by part; operations are None for all parts if they are for one."""
     flops: dict[str, int] = {}
     parameters: dict[str, int] = {}
@@ -198,7 +198,7 @@ def _parts(boxes: Sequence[BoxSize]) -> tuple[Part, ...]:
         parameters[box.part] = parameters.get(box.part, 0) + box.parameters
         flops[box.part] = flops.get(box.part, 0) + (box.flops or 0)
     known = all(box.flops is not None for box in boxes)
-    parts = [Part(name, parameters[name], flops[name] if known else None) for name in parameters]
+    parts = [PartSize(name, parameters[name], flops[name] if known else None) for name in parameters]
     kept = [part for part in parts if part.parameters or part.flops]
     return tuple(sorted(kept, key=lambda part: -part.parameters))
 
@@ -304,7 +304,7 @@ def box_of(
     return Box(place.name, place.title, place.layer, position, pieces, tuple(steps))
 
 
-_STEPS: dict[Kind, Callable[[Recorded, Place, int], Sequence[Step]]] = {
+_STEPS: dict[Kind, Callable[[Recorded, BoxPlace, int], Sequence[Step]]] = {
     "embedding": embedding_steps,
     "patches": patch_steps,
     "positions": position_steps,

@@ -1,6 +1,6 @@
 """The steps of a multi-head attention with all its heads (section 3.2.2).
 
-The products of one head and one key are in `headwise.analysis.products`.
+The products of one head and one key are in `headwise.analysis.head_arithmetic`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from headwise.analysis.boxes.inputs import rotated
-from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Floats, Grid, Step, Vector, floats
-from headwise.analysis.boxes.structure import Place
+from headwise.analysis.boxes.structure import BoxPlace
+from headwise.analysis.recording import Recorded
 from headwise.analysis.terminal import plain
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
 
 
-def attention_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def attention_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return x → q, k, v → weights of every head → concatenation → W^O.
 
     Raises `ConfigError` for a layer without attention weights.
@@ -60,7 +60,9 @@ def attention_steps(recorded: Recorded, place: Place, position: int) -> list[Ste
     ]
 
 
-def _query(recorded: Recorded, place: Place, attention: MultiHeadAttention, x: Vector, position: int) -> Step:
+def _query(
+    recorded: Recorded, place: BoxPlace, attention: MultiHeadAttention, x: Vector, position: int
+) -> Step:
     q = Vector("q", _joined(recorded.attended[place.module].q, position))
     sentence = f"The queries of all {attention.heads} heads, {attention.key_size} numbers each, side by side."
     with torch.inference_mode():
@@ -75,7 +77,7 @@ def _query(recorded: Recorded, place: Place, attention: MultiHeadAttention, x: V
 
 
 def _keys_and_values(
-    recorded: Recorded, place: Place, attended: Attended, pieces: tuple[str, ...], *, cross: bool
+    recorded: Recorded, place: BoxPlace, attended: Attended, pieces: tuple[str, ...], *, cross: bool
 ) -> Step:
     structure = recorded.structure
     read = recorded.last(structure.stack("encoder")) if cross else recorded.read(place)
@@ -113,7 +115,7 @@ class _Changes:
     unmasked: bool
 
 
-def _changes(recorded: Recorded, place: Place) -> _Changes:
+def _changes(recorded: Recorded, place: BoxPlace) -> _Changes:
     part = "cross" if place.module.endswith("cross_attention") else place.stack
     acting = [
         change
@@ -197,7 +199,7 @@ def _largest(weights: Tensor, rows: tuple[str, ...], pieces: tuple[str, ...]) ->
     return f"The largest weights are {largest}."
 
 
-def _off(recorded: Recorded, place: Place) -> str:
+def _off(recorded: Recorded, place: BoxPlace) -> str:
     """Say that positions inside this attention are switched off, if they are."""
     if f"{place.module}.positions" not in recorded.off:
         return ""

@@ -7,18 +7,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Step, Vector, floats
-from headwise.analysis.boxes.structure import Place
+from headwise.analysis.boxes.structure import BoxPlace
+from headwise.analysis.recording import Recorded
 from headwise.nn.layers import LayerNorm, RMSNorm
 
 
-def add_norm_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def add_norm_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return post-norm's Norm(x + Sublayer(x))."""
     return [*add_steps(recorded, place, position), *norm_steps(recorded, place, position)]
 
 
-def add_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def add_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return x + Sublayer(x), or Sublayer(x) alone where the residual connection is switched off."""
     x, y = recorded.residual(place)[position], recorded.written(place)[position]
     total = recorded.added(place)[position]
@@ -38,7 +38,7 @@ def add_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
     return [Step("+", f"s = x + {sub_layer.label}", sentence, vectors)]
 
 
-def norm_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def norm_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return the normalization of one position: its mean and variance, then gain and bias."""
     return normalization_steps(recorded, place.norm, position, "s" if place.kind == "add-norm" else "x")
 
@@ -119,7 +119,7 @@ FORMULAS = {
 }
 
 
-def feed_forward_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def feed_forward_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return x → pre-activation → activation (→ gate) → output, and the units with the largest values."""
     config, name = recorded.structure.config, place.module
     if name in recorded.off:
@@ -179,7 +179,7 @@ def feed_forward_steps(recorded: Recorded, place: Place, position: int) -> list[
     return [*steps, _units(recorded, place, position), last]
 
 
-def _units(recorded: Recorded, place: Place, position: int) -> Step:
+def _units(recorded: Recorded, place: BoxPlace, position: int) -> Step:
     """Name the units with the largest magnitude, with the number of tokens at which each isn't 0."""
     hidden = recorded.call(f"{place.module}.w2").given  # (time, d_ff)
     largest = hidden[position].abs().topk(min(LARGEST, hidden.size(1))).indices

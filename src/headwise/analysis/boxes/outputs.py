@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 
 from headwise.analysis.boxes.layers import FORMULAS, normalization_steps
-from headwise.analysis.boxes.recording import Recorded
 from headwise.analysis.boxes.steps import Grid, Step, Vector, floats
-from headwise.analysis.boxes.structure import Place
+from headwise.analysis.boxes.structure import BoxPlace
+from headwise.analysis.recording import Recorded
 from headwise.analysis.terminal import plain
 
 LIKELIEST = 10  # tokens that are shown
 
 
-def pooling_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def pooling_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return the class token's last hidden state, or the mean over all patches."""
     vision = recorded.structure.vision
     assert vision is not None
@@ -28,7 +28,7 @@ def pooling_steps(recorded: Recorded, place: Place, position: int) -> list[Step]
     return [Step("mean", "h = mean over the patches", sentence, (pooled,), (grid,))]
 
 
-def head_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def head_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return x → W x + b → activation → normalization, BERT's head for masked tokens (Devlin et al. 2019)."""
     config, dense = recorded.structure.config, recorded.call("head.dense")
     z = Vector("z", floats(dense.returned[position]))
@@ -50,7 +50,7 @@ def head_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
     ]
 
 
-def projection_steps(recorded: Recorded, place: Place, position: int) -> list[Step]:
+def projection_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     """Return hidden state → logits of the most probable tokens, and the products of the first of them."""
     structure = recorded.structure
     hidden, logits = recorded.hidden[position], recorded.outcome.logits[position]
@@ -90,7 +90,7 @@ def projection_steps(recorded: Recorded, place: Place, position: int) -> list[St
     ]
 
 
-def softmax_steps(recorded: Recorded, place: Place, position: int, temperature: float) -> list[Step]:
+def softmax_steps(recorded: Recorded, place: BoxPlace, position: int, temperature: float) -> list[Step]:
     """Return logits / T → exp → probabilities of the most probable tokens, with the sum over the vocabulary."""
     outcome = recorded.outcome
     logits = outcome.logits[position].double()

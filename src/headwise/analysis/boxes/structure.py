@@ -190,7 +190,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True)
-class Place:
+class BoxPlace:
     """A box of the model.
 
     Attributes:
@@ -269,56 +269,56 @@ class Place:
         return f"{self.modules.layers}.{self.layer}"
 
 
-def places(structure: Structure) -> list[Place]:
+def places(structure: Structure) -> list[BoxPlace]:
     """Return the boxes in the order of the computation."""
-    found: list[Place] = []
+    found: list[BoxPlace] = []
     for modules in structure.stacks:
         name = modules.name
-        first = Place(f"{name}.embedding", "embedding", modules, part="embeddings")
+        first = BoxPlace(f"{name}.embedding", "embedding", modules, part="embeddings")
         if structure.vision is not None:
-            first = Place(f"{name}.patches", "patches", modules, part="patches")
-        found += [first, Place(f"{name}.positions", "positions", modules, part="positions")]
+            first = BoxPlace(f"{name}.patches", "patches", modules, part="patches")
+        found += [first, BoxPlace(f"{name}.positions", "positions", modules, part="positions")]
         for layer in range(structure.layers(modules)):
             for index in range(len(modules.sub_layers)):
                 found += _around(modules, layer, index, pre=structure.config.norm == "pre")
         if not isinstance(structure.model.get_submodule(modules.norm), nn.Identity):
-            found.append(Place(f"{name}.norm", "norm", modules, part="normalization"))
+            found.append(BoxPlace(f"{name}.norm", "norm", modules, part="normalization"))
     return [*found, *_ends(structure)]
 
 
-def _ends(structure: Structure) -> list[Place]:
+def _ends(structure: Structure) -> list[BoxPlace]:
     """Return the boxes after the last layer."""
     last, pooled = structure.stacks[-1], structure.vision is not None
     name, part = ("classifier", "classifier") if pooled else ("projection", "output projection")
     found = [
-        Place(name, "projection", last, part=part, pooled=pooled),
-        Place("softmax", "softmax", last, part="softmax", pooled=pooled),
+        BoxPlace(name, "projection", last, part=part, pooled=pooled),
+        BoxPlace("softmax", "softmax", last, part="softmax", pooled=pooled),
     ]
     if pooled:
-        return [Place("pooling", "pooling", last, part="pooling", pooled=True), *found]
+        return [BoxPlace("pooling", "pooling", last, part="pooling", pooled=True), *found]
     if structure.masked_head is not None:
-        return [Place("head", "head", last, part="prediction head"), *found]
+        return [BoxPlace("head", "head", last, part="prediction head"), *found]
     return found
 
 
-def _around(modules: StackModules, layer: int, index: int, *, pre: bool) -> list[Place]:
+def _around(modules: StackModules, layer: int, index: int, *, pre: bool) -> list[BoxPlace]:
     sub_layer = modules.sub_layers[index][0]
     name, kind = (
         f"{modules.name}.{sub_layer}",
         "feed-forward" if sub_layer == "feed-forward" else "attention",
     )
     part = f"{modules.name} {_TITLES[sub_layer]}" + ("s" if kind == "feed-forward" else "")
-    box = Place(name, kind, modules, layer, index, part)
+    box = BoxPlace(name, kind, modules, layer, index, part)
     if pre:
         return [
-            Place(f"{name}.norm", "norm", modules, layer, index, "normalization"),
+            BoxPlace(f"{name}.norm", "norm", modules, layer, index, "normalization"),
             box,
-            Place(f"{name}.add", "add", modules, layer, index, "residual connections"),
+            BoxPlace(f"{name}.add", "add", modules, layer, index, "residual connections"),
         ]
-    return [box, Place(f"{name}.add-norm", "add-norm", modules, layer, index, "normalization")]
+    return [box, BoxPlace(f"{name}.add-norm", "add-norm", modules, layer, index, "normalization")]
 
 
-def find_place(structure: Structure, name: str, layer: int | None) -> Place:
+def find_place(structure: Structure, name: str, layer: int | None) -> BoxPlace:
     """Return the box of a name and a layer (from 0; the first one if None).
 
     Raises `ConfigError` for a name or a layer that the model doesn't have.

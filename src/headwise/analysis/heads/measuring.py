@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from headwise.analysis.attention import Sentence, overlap
+from headwise.analysis.attention import SentenceWords, overlap
 from headwise.analysis.heads.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
@@ -33,14 +33,14 @@ BATCH_TOKENS = 2048
 class Annotated:
     """A sentence with gold annotation: (dependent, head, relation) edges and (pronoun, antecedent) links of words."""
 
-    sentence: Sentence
+    sentence: SentenceWords
     edges: tuple[tuple[int, int, str], ...] = ()
     coreference: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, text: str) -> Annotated:
         """Make a sentence without annotation; words are separated by whitespace."""
-        return cls(Sentence.of(text))
+        return cls(SentenceWords.of(text))
 
     @classmethod
     def of_tree(cls, tree: Tree, *, tokenized: bool = False, lowercase: bool = False) -> Annotated:
@@ -48,7 +48,7 @@ class Annotated:
         text, words = " ".join(tree.words) if tokenized else tree.text, tree.words
         if lowercase:
             text, words = text.lower(), tuple(word.lower() for word in words)
-        return cls(Sentence(text, words), tree.edges, tree.coreference)
+        return cls(SentenceWords(text, words), tree.edges, tree.coreference)
 
 
 @dataclass(frozen=True)

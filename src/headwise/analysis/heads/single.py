@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from headwise.analysis.attention import Sentence, shared_bytes
+from headwise.analysis.attention import SentenceWords, shared_bytes
 from headwise.analysis.heads.measuring import (
     BATCH_TOKENS,
     Annotated,
@@ -74,7 +74,7 @@ def measure_single(
     return measured.report("decoder" if causal else "encoder")
 
 
-def split_words(vocabulary: Vocabulary, sentence: Sentence) -> tuple[list[int], NDArray[np.float64]]:
+def split_words(vocabulary: Vocabulary, sentence: SentenceWords) -> tuple[list[int], NDArray[np.float64]]:
     """Encode a sentence; return the ids, and how many bytes each word shares with each of them, (words, ids).
 
     A text whose spelling the vocabulary changes (letters in another case, unknown characters) is encoded word by word.

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from headwise import bounds
 from headwise.analysis.interventions import Intervention
+from headwise.analysis.language_models import StackTracer
 from headwise.analysis.recurrence.networks import (
     REMEMBERED,
     GatedRecurrence,
@@ -25,7 +26,6 @@ from headwise.analysis.recurrence.networks import (
     SimpleRecurrence,
     attention_layer,
 )
-from headwise.analysis.single_stack import StackTracer
 from headwise.analysis.tracer import Tracer
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
@@ -113,7 +113,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RecurrenceComparison:
     """All networks on one sentence; `pieces` are its tokens, `width` that of the networks with random weights."""
 
     pieces: tuple[str, ...]
@@ -133,7 +133,7 @@ def compare(
     text: str,
     radius: float = STRETCHING,
     interventions: Sequence[Intervention] = (),
-) -> Comparison:
+) -> RecurrenceComparison:
     """Compare on a text: the run's own encoder, and networks with random weights that read the run's embeddings.
 
     `radius` is the spectral radius of the second recurrent network without gates; the interventions are on the run's
@@ -155,7 +155,7 @@ def compare(
         networks = [_compared(own, embedded, embedded, *_about_own(model))]
         for name, title, about, sequential, network in _random_networks(width, radius):
             networks.append(_compared(network, x, _repeated(x), name, title, about, sequential))
-    return Comparison(pieces, width, radius, own.backward, tuple(networks))
+    return RecurrenceComparison(pieces, width, radius, own.backward, tuple(networks))
 
 
 def _compared(

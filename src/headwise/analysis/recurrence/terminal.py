@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwise.analysis.recurrence.comparing import Comparison
+from headwise.analysis.recurrence.comparing import RecurrenceComparison
 from headwise.analysis.recurrence.timing import Times
 from headwise.analysis.terminal import columns, padded, plain
 
 _DISTANCES = (0, 1, 2, 4, 8, 16, 32, 63)
 
 
-def comparison_lines(found: Comparison) -> list[str]:
+def comparison_lines(found: RecurrenceComparison) -> list[str]:
     """Return two tables: the gradient by distance, and what each state has of the first token."""
     names = [network.title for network in found.networks]
     gradients = [

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headwise.analysis.difference import word_changes
+from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.products import products
-from headwise.analysis.single_stack import CONTINUED, LanguageModelTracer, MaskedModelTracer, StackTracer
+from headwise.analysis.language_models import CONTINUED, LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.decoding.options import GenerationOptions
@@ -93,7 +93,7 @@ def test_products_recombine_to_the_weights(kind: str, request: pytest.FixtureReq
     tracer: StackTracer = request.getfixturevalue(kind)
     trace = tracer.trace(TEXT)
     assert trace.forced is not None
-    found = products(tracer, TEXT, trace.forced.target.ids, tracer.part, 0, 1, 3)
+    found = head_arithmetic(tracer, TEXT, trace.forced.target.ids, tracer.part, 0, 1, 3)
     row = trace.forced.attention[tracer.part][0, 1, 3]
     scores = np.array(found.q) @ np.array(found.k).T / np.sqrt(8)
     weights = np.exp(scores) * np.array(found.seen)

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.analysis.boxes.structure import Place, Row, Stack, StackModules, Structure, structure_of
+from headwise.analysis.boxes.structure import BoxPlace, Row, Stack, StackModules, Structure, structure_of
 from headwise.analysis.interventions import Intervention, private_copy
+from headwise.analysis.language_models import StackTracer
 from headwise.analysis.patches import Maps
-from headwise.analysis.single_stack import StackTracer
 from headwise.analysis.trace import Side
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import ClassifierViewer
@@ -63,7 +63,7 @@ class Recorded:
     Attributes:
         structure: of the model without interventions.
         interventions: those that acted.
-        off: dotted names of what interventions switched off (`headwise.analysis.boxes.recording`).
+        off: dotted names of what interventions switched off (`headwise.analysis.recording`).
         sides: what the rows of boxes are; `pooled` is one vector for all.
         outcome: of the last box.
         calls: by the module's dotted name; an input embedding that both stacks share has two.
@@ -88,18 +88,18 @@ class Recorded:
         calls = self.calls[modules.positions]
         return calls[self.structure.stacks.index(modules) if len(calls) > 1 else 0]
 
-    def written(self, place: Place) -> Tensor:
+    def written(self, place: BoxPlace) -> Tensor:
         """Return what a sub-layer adds, (time, d_model)."""
         module = self.structure.model.get_submodule(place.module)
         # Cross-attention isn't called as a module, but its last linear map is.
         name = f"{place.module}.output" if isinstance(module, MultiHeadAttention) else place.module
         return self.call(name).returned
 
-    def read(self, place: Place) -> Tensor:
+    def read(self, place: BoxPlace) -> Tensor:
         """Return the input of a sub-layer, (time, d_model): with pre-norm it is normalized."""
         return self.call(place.norm).returned if self._pre else self.residual(place)
 
-    def residual(self, place: Place) -> Tensor:
+    def residual(self, place: BoxPlace) -> Tensor:
         """Return x in x + Sublayer(x), (time, d_model)."""
         assert place.sub_layer is not None
         if self._pre:
@@ -108,7 +108,7 @@ class Recorded:
             return self.call(place.of_layer).given
         return self.call(self._neighbor(place, -1).norm).returned
 
-    def added(self, place: Place) -> Tensor:
+    def added(self, place: BoxPlace) -> Tensor:
         """Return x + Sublayer(x), or what takes its place, (time, d_model)."""
         assert place.sub_layer is not None
         if not self._pre:
@@ -143,9 +143,9 @@ class Recorded:
     def _pre(self) -> bool:
         return self.structure.config.norm == "pre"
 
-    def _neighbor(self, place: Place, by: int) -> Place:
+    def _neighbor(self, place: BoxPlace, by: int) -> BoxPlace:
         assert place.sub_layer is not None
-        return Place("", place.kind, place.modules, place.layer, place.sub_layer + by)
+        return BoxPlace("", place.kind, place.modules, place.layer, place.sub_layer + by)
 
 
 def record(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.analysis.interventions import Intervention, Part, attention_parts
-from headwise.analysis.single_stack import StackTracer
+from headwise.analysis.language_models import StackTracer
 from headwise.analysis.tracer import Tracer
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights
@@ -24,7 +24,7 @@ from headwise.nn.multihead import Attended, MultiHeadAttention
 
 
 @dataclass(frozen=True)
-class Products:
+class HeadArithmetic:
     """One head's arithmetic for one query and all keys; lists are over keys unless stated otherwise.
 
     Attributes:
@@ -81,7 +81,7 @@ class Products:
         return asdict(restricted)
 
 
-def products(
+def head_arithmetic(
     tracer: Tracer | StackTracer,
     text: str,
     target: str | Sequence[int],
@@ -90,7 +90,7 @@ def products(
     head: int,
     query: int,
     interventions: Sequence[Intervention] = (),
-) -> Products:
+) -> HeadArithmetic:
     """Compute one head's products during forced decoding of `target` (text, or ids as `Forced.target.ids`).
 
     Raises `ConfigError` for a location that doesn't exist, and for attention that isn't multi-head scaled dot-product.
@@ -105,7 +105,7 @@ def products(
     if not 0 <= query < queries:
         raise ConfigError(f"query: expected a number from 0 to {queries - 1}, found {query}")
     numbers = _numbers(attention, attended, head, query)
-    return Products(part, layer, head, query, query_pieces[query], key_pieces, **numbers)
+    return HeadArithmetic(part, layer, head, query, query_pieces[query], key_pieces, **numbers)
 
 
 def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> MultiHeadAttention:
