@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Natural, Positive, Probability, Processes, Section
+from headwise.config.keys import LABELED, MAY_CHANGE, PAIRS, TEXTS, Tasks
 from headwise.config.languages import is_code, language_of_files
 
 
@@ -18,42 +19,57 @@ def _language_code(code: str) -> str:
 
 
 Language = Annotated[str, AfterValidator(_language_code)]
+_PAIRS, _TEXTS = Tasks(*PAIRS), Tasks(*TEXTS)
 
 
 class CleaningConfig(Section):
     """Filters of sentence pairs; each filter reports how many pairs it removed."""
 
-    max_words: Positive = 250
-    max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO)] = (
+    max_words: Annotated[Positive, _PAIRS] = 250
+    max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO), _PAIRS] = (
         9.0  # longer side / shorter side, in characters
     )
-    drop_duplicates: bool = False
+    drop_duplicates: Annotated[bool, Tasks.all_but("denoising", *LABELED)] = False
 
 
 class DataConfig(Section):
     """Training, development and test text."""
 
-    source: list[str] = Field(
+    source: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(
         default_factory=list
     )  # paths: text or .gz, or .tsv / .jsonl files with both sides
-    target: list[str] = Field(default_factory=list)  # empty where `source` lists .tsv or .jsonl files
-    weights: list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]] = Field(
+    target: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(
+        default_factory=list
+    )  # empty where `source` lists .tsv or .jsonl files
+    weights: Annotated[list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]], _PAIRS] = Field(
         default_factory=list
     )  # mixing weight of each file (pair) or corpus; empty: no reweighting
-    prepared: list[str] = Field(default_factory=list)  # folders of `headwise data prepare`, instead of files
-    source_language: Language | None = None  # by default what the files' names tell: `languages`
-    target_language: Language | None = None
-    dev_source: str | None = None
-    dev_target: str | None = None
-    dev_pairs: Natural = 1000  # size of the development set split off the training data without dev files
-    dev_files: Natural = 0  # new files at the start of `source`, that it is split off; 0: all
-    text: list[str] = Field(default_factory=list)  # for tasks on single texts: paths of plain text or .gz
-    dev_text: str | None = None
-    dev_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # without dev_text: share at the end of `text`
-    source_field: str = "source"  # field of a .jsonl line with the source
-    target_field: str = "target"
+    prepared: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(
+        default_factory=list
+    )  # folders of `headwise data prepare`, instead of files
+    source_language: Annotated[Language | None, MAY_CHANGE] = (
+        None  # by default what the files' names tell: `languages`
+    )
+    target_language: Annotated[Language | None, MAY_CHANGE] = None
+    dev_source: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
+    dev_target: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
+    dev_pairs: Annotated[Natural, _PAIRS] = (
+        1000  # size of the development set split off the training data without dev files
+    )
+    dev_files: Annotated[Natural, _PAIRS] = (
+        0  # new files at the start of `source`, that it is split off; 0: all
+    )
+    text: Annotated[list[str], _TEXTS, MAY_CHANGE] = Field(default_factory=list)  # paths of plain text or .gz
+    dev_text: Annotated[str | None, _TEXTS, MAY_CHANGE] = None
+    dev_share: Annotated[float, Field(ge=0.0, lt=1.0), _TEXTS] = (
+        0.1  # without dev_text: share at the end of `text`
+    )
+    source_field: Annotated[str, _PAIRS] = "source"  # field of a .jsonl line with the source
+    target_field: Annotated[str, _PAIRS] = "target"
     cleaning: CleaningConfig = CleaningConfig()
-    workers: Processes = 0  # processes that encode text; 0: one per core
+    workers: Annotated[Processes, Tasks.all_but(*LABELED), MAY_CHANGE] = (
+        0  # processes that encode text; 0: one per core
+    )
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
@@ -75,13 +91,15 @@ class SubwordConfig(Section):
     # characters: only for tasks on single texts; imported: the vocabulary of another toolkit (`headwise import`)
     kind: Literal["bpe", "characters", "imported"] = "bpe"
     size: Annotated[int, Field(ge=8, le=bounds.VOCABULARY)] = 37000
-    joint: bool = True
-    dropout: Probability = 0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
+    joint: Annotated[bool, _PAIRS] = True
+    dropout: Annotated[Probability, _PAIRS] = (
+        0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
+    )
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
     symbols: list[str] = Field(default_factory=list)  # words that are a subword each, such as a tag
-    copy_from: str | None = (
-        None  # for translation: a run whose subword model is used instead of a learned one
+    copy_from: Annotated[str | None, _PAIRS, MAY_CHANGE] = (
+        None  # a run whose subword model is used instead of a learned one
     )
 
     @model_validator(mode="after")

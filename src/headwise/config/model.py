@@ -8,8 +8,11 @@ from pydantic import Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
+from headwise.config.keys import LABELED, PAIRS, TRANSFORMERS, Models, Tasks
 
 _WIDEST = 2**20  # heads times d_k or d_v
+_TRANSFORMERS = Models(*TRANSFORMERS)
+_ENCODER_DECODER = Models("transformer")
 LARGEST_TABLE = 2**28  # elements of a position table: a gigabyte in float32
 
 
@@ -164,47 +167,71 @@ class ModelConfig(Section):
     """Hyperparameters of the network, in the paper's notation (Vaswani et al. 2017, sections 3 and 6.2)."""
 
     architecture: str = "transformer"
-    encoder_layers: Layers = 6  # N
-    decoder_layers: Layers = 6  # N
+    encoder_layers: Annotated[Layers, Models.all_but("decoder-only")] = 6  # N
+    decoder_layers: Annotated[Layers, Models.all_but("encoder-only", "images")] = 6  # N
     d_model: Width = 512
     d_ff: Width = 2048
     heads: Heads = 8  # h
-    d_k: Width | None = None  # d_model / h unless given (Table 3, rows B)
-    d_v: Width | None = None  # d_model / h unless given
-    norm: Literal["post", "pre"] = "post"
-    final_norm: bool | None = None  # normalization after the last layer; unless given, only with norm=pre
-    residual: bool = True  # x + Sublayer(x); False: Sublayer(x), for an ablation
-    normalization: Literal["layer", "rms"] = "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
-    norm_epsilon: Epsilon = 1e-5  # ε in √(σ² + ε)
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"  # gelu_tanh: gelu approximated (GPT-2)
-    gated: bool = False  # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
-    feed_forward_bias: bool = True
-    positions: str = "sinusoidal"  # an encoding registered in headwise.nn.positions
-    position_options: PositionOptions = PositionOptions()
-    attention: str = "fused"  # an attention kind registered in headwise.nn.attention
-    cross_attention: str | None = None  # attention kind of the cross-attention; `attention` unless given
-    attention_options: AttentionOptions = AttentionOptions()
-    key_value_heads: Heads | None = (
+    d_k: Annotated[Width | None, _TRANSFORMERS] = None  # d_model / h unless given (Table 3, rows B)
+    d_v: Annotated[Width | None, _TRANSFORMERS] = None  # d_model / h unless given
+    norm: Annotated[Literal["post", "pre"], _TRANSFORMERS] = "post"
+    final_norm: Annotated[bool | None, _TRANSFORMERS] = (
+        None  # normalization after the last layer; unless given, only with norm=pre
+    )
+    residual: Annotated[bool, _TRANSFORMERS] = True  # x + Sublayer(x); False: Sublayer(x), for an ablation
+    normalization: Annotated[Literal["layer", "rms"], _TRANSFORMERS] = (
+        "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
+    )
+    norm_epsilon: Annotated[Epsilon, _TRANSFORMERS] = 1e-5  # ε in √(σ² + ε)
+    activation: Annotated[Literal["relu", "gelu", "gelu_tanh", "silu"], _TRANSFORMERS] = (
+        "relu"  # gelu_tanh: gelu approximated (GPT-2)
+    )
+    gated: Annotated[bool, _TRANSFORMERS] = (
+        False  # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
+    )
+    feed_forward_bias: Annotated[bool, _TRANSFORMERS] = True
+    positions: Annotated[str, _TRANSFORMERS] = "sinusoidal"  # an encoding registered in headwise.nn.positions
+    position_options: Annotated[PositionOptions, _TRANSFORMERS] = PositionOptions()
+    attention: Annotated[str, _TRANSFORMERS] = (
+        "fused"  # an attention kind registered in headwise.nn.attention
+    )
+    cross_attention: Annotated[str | None, _ENCODER_DECODER] = (
+        None  # attention kind of the cross-attention; `attention` unless given
+    )
+    attention_options: Annotated[AttentionOptions, _TRANSFORMERS] = AttentionOptions()
+    key_value_heads: Annotated[Heads | None, _TRANSFORMERS] = (
         None  # fewer than heads: grouped-query attention (Ainslie et al. 2023); 1: multi-query attention
     )
-    attention_bias: bool = False  # none in the paper's projections; Marian and torch.nn have them
-    max_length: Length = 512  # maximum sequence length in subwords, special symbols included
-    share_embeddings: Literal["all", "target", "none"] = "all"  # section 3.4 shares all three matrices
-    logit_bias: bool = False  # a bias added to the logits (Marian); not for encoder-only models
-    source_end: bool = True  # the encoder reads the end symbol of the source (OpenNMT-py's doesn't)
-    scale_embeddings: bool = True  # multiply embeddings by √d_model (section 3.4)
-    embedding_norm: bool = False  # normalize embeddings + positions (BERT)
-    segments: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = (
-        0  # number of segment embeddings (BERT: 2); encoder-only
+    attention_bias: Annotated[bool, _TRANSFORMERS] = (
+        False  # none in the paper's projections; Marian and torch.nn have them
     )
-    prefix: bool = (
+    max_length: Length = 512  # maximum sequence length in subwords, special symbols included
+    share_embeddings: Annotated[
+        Literal["all", "target", "none"],
+        Models.all_but("images"),
+        Tasks.all_but("masked_language_model", *LABELED),
+    ] = "all"  # section 3.4 shares all three matrices
+    logit_bias: Annotated[bool, Models.all_but("encoder-only", "images")] = (
+        False  # a bias added to the logits (Marian); not for encoder-only models
+    )
+    source_end: Annotated[bool, _ENCODER_DECODER] = (
+        True  # the encoder reads the end symbol of the source (OpenNMT-py's doesn't)
+    )
+    scale_embeddings: Annotated[bool, _TRANSFORMERS] = True  # multiply embeddings by √d_model (section 3.4)
+    embedding_norm: Annotated[bool, Models("decoder-only", "encoder-only", "images")] = (
+        False  # normalize embeddings + positions (BERT)
+    )
+    segments: Annotated[
+        int, Field(ge=0, le=bounds.LENGTH), Models("encoder-only"), Tasks.all_but(*PAIRS, "denoising")
+    ] = 0  # number of segment embeddings (BERT: 2); encoder-only
+    prefix: Annotated[bool, Models("decoder-only"), Tasks.all_but(*PAIRS, "denoising")] = (
         False  # decoder-only: bidirectional attention within a prefix (Raffel et al. 2020, section 3.2.1)
     )
     dropout: Probability = 0.1  # P_drop: on sub-layer outputs and embeddings + positions (section 5.4)
     attention_dropout: Probability = 0.0
-    activation_dropout: Probability = 0.0
-    recurrent: RecurrentConfig = RecurrentConfig()
-    convolutional: ConvolutionalConfig = ConvolutionalConfig()
+    activation_dropout: Annotated[Probability, _TRANSFORMERS] = 0.0
+    recurrent: Annotated[RecurrentConfig, Models("recurrent")] = RecurrentConfig()
+    convolutional: Annotated[ConvolutionalConfig, Models("convolutional")] = ConvolutionalConfig()
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelConfig:

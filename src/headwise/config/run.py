@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import ValidationError, model_validator
 
 from headwise.config.base import Section
 from headwise.config.data import DataConfig, SubwordConfig
+from headwise.config.keys import IMAGES, MAY_CHANGE, Tasks
 from headwise.config.loading import apply_overrides, describe_problem, find_file
 from headwise.config.model import ModelConfig
 from headwise.config.removed import without_removed
@@ -38,6 +39,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing import read_yaml
 
 _IN_RUN = "{run}/"
+_TEXT = Tasks.all_but(*IMAGES)
 
 
 class Config(Section):
@@ -45,13 +47,13 @@ class Config(Section):
 
     task: str = "translation"
     model: ModelConfig = ModelConfig()
-    data: DataConfig = DataConfig()
-    subwords: SubwordConfig = SubwordConfig()
+    data: Annotated[DataConfig, _TEXT] = DataConfig()
+    subwords: Annotated[SubwordConfig, _TEXT] = SubwordConfig()
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     training: TrainingConfig = TrainingConfig()
-    decoding: DecodingConfig = DecodingConfig()
+    decoding: Annotated[DecodingConfig, _TEXT, MAY_CHANGE] = DecodingConfig()
     language_model: LanguageModelConfig = LanguageModelConfig()
     masked_language_model: MaskedLanguageModelConfig = MaskedLanguageModelConfig()
     classification: ClassificationConfig = ClassificationConfig()

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Length, Pixels, Positive, Probability, Section, Seed, Width
+from headwise.config.keys import MAY_CHANGE
 
 
 class TaskSection(Section):
@@ -19,7 +20,9 @@ class LanguageModelConfig(TaskSection):
 
     lines_are_documents: bool = False  # each line is a document and ends with EOS
     window: Length | None = None  # tokens predicted per training window; model.max_length unless given
-    stride: Length | None = None  # tokens between the starts of windows in scoring; `window` unless given
+    stride: Annotated[Length | None, MAY_CHANGE] = (
+        None  # tokens between the starts of windows in scoring; `window` unless given
+    )
 
 
 class MaskedLanguageModelConfig(TaskSection):
@@ -81,7 +84,7 @@ class QuestionAnsweringConfig(TaskSection):
 class ImageConfig(TaskSection):
     """Image data set, its splits, and the patch size."""
 
-    source: str = "digits"  # scikit-learn's digits
+    source: Annotated[str, MAY_CHANGE] = "digits"  # scikit-learn's digits
     split: Literal["shuffled", "last"] = "shuffled"  # held-out images: random, or the last of the data set
     split_seed: Seed = 1  # of the shuffle, independent of `training.seed`
     test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3  # share of the images

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,12 +67,10 @@ class Projecting(nn.Module, ABC):
 class Seq2Seq(Projecting):
     """Base class of sequence-to-sequence models, from source ids to target ids.
 
-    `compute_dtype` is the dtype of the activations; parameters stay in float32. `unused` names the keys of the model
-    configuration that have no effect on an architecture; setting one is an error. `workers` is the number of threads
+    `compute_dtype` is the dtype of the activations; parameters stay in float32. `workers` is the number of threads
     that decode at once, each its own sentences; 1 for models whose operations use several threads themselves.
     """
 
-    unused: ClassVar[tuple[str, ...]] = ()
     source_size: int
     target_size: int
     max_length: int

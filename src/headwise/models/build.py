@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from headwise.config import Config, ModelConfig
+from headwise.config.keys import Models, unused_keys
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.convolutional import ConvolutionalSeq2Seq
@@ -44,7 +45,7 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         known = ", ".join(sorted(ARCHITECTURES))
         raise ConfigError(f"model.architecture: expected one of {known}, found {config.architecture!r}")
     architecture = ARCHITECTURES[config.architecture]
-    _refuse_unused(config, architecture.unused, f"architecture {config.architecture}")
+    _refuse_unused(config, config.architecture, f"architecture {config.architecture}")
     if config.share_embeddings == "all" and source_size != target_size:
         raise ConfigError(
             "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
@@ -57,13 +58,13 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 def build_decoder_only(config: ModelConfig, size: int) -> DecoderOnly:
     """Build an untrained decoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
-    check_shape(config, DecoderOnly.unused, "a decoder-only model")
+    check_keys(config, "decoder-only", "a decoder-only model")
     return _build_checked(lambda: DecoderOnly(config, size), config, size)
 
 
 def build_encoder_only(config: ModelConfig, size: int) -> EncoderOnly:
     """Build an untrained encoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
-    check_shape(config, EncoderOnly.unused, "an encoder-only model")
+    check_keys(config, "encoder-only", "an encoder-only model")
     return _build_checked(lambda: EncoderOnly(config, size), config, size)
 
 
@@ -74,22 +75,19 @@ def _build_checked(build: Callable[[], Built], config: ModelConfig, *sizes: int)
     return build()
 
 
-def check_shape(config: ModelConfig, unused: Iterable[str], what: str) -> None:
-    """Raise `ConfigError` if a model without encoder and decoder isn't a Transformer, or sets `unused` keys."""
+def check_keys(config: ModelConfig, kind: str, what: str) -> None:
+    """Raise `ConfigError` if a model without encoder and decoder isn't a Transformer, or sets keys of other kinds."""
     if config.architecture != "transformer":
         raise ConfigError(
             f"model.architecture: expected transformer for {what}, found {config.architecture!r}"
         )
-    _refuse_unused(config, unused, what)
+    _refuse_unused(config, kind, what)
 
 
-def _refuse_unused(config: ModelConfig, unused: Iterable[str], what: str) -> None:
-    """Raise `ConfigError` if a key is set that has no effect on a model."""
-    for key in unused:
-        if getattr(config, key) != ModelConfig.model_fields[key].default:
-            raise ConfigError(
-                f"model.{key}: expected nothing here, as {what} has no use for it, found {getattr(config, key)!r}"
-            )
+def _refuse_unused(config: ModelConfig, kind: str, what: str) -> None:
+    """Raise `ConfigError` if a key is set that has no effect on a kind of model."""
+    for key, value in unused_keys(config, Models, kind, "model."):
+        raise ConfigError(f"{key}: expected nothing here, as {what} has no use for it, found {value!r}")
 
 
 _RANDOM_INIT = (nn.init.normal_, nn.init.uniform_, torch.Tensor.normal_, torch.Tensor.uniform_)

@@ -29,7 +29,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
-from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
+from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.dropout import dropout
 from headwise.nn.linear import linear
 from headwise.nn.positions import Positions
@@ -141,8 +141,6 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
 
     Dropout is applied to the embeddings, the inputs of the convolutions and the decoder's output (section 4.2).
     """
-
-    unused = (*TRANSFORMER_ONLY, "recurrent")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)

@@ -47,15 +47,6 @@ class DecoderOnly(SingleText):
     Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't be combined.
     """
 
-    unused = (
-        "encoder_layers",
-        "cross_attention",
-        "source_end",
-        "segments",
-        "recurrent",
-        "convolutional",
-    )
-
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__(config, size)
         if config.prefix:

@@ -10,34 +10,6 @@ from headwise.models.base import Seq2Seq
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import look_up
 
-# Keys that have an effect on the Transformer only. (The other models ignore d_ff and heads, too, but these belong to
-# the sizes that presets set.)
-TRANSFORMER_ONLY = (
-    "d_k",
-    "d_v",
-    "norm",
-    "final_norm",
-    "residual",
-    "normalization",
-    "norm_epsilon",
-    "activation",
-    "gated",
-    "feed_forward_bias",
-    "source_end",
-    "scale_embeddings",
-    "embedding_norm",
-    "segments",
-    "prefix",
-    "positions",
-    "position_options",
-    "attention",
-    "attention_options",
-    "cross_attention",
-    "key_value_heads",
-    "attention_bias",
-    "activation_dropout",
-)
-
 
 class EmbeddedSeq2Seq(Seq2Seq):
     """Base class of models with embeddings of width d_model, shared according to `share_embeddings`."""

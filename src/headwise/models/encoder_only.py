@@ -41,16 +41,6 @@ class EncoderOnly(SingleText):
     Raises `ConfigError` for unknown kinds of attention and positions, and for those that can't be combined.
     """
 
-    unused = (
-        "decoder_layers",
-        "cross_attention",
-        "logit_bias",
-        "source_end",
-        "prefix",
-        "recurrent",
-        "convolutional",
-    )
-
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__(config, size)
         self.encoder = Encoder(config)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
-from headwise.models.embedded import TRANSFORMER_ONLY, EmbeddedSeq2Seq
+from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.linear import Linear
 from headwise.nn.recurrent import SCORES, Parts, Recurrence, SourceAttention, beams_as_queries, reverse
 
@@ -118,8 +118,6 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
     Dropout is applied to the embeddings, between layers, and to the readout, never to the recurrent connections
     (Zaremba et al. 2014). Raises `ConfigError` if encoder and decoder layers don't match.
     """
-
-    unused = (*TRANSFORMER_ONLY, "convolutional")
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         _check_layers(config)

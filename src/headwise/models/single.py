@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -17,11 +15,9 @@ class SingleText(Projecting):
     """Base class of models over ids of one vocabulary.
 
     `compute_dtype` is the dtype of the activations; parameters stay in float32. With `share_embeddings` none, the
-    output projection has its own weights, otherwise those of the embedding; with `logit_bias`, a bias. `unused` names
-    the keys of the model configuration that have no effect on it.
+    output projection has its own weights, otherwise those of the embedding; with `logit_bias`, a bias.
     """
 
-    unused: ClassVar[tuple[str, ...]] = ()
     compute_dtype: torch.dtype = torch.float32
 
     def __init__(self, config: ModelConfig, size: int) -> None:

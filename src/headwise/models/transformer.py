@@ -150,8 +150,6 @@ class Transformer(EmbeddedSeq2Seq):
     `build_model` checks that the vocabularies fit `share_embeddings`.
     """
 
-    unused = ("embedding_norm", "segments", "prefix", "recurrent", "convolutional")
-
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
         self.positions = InputEmbedding(config)

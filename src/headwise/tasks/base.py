@@ -17,27 +17,9 @@ import torch
 from torch import nn
 
 from headwise.config import Config
+from headwise.config.keys import Tasks, unused_keys
 from headwise.errors import ConfigError
 from headwise.training.task import Task
-
-# Keys that have no effect on tasks without sentence pairs, for `TaskKind.unused`.
-NO_PAIRS = (
-    "data.source",
-    "data.target",
-    "data.weights",
-    "data.prepared",
-    "data.dev_source",
-    "data.dev_target",
-    "data.dev_pairs",
-    "data.dev_files",
-    "data.source_field",
-    "data.target_field",
-    "subwords.joint",
-    "subwords.copy_from",
-    "subwords.dropout",
-    "training.add_subwords",
-    "training.validate_bleu",
-)
 
 
 class Prepared(Protocol):
@@ -117,9 +99,6 @@ class TaskKind(ABC):
     """Base class of task descriptions: data preparation, model, training task and evaluation.
 
     Attributes:
-        unused: configuration keys (dotted) that have no effect on the task; setting them is an error.
-        may_change: keys that may change when a run resumes, besides those of every task, because they don't change
-            what is computed, only where files are and what is reported.
         scores: metrics of `validate` besides `loss`, higher is better; they are values of `training.best_by`.
         shares_batches: whether the loss of a batch is the sum of its examples' losses, so that processes can share
             the batch.
@@ -127,20 +106,16 @@ class TaskKind(ABC):
     """
 
     name: ClassVar[str]
-    unused: ClassVar[tuple[str, ...]] = ()
-    may_change: ClassVar[tuple[str, ...]] = ()
     scores: ClassVar[tuple[str, ...]] = ()
     shares_batches: ClassVar[bool] = True
     after: ClassVar[str] = "try `headwise evaluate {run}`"
 
     def check(self, config: Config) -> None:
         """Raise `ConfigError` if an unused key is set or values are inconsistent."""
-        for key in self.unused:
-            value = _value(config, key)
-            if value != _value(Config(), key):
-                raise ConfigError(
-                    f"{key}: expected nothing here, as task {self.name} has no use for it, found {value!r}"
-                )
+        for key, value in unused_keys(config, Tasks, self.name):
+            raise ConfigError(
+                f"{key}: expected nothing here, as task {self.name} has no use for it, found {value!r}"
+            )
         known = ("loss", *self.scores)
         if config.training.best_by not in known:
             raise ConfigError(
@@ -220,10 +195,3 @@ def set_precision(model: nn.Module, precision: torch.dtype) -> None:
     """Set the dtype of a model's activations, if it has a `compute_dtype`."""
     if hasattr(model, "compute_dtype"):
         model.compute_dtype = precision  # type: ignore[assignment]
-
-
-def _value(config: Config, key: str) -> Any:
-    node: Any = config
-    for part in key.split("."):
-        node = getattr(node, part)
-    return node

@@ -21,7 +21,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model
 from headwise.nn.device import find_device, find_precision
-from headwise.tasks.base import NO_PAIRS, Evaluation, EvaluationRequest, PreparedTask, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
 from headwise.tasks.batches.pairs import Batch
 from headwise.tasks.batches.windows import WindowStream
@@ -77,15 +77,6 @@ class Denoising(TaskKind):
     """Task description of denoising: reconstruct text from which spans have been removed."""
 
     name = "denoising"
-    unused = (
-        *NO_PAIRS,
-        "data.cleaning",
-        "model.segments",
-        "model.prefix",
-        "training.r_drop",
-        "training.initialize_from",
-    )
-    may_change = ("data.text", "data.dev_text")
     scores = ("accuracy",)
     after = "try `headwise evaluate {run}`, or begin a translation with training.initialize_from={run}"
 

@@ -24,7 +24,6 @@ from headwise.models.output_heads import HeadedEncoder, load_encoder
 from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
-    NO_PAIRS,
     Evaluation,
     EvaluationRequest,
     Prediction,
@@ -48,9 +47,6 @@ from headwise.text.tokens.subwords import SPECIAL, UNK
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum
 
-UNUSED = (*NO_PAIRS, "data.cleaning.max_words", "data.cleaning.max_ratio", "model.share_embeddings")
-MAY_CHANGE = ("data.text", "data.dev_text", "training.initialize_from")
-
 
 @dataclass(frozen=True)
 class Tools:
@@ -64,9 +60,6 @@ class Tools:
 
 class EncoderKind(TaskKind, Generic[Example]):
     """Base class of descriptions of tasks on labelled texts."""
-
-    unused = (*UNUSED, "data.cleaning.drop_duplicates", "data.workers")
-    may_change = MAY_CHANGE
 
     @abstractmethod
     def format(self, config: Config) -> Format[Example]:

@@ -23,16 +23,6 @@ from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.training.loss import LossSum
 
-# Keys that have no effect on tasks without text, for `TaskKind.unused`.
-NO_TEXT = (
-    "data",
-    "subwords",
-    "decoding",
-    "training.initialize_from",
-    "training.validate_bleu",
-    "training.r_drop",
-)
-
 
 @dataclass(frozen=True)
 class ImageBatch:
@@ -94,8 +84,6 @@ class ImageClassification(TaskKind):
     """Task description of image classification."""
 
     name = "image_classification"
-    unused = NO_TEXT
-    may_change = ("image_classification.source",)
     scores = ("accuracy",)
     after = "try `headwise evaluate {run}` and `headwise explain {run} --row 1 -o patches.png`"
 

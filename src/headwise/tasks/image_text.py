@@ -23,7 +23,7 @@ from headwise.models.build import load_filled
 from headwise.models.contrastive import ImageText, contrastive_loss
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
-from headwise.tasks.image_classification import NO_TEXT, held_out
+from headwise.tasks.image_classification import held_out
 from headwise.text.tokens.subwords import PAD
 from headwise.training.loss import LossSum
 
@@ -106,7 +106,6 @@ class ImageTextLearning(TaskKind):
     """Task description of contrastive learning of images and captions."""
 
     name = "image_text"
-    unused = (*NO_TEXT, "batch.tokens", "training.label_smoothing")
     scores = ("text_to_image_at_1", "image_to_text_at_1")
     shares_batches = False  # because the negatives of a pair are the others of its batch
     after = "try `headwise evaluate {run}` and `headwise explain {run} --row 1 -o patches.png`"

@@ -17,7 +17,7 @@ from headwise.decoding.generation import first_token, load_language_model
 from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only
 from headwise.models.decoder_only import DecoderOnly
-from headwise.tasks.base import NO_PAIRS, Evaluation, EvaluationRequest, PreparedTask, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
@@ -137,14 +137,6 @@ class LanguageModeling(TaskKind):
     """Task description of language modeling, by characters or subwords, with a decoder-only Transformer."""
 
     name = "language_model"
-    unused = (
-        *NO_PAIRS,
-        "data.cleaning.max_words",
-        "data.cleaning.max_ratio",
-        "training.r_drop",
-        "training.initialize_from",
-    )
-    may_change = ("data.text", "data.dev_text", "language_model.stride")
     after = "try `headwise predict {run} --prompt TEXT`"
 
     def check(self, config: Config) -> None:  # noqa: D102

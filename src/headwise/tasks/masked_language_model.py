@@ -29,7 +29,7 @@ from headwise.tasks.base import (
 )
 from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
 from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
-from headwise.tasks.encoder import MAY_CHANGE, UNUSED, check_vocabulary, choice_loss, to_device
+from headwise.tasks.encoder import check_vocabulary, choice_loss, to_device
 from headwise.tasks.start import Start, find_start
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
@@ -143,8 +143,6 @@ class MaskedLanguageModeling(TaskKind):
     """Task description of masked language modeling with an encoder-only Transformer."""
 
     name = "masked_language_model"
-    unused = (*UNUSED, "training.r_drop")
-    may_change = MAY_CHANGE
     scores = ("accuracy",)
     after = (
         f'try `echo "… {MASK} …" | headwise predict {{run}}`, '

@@ -15,6 +15,7 @@ import torch
 
 from headwise.characters import unwritable
 from headwise.config import Config
+from headwise.config.keys import changed_keys
 from headwise.decoding.native.library import Library, find_library
 from headwise.decoding.native.products import NativeProducts
 from headwise.errors import CheckpointError, ConfigError, HeadwiseError
@@ -38,30 +39,6 @@ from headwise.training.trial import (
     likely_workers,
     possible_numbers,
     take_part,
-)
-
-# Keys that may change when a run of any task resumes: they decide how long, how often and where, not what is computed.
-_MAY_CHANGE = (
-    "data.workers",
-    "decoding",
-    "training.max_steps",
-    "training.max_minutes",
-    "training.validate_every",
-    "training.validate_share",
-    "training.patience",
-    "training.checkpoint_every",
-    "training.average_last",
-    "training.keep_checkpoints",
-    "training.device",
-    "training.processes",
-    "training.parallel",
-    "training.fsdp",
-    "training.checkpoint_activations",
-    "training.rank_timeout",
-    "training.products",
-    "training.threads",
-    "training.log_every",
-    "training.tensorboard",
 )
 
 _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
@@ -303,7 +280,7 @@ def _prepare(
     if latest is None:
         _check_config_file(run)
     else:
-        _check_resumable(kind, config, run)
+        _check_resumable(config, run)
         identity = read_state(latest)["identity"]
     prepared = kind.prepare(config, run / "prepared", expected=identity.get("data"), say=say)
     for key, checksum in prepared.identity().items():
@@ -356,33 +333,16 @@ def _check_config_file(run: Path) -> None:
             ) from None
 
 
-def _check_resumable(kind: TaskKind, config: Config, run: Path) -> None:
+def _check_resumable(config: Config, run: Path) -> None:
     """Raise `CheckpointError` if a key has changed that must not change when the run resumes."""
     file = run / "config.yaml"
     if not file.exists():
         raise CheckpointError(f"{file}: there is no such file, though {run} has checkpoints; use --restart")
-    may_change = (*_MAY_CHANGE, *kind.may_change)
-    before, now = _flat(Config.load(file).model_dump(mode="json")), _flat(config.model_dump(mode="json"))
-    changed = [
-        f"{key}={before.get(key)}, found {key}={now.get(key)} now"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{may}.") for may in may_change)
-    ]
-    if changed:
+    if changed := changed_keys(Config.load(file), config):
         raise CheckpointError(
             f"{run}: was begun with {'; with '.join(changed)}; keep what it was begun with to go on, use another run "
             "directory, or --restart to begin anew"
         )
-
-
-def _flat(tree: dict[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
 
 
 def _summary(config: Config, model: torch.nn.Module, device: torch.device, world: World) -> str:

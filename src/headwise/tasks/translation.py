@@ -169,26 +169,6 @@ class Translation(TaskKind):
     """Task description of translation."""
 
     name = "translation"
-    unused = (
-        "data.text",
-        "data.dev_text",
-        "data.dev_share",
-        "model.segments",
-        "model.prefix",
-    )
-    # Files may be moved, because their checksum shows whether the text is the same.
-    may_change = (
-        "data.source_language",
-        "data.target_language",
-        "data.source",
-        "data.target",
-        "data.dev_source",
-        "data.dev_target",
-        "data.prepared",
-        "subwords.copy_from",
-        "training.validate_bleu",
-        "training.initialize_from",
-    )
     scores = ("bleu",)
     after = 'try `echo "…" | headwise translate {run}`'
 
